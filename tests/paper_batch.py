@@ -40,6 +40,10 @@ class PaperBatch:
 
     def __init__(self) -> None:
         self.jobs: list[PaperJob] = []
+        self.most: int | None = None
+        """Submitted batch jobs at most; more are refused as full."""
+        self.accounted: list[ListedTask] = []
+        """Ended batch jobs of its accounting."""
         self.fault = ""
         self.epoch = 1
         self._next_id = 1
@@ -52,6 +56,8 @@ class PaperBatch:
         fault = self._fault_of("full", "refused", "lost-before", "lost-after")
         if fault in ("full", "refused"):
             raise SubmissionFailed(Refusal(fault), fault)
+        if self.most is not None and len(self.jobs) + submission.count > self.most:
+            raise SubmissionFailed(Refusal.FULL, "MaxSubmitJobs")
         if reason := self.check(submission.shape):
             raise SubmissionFailed(Refusal.REFUSED, reason)
         if fault == "lost-before":
@@ -122,6 +128,10 @@ class PaperBatch:
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         return self.list_pilots(submissions_of(batch_ids))
+
+    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        self._fault_of()
+        return [task for task in self.accounted if task.stamp in stamps]
 
     def properties(
         self, stamps: Collection[str] | None = None

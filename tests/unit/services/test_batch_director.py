@@ -15,12 +15,14 @@ from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.ce_record import switch_ce
+from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
+from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.demand import post_orders, run_iteration
 from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.ces import CeSummary
 from tests.paper_batch import PaperBatch, PaperJob
 from tests.unit.services.bench import NODE, POLICY, Bench, Paper
 
@@ -171,6 +173,9 @@ class Site:
         if any(known.batch_id == batch_id and known.stamp == job.stamp for known in self.batch.jobs):
             self.batch.end(batch_id)
 
+    def summaries(self) -> list[CeSummary]:
+        return summaries(self.bench.pool.policy, self.bench.connection, self.bench.now)
+
     def live_pilots(self) -> int:
         return len(pilots.with_batch_jobs(self.bench.connection, "batch"))
 
@@ -320,7 +325,40 @@ def test_a_full_batch_system_is_no_failure(site: Site) -> None:
         site.batch.fault = "full"
         site.cycle()
         assert site.batch.fault == "", "each try reaches the batch system: the CE is never stopped"
-        site.bench.later(site.director.memory.not_before - site.bench.now)
+        assert site.director.memory.not_before - site.bench.now == FULL_PERIOD, "the wait never grows"
+        [ce] = [row for row in site.summaries() if row.name == "batch"]
+        assert (ce.state, ce.reason, ce.alike) == ("full", "full", 0)
+        assert ces.failed_pilots(site.bench.connection, "batch", 5) == [], "nobody is to blame"
+        site.bench.later(FULL_PERIOD)
+    assert_settled(site)
+
+
+def test_a_batch_system_with_room_for_fewer_pilots_gets_these(site: Site) -> None:
+    site.bench.submit(20)
+    site.batch.most = 2
+    for _ in range(5):
+        site.cycle()
+    assert len(site.batch.jobs) == 2
+    assert site.director.memory.not_before == site.bench.now + FULL_PERIOD
+    site.batch.most = None
+    site.bench.later(FULL_PERIOD)
+    site.cycle()
+    assert len(site.batch.jobs) == MAX_WAITING
+    assert_settled(site)
+
+
+def test_a_pilot_that_ends_after_the_batch_system_was_full_begins_no_pause(site: Site) -> None:
+    site.bench.submit(2)
+    site.batch.most = 1
+    for _ in range(3):
+        site.cycle()
+    assert site.director.memory.is_paused(site.bench.now)
+    site.bench.later(FULL_PERIOD)
+    [job] = site.batch.jobs
+    site.batch.end(job.batch_id)
+    site.cycle()
+    assert not site.director.memory.is_paused(site.bench.now)
+    site.batch.most = None
     assert_settled(site)
 
 

@@ -45,6 +45,11 @@ def never_started(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     LocalDirector("local", NODE).abort(bench.pool, tx, PilotId(pilot.id), "no fork", bench.now)
 
 
+def no_room(bench: Bench, pilot: Paper, tx: Transaction) -> None:
+    row = bench.pilot_row(pilot.id)
+    end_silent_pilot(bench.pool, tx, row, PilotEnd.NO_ROOM, "QOSMaxSubmitJobPerUserLimit", bench.now)
+
+
 def cancelled(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     row = bench.pilot_row(pilot.id)
     end_silent_pilot(bench.pool, tx, row, PilotEnd.CANCELLED, "as it was told", bench.now)
@@ -55,10 +60,11 @@ ENDINGS: dict[PilotEnd, Ending] = {
     PilotEnd.LEASE_OVER: lease_over,
     PilotEnd.VANISHED: gone,
     PilotEnd.NEVER_STARTED: never_started,
+    PilotEnd.NO_ROOM: no_room,
     PilotEnd.UNFIT: unfit,
     PilotEnd.CANCELLED: cancelled,
 }
-CALLED_HOME = [end for end in PilotEnd if end is not PilotEnd.NEVER_STARTED]
+CALLED_HOME = [end for end in PilotEnd if end not in (PilotEnd.NEVER_STARTED, PilotEnd.NO_ROOM)]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -156,8 +162,8 @@ def test_an_intent_that_ends_was_aborted_or_cancelled(bench: Bench, end: PilotEn
     bench.now += 10.0
     bench.do(lambda tx: ENDINGS[end](bench, pilot, tx))
     row = bench.pilot_row(pilot.id)
-    cancelled_ = end is PilotEnd.CANCELLED
-    assert row.state is (PilotState.DELETED if cancelled_ else PilotState.ABORTED)
+    blameless = end in (PilotEnd.CANCELLED, PilotEnd.NO_ROOM)
+    assert row.state is (PilotState.DELETED if blameless else PilotState.ABORTED)
     assert (row.ended, row.lease_until) == (bench.now, None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from pilotage.outside.batch.submission import BatchListing
+from pilotage.outside.batch.submission import BatchListing, ListedTask
 
 
 class Shape(NamedTuple):
@@ -112,6 +112,13 @@ class BatchAdapter(Protocol):
         """As `list_pilots`, by batch ids first where that is cheaper: from pilots' stamps to ids, "" where unknown.
 
         A pilot's stamp is STAMP/INDEX.
+        """
+
+    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        """The batch jobs of these stamps that have ended, as the batch system's accounting tells it.
+
+        `since`: seconds that the oldest submission is old. It may know jobs that listings have no more. Empty where
+        there is no accounting. `Unreachable` if it does not answer.
         """
 
     def properties(

@@ -20,8 +20,9 @@ from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionF
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
+from pilotage.services.director.accounted_ends import unexplained, with_accounted
 from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.listing_comparison import compare
+from pilotage.services.director.listing_comparison import ListingComparison, compare
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
@@ -33,6 +34,12 @@ BATCH_PERIOD = 2.0
 
 KILL_RECHECK = 5.0
 """Seconds from the cancellation of killed pilots to the next listing, if listings are rarer."""
+
+ACCOUNTING_PAUSE = 600.0
+"""Seconds without a question to an accounting that did not answer."""
+
+ACCOUNTING_MARGIN = 3600.0
+"""Seconds that the clock of the batch system may be behind."""
 
 Answer = TypeVar("Answer")
 
@@ -49,7 +56,10 @@ class BatchCeDuty:
         self._pace = SlicePace(SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
         self._killed: set[PilotId] = set()
         """Pilots whose kill the last listing has taken in."""
+        self._ask_accounting_from = 0.0
         self._failure = ""
+        self._full = ""
+        """Why the batch system has no room for one further pilot, in this cycle; empty: it may have room."""
         self._refusal = ""
         """Why the last submission failed; empty: it was accepted."""
 
@@ -114,6 +124,7 @@ class BatchCeDuty:
         comparison = await self._call(
             lambda: compare(context.readers.connection(), director.ce, director.settled, listing, listed)
         )
+        comparison = await self._with_accounted(comparison)
         steps, looks, first = BatchSteps(), comparison.looks, 0
         while first < len(looks):
             part = looks[first : first + self._pace.size]
@@ -127,6 +138,20 @@ class BatchCeDuty:
         await context.writer.acall(lambda tx: director.note_unchanged(tx, comparison))
         return steps.with_cancelled(comparison.cancel)
 
+    async def _with_accounted(self, comparison: ListingComparison) -> ListingComparison:
+        """Ask the accounting about batch jobs that ended or are missing. Without its answer the listing decides."""
+        submitted, now = unexplained(comparison), self._context.clock()
+        if not submitted or now < self._ask_accounting_from <= now + ACCOUNTING_PAUSE:
+            return comparison
+        since = now - min(submitted.values()) + ACCOUNTING_MARGIN
+        try:
+            ended = await self._call(lambda: self._batch.list_ended(submitted.keys(), since))
+        except Unreachable as error:
+            self._ask_accounting_from = now + ACCOUNTING_PAUSE
+            log.warning("CE %s: the accounting does not answer: %s", self._director.ce, error)
+            return comparison
+        return with_accounted(comparison, ended)
+
     async def _submit_all(self, ce: Ce) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         # To count many pilots takes the database long. Nobody else submits pilots to this CE meanwhile.
@@ -134,10 +159,20 @@ class BatchCeDuty:
             lambda: ces.live_totals(self._context.readers.connection(), self._director.ce)
         )
         intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), live))
+        self._full = ""
         for number, intent in enumerate(intents):
+            if self._full:
+                await self._note_full(intent, self._full)
+                continue
             if number:
                 await pause(self._context, 1 / ce.submit_rate)
             await self._submit(intent)
+
+    async def _note_full(self, intent: SubmissionIntent, reason: str) -> None:
+        """Give up a submission for which the batch system has no room."""
+        pool, now = self._context.pool, self._context.clock()
+        await self._context.writer.acall(lambda tx: self._director.full(pool, tx, intent.stamp, reason, now))
+        self._full = reason if intent.pilots == 1 else self._full
 
     async def _submit(self, intent: SubmissionIntent) -> None:
         """Give one submission to the batch system, held, and release it when its id is stored."""
@@ -153,7 +188,7 @@ class BatchCeDuty:
             if error.refusal is Refusal.IN_DOUBT:
                 await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
             elif error.refusal is Refusal.FULL:
-                await writer.acall(lambda tx: self._director.full(pool, tx, intent.stamp, reason, clock()))
+                await self._note_full(intent, reason)
             else:
                 await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
             return

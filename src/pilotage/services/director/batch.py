@@ -61,6 +61,8 @@ class BatchDirector:
     memory: CeMemory = field(init=False)
     settled: dict[str, SettledSubmission] = field(default_factory=dict)
     """By stamp: submissions that the last listing would not have changed."""
+    largest: int | None = None
+    """Pilots of one submission at most, after the batch system had no room for more; None: no limit is known."""
     _lingering: dict[str, int] = field(default_factory=dict)
     """By stamp."""
     _ce: Ce | None = None
@@ -134,7 +136,8 @@ class BatchDirector:
         allowed = []
         for order in orders:
             if room > 0:
-                allowed.append(replace(order, pilots=min(room, order.pilots)))
+                largest = order.pilots if self.largest is None else self.largest
+                allowed.append(replace(order, pilots=min(room, order.pilots, largest)))
                 room -= allowed[-1].pilots
         return tuple(allowed)
 
@@ -154,6 +157,8 @@ class BatchDirector:
     def acknowledged(self, tx: Transaction, stamp: str, batch_id: str) -> None:
         """The batch system holds the submission as `batch_id`."""
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
+            if self.largest is not None and row.pilots >= self.largest:
+                tx.set(self, "largest", 2 * self.largest)
             pilot_submissions.update(
                 tx.connection, row.id, phase=SubmissionPhase.HELD, batch_id=batch_id, absent_since=None
             )
@@ -187,12 +192,17 @@ class BatchDirector:
             pilot_submissions.update(tx.connection, row.id, phase=SubmissionPhase.IN_DOUBT, reason=reason)
 
     def full(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> None:
-        """The batch system has reached a limit of its own: no failure, so it never stops the CE."""
+        """The batch system has reached a limit of its own: no failure, so it never stops the CE.
+
+        It may have room for fewer pilots, so half as many are tried next. Without room for one, the CE waits.
+        """
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
-            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
-            self.memory.restore(tx)
-            self.memory.pause(tx, reason, now)
-            self.memory.store(tx)
+            self._give_up(pool, tx, row, PilotEnd.NO_ROOM, reason, now)
+            tx.set(self, "largest", max(1, row.pilots // 2))
+            if row.pilots == 1:
+                self.memory.restore(tx)
+                self.memory.wait_for_room(tx, reason, now)
+                self.memory.store(tx)
 
     def refused(self, pool: Pool, tx: Transaction, stamp: str, reason: str, now: float) -> bool:
         """The batch system will never start the submission: give it up. False: it has pilots that may run."""

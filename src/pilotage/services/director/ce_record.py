@@ -28,6 +28,12 @@ LONGEST_PAUSE = 3600.0
 FAILURES_TO_PAUSE = 3
 """Pilots in a row that end without calling home before the CE pauses. A refused submission pauses it at once."""
 
+FULL_PERIOD = 60.0
+"""Seconds without a submission after the batch system had no room for one pilot."""
+
+NO_ROOM = "no room: "
+"""Begins the trouble of a CE whose batch system has reached a limit of its own."""
+
 CALLED_HOME = "called home and had no job"
 """Begins the failures of pilots that reached the server."""
 
@@ -131,6 +137,15 @@ class CeMemory:
         tx.set(self, "trouble", reason)
         tx.set(self, "not_before", now + _pause_after(self.failures))
 
+    def wait_for_room(self, tx: Transaction, reason: str, now: float) -> None:
+        """Submit nothing for `FULL_PERIOD`. A full batch system is no failure, so the wait never grows."""
+        tx.set(self, "trouble", NO_ROOM + reason)
+        tx.set(self, "not_before", now + FULL_PERIOD)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.trouble.startswith(NO_ROOM)
+
     def end_pause(self, tx: Transaction) -> None:
         for name, value in (("failures", 0), ("not_before", 0.0), ("trouble", "")):
             tx.set(self, name, value)
@@ -155,12 +170,14 @@ class CeMemory:
         """
         if submitted > self._pause_began():
             tx.set(self, "failures", self.failures + 1)
-            if self.not_before or self.failures >= FAILURES_TO_PAUSE:
+            if (self.not_before and not self._is_full) or self.failures >= FAILURES_TO_PAUSE:
                 self._begin_pause(tx, "pilots end without calling home", now)
         self.count_failure(pool, tx, reason, now)
 
     def _pause_began(self) -> float:
-        return self.not_before - _pause_after(self.failures) if self.not_before else -inf
+        if not self.not_before or self._is_full:
+            return -inf
+        return self.not_before - _pause_after(self.failures)
 
     def count_failure(self, pool: Pool, tx: Transaction, failure: str, now: float) -> None:
         """Stop submission after too many failures in a row that are all alike."""

@@ -13,6 +13,7 @@ from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.parser import short_wall
 from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.services.director.budgets import exhausted, status_of
+from pilotage.services.director.ce_record import NO_ROOM
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, costs, node_clocks
 from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
@@ -78,7 +79,7 @@ def _summary(
         advice=advice,
         by=row.switched_by,
         since=row.switched,
-        until=progress.not_before if state == "paused" else None,
+        until=progress.not_before if state in ("paused", "full") else None,
         max_waiting=ce.max_waiting if batch else None,
         max_running=ce.max_running if batch else None,
         listed=progress.listed,
@@ -112,6 +113,9 @@ def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[s
     if progress.unreachable:
         advice = "the next listing tries again; running pilots and their jobs go on"
         return "unreachable", progress.unreachable, advice
+    if now < progress.not_before and progress.trouble.startswith(NO_ROOM):
+        advice = "it ends by itself when the batch system accepts a pilot again; running pilots go on"
+        return "full", progress.trouble.removeprefix(NO_ROOM), advice
     if now < progress.not_before:
         advice = f"see `pilotage ce show {name}`; it ends by itself, or at once with {enable}"
         return "paused", progress.trouble, advice

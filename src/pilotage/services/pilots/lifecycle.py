@@ -35,6 +35,8 @@ class PilotEnd(StrEnum):
     """A complete listing of the batch system does not have it any more."""
     NEVER_STARTED = "never-started"
     """The batch system never had it: its submission failed, or was never made."""
+    NO_ROOM = "no-room"
+    """The batch system had reached a limit of its own, so it never had it. Nobody is to blame."""
     UNFIT = "unfit"
     """It said that no payload may run on its node, say because the node cannot isolate payloads."""
     CANCELLED = "cancelled"
@@ -102,6 +104,14 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
         PilotState.ABORTED,
         PilotState.ABORTED,
         _LOST,
+        "offer-lost",
+        "its pilot never started",
+        costs_try=False,
+    ),
+    PilotEnd.NO_ROOM: EndRule(
+        PilotState.DELETED,
+        PilotState.DELETED,
+        "pilot-cancelled",
         "offer-lost",
         "its pilot never started",
         costs_try=False,

@@ -6,6 +6,7 @@ array's name, is the identity of a submission.
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
@@ -21,6 +22,9 @@ TIMEOUT = 60.0
 """Seconds for one command. Slurm's own clients give up after three times MessageTimeout."""
 
 _PING_HINT = "`scontrol ping` on the server's machine says whether Slurm's controller answers"
+
+ACCOUNTING = "accounting_storage/slurmdbd"
+"""AccountingStorageType of a cluster whose ended jobs `sacct` knows."""
 
 INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
 """The environment variable that holds a pilot's index within its submission."""
@@ -101,6 +105,28 @@ class SlurmBatch:
         """By stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
         return self.list_pilots(submissions_of(batch_ids))
 
+    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        """From slurmdbd, where the controller has one."""
+        ended: list[ListedTask] = []
+        if stamps and self._has_accounting():
+            names = sorted(stamps)
+            for first in range(0, len(names), commands.MOST_NAMES):
+                part = names[first : first + commands.MOST_NAMES]
+                ended += self._accounted(part, since)
+        return ended
+
+    def _has_accounting(self) -> bool:
+        configuration = self._checked(commands.show_config())
+        return output.read_setting(configuration, "AccountingStorageType") == ACCOUNTING
+
+    def _accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        listed = self._checked(commands.list_ended(self._user, stamps, since))
+        try:
+            ended = output.read_ended(listed, _name_of_user)
+            return [task for task in ended if task.stamp in stamps]
+        except UnreadableOutput as error:
+            raise Unreachable(str(error)) from None
+
     def properties(
         self, stamps: Collection[str] | None = None
     ) -> dict[tuple[str, int | None], dict[str, str]]:
@@ -122,6 +148,8 @@ class SlurmBatch:
             return ""
         if result.status in (None, MISSING) or output.is_unclear(result.errors):
             raise self._unreachable("sbatch", result)
+        if output.is_full(result.errors):
+            return ""
         return output.read_refusal(result.errors)
 
     def output(self, stamp: str, index: int, most: int) -> str:
@@ -148,3 +176,11 @@ class SlurmBatch:
 
     def _run(self, command: list[str], text: str = "") -> CommandResult:
         return self._runner.run(command, text=text, timeout=self._timeout)
+
+
+def _name_of_user(uid: str) -> str:
+    """The account of a user id of the cluster; the id itself where this machine does not know it."""
+    try:
+        return pwd.getpwuid(int(uid)).pw_name
+    except (KeyError, ValueError, OverflowError):
+        return f"user {uid}"

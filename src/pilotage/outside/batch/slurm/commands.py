@@ -16,6 +16,9 @@ LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
 PROPERTIES_FORMAT = f"{LINE_START}%F|%K|%j|%k"
 """Array job id, task, name, comment."""
 
+ENDED_FORMAT = "JobID,State,ExitCode,Reason,NodeList,JobName"
+"""Of `sacct`. The name comes last: a foreign job's name may hold `|`."""
+
 MOST_NAMES = 500
 """Names in one command; a listing for more names is one of all jobs."""
 
@@ -96,6 +99,20 @@ def list_jobs(user: str, stamps: Collection[str] | None = None) -> list[str]:
     `stamps`: only jobs of these names.
     """
     return [*_squeue(user, stamps, LISTING_FORMAT), "--states=all"]
+
+
+def list_ended(user: str, stamps: Collection[str], since: float) -> list[str]:
+    """List the jobs of these names from the accounting database. `since`: seconds back from now."""
+    return [
+        "sacct",
+        "--noheader",
+        "--parsable2",
+        "--allocations",
+        f"--user={user}",
+        f"--starttime=now-{ceil(since)}",
+        f"--name={','.join(stamps)}",
+        f"--format={ENDED_FORMAT}",
+    ]
 
 
 def list_properties(user: str, stamps: Collection[str] | None = None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pilotage.outside.batch.adapter import Partition
 from pilotage.outside.batch.properties import read_properties
@@ -72,6 +72,49 @@ def read_listing(output: str) -> Iterator[ListedTask]:
         yield ListedTask(name, index, batch_id, state, native, reason, node, job)
 
 
+_JOB_ID = re.compile(r"([0-9]{1,18})(?:_(?:([0-9]{1,9})|\[[^|]*\]))?")
+
+
+def read_ended(output: str, user_name: Callable[[str], str]) -> Iterator[ListedTask]:
+    """Read the output of `commands.list_ended`: the jobs that have ended, with the reason of their end.
+
+    `user_name`: the name of a user id. Slurm's Reason says why a job waited, also after its end.
+    """
+    if output and not output.endswith("\n"):
+        raise UnreadableOutput("the accounting ends in the middle of a line")
+    for line in output.split("\n")[:-1]:
+        fields = line.split("|", 5)
+        if len(fields) < 6:
+            continue  # The rest of a name with a line end: no pilot has one.
+        job_id, said, exit_code, waited, node, name = fields
+        native, _, user = said.partition(" by ")
+        ids = _JOB_ID.fullmatch(job_id)
+        if ids is None or _STATES.get(native) is not NativeState.ENDED:
+            continue
+        started = node != _NEVER_STARTED
+        reason = _reason_of_end(native, user and user_name(user), exit_code, "" if started else waited)
+        index = None if ids[2] is None else int(ids[2])
+        batch_id = ids[1] if index is None else f"{ids[1]}_{index}"
+        yield ListedTask(
+            name, index, batch_id, NativeState.ENDED, native, reason, node if started else "", ids[1]
+        )
+
+
+_NEVER_STARTED = "None assigned"
+
+
+def _reason_of_end(native: str, user: str, exit_code: str, waited: str) -> str:
+    words = [f"by {user}"] if user else []
+    status, _, killed_by = exit_code.partition(":")
+    if native == "FAILED" and _is_number(killed_by) and int(killed_by):
+        words.append(f"signal {int(killed_by)}")
+    elif native == "FAILED" and _is_number(status) and int(status):
+        words.append(f"exit code {int(status)}")
+    if waited not in ("", "None", "(null)"):
+        words.append(f"while it waited: {waited}")
+    return ", ".join(words)
+
+
 def read_listed_properties(output: str) -> dict[tuple[str, int | None], dict[str, str]]:
     """Read the output of `commands.list_properties`. Lines that are no pilot's are left out."""
     properties = {}
@@ -85,8 +128,10 @@ def read_listed_properties(output: str) -> dict[tuple[str, int | None], dict[str
     return properties
 
 
+_LIMIT = re.compile(r"\b(?:QOS|Assoc)[A-Z][A-Za-z]{2,60}\b")
+"""The name of an accounting limit, such as QOSMaxSubmitJobPerUserLimit."""
+
 _FULL = (
-    "MaxSubmitJob",
     "MaxJobCount",
     "job submit limit",
     "Slurm temporarily unable to accept job",
@@ -119,11 +164,22 @@ def is_unclear(errors: str) -> bool:
     return any(word in errors for word in _DOUBT)
 
 
+def is_full(errors: str) -> bool:
+    """Whether a submission was refused only because too many jobs are submitted now.
+
+    Slurm has one message for all limits of accounting. The name of the limit, where it prints it, tells them apart.
+    """
+    limits = _LIMIT.findall(errors)
+    return "SubmitJob" in limits[0] if limits else any(word in errors for word in _FULL)
+
+
 def read_refusal(errors: str) -> str:
     """The reason of `commands.check`, whose last line is the controller's own."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     reason = lines[-1] if lines else "sbatch said nothing"
-    return reason.removeprefix("allocation failure:").removeprefix("sbatch: error:").strip()
+    reason = reason.removeprefix("allocation failure:").removeprefix("sbatch: error:").strip()
+    limits = _LIMIT.findall(errors)
+    return f"{limits[0]}: {reason}" if limits and limits[0] not in reason else reason
 
 
 _NEVER = (
@@ -156,7 +212,7 @@ def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
     )
     if status is None or status < 0 or any(word in errors for word in _DOUBT):
         return Refusal.IN_DOUBT, text
-    if any(word in errors for word in _FULL):
+    if is_full(errors):
         return Refusal.FULL, text
     if status in (126, 127) or "sbatch: error:" in errors or "unrecognized option" in errors:
         return Refusal.REFUSED, text

@@ -1,0 +1,61 @@
+"""Ends of batch jobs that a listing does not explain, as the accounting of the batch system tells them.
+
+A controller forgets ended batch jobs after minutes. Its accounting still knows their end, and who cancelled them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.outside.batch.submission import ListedTask, NativeState
+from pilotage.services.director.listing_comparison import ListingComparison, Look
+
+
+def unexplained(comparison: ListingComparison) -> dict[str, float]:
+    """Released submissions with a pilot that is not listed or listed as ended: stamp → time of submission."""
+    return {
+        look.row.stamp: look.row.submitted
+        for look in comparison.looks
+        if look.row.phase is SubmissionPhase.RELEASED and _without_live_task(look)
+    }
+
+
+def _without_live_task(look: Look) -> list[int]:
+    """The pilots to look at without a batch job that waits or runs."""
+    live = {task.index for task in look.tasks if task.state is not NativeState.ENDED}
+    if None in live:
+        return []
+    indexes = range(look.row.pilots) if look.indexes is None else sorted(look.indexes)
+    return [index for index in indexes if index not in live]
+
+
+def with_accounted(comparison: ListingComparison, ended: Sequence[ListedTask]) -> ListingComparison:
+    """The comparison with the ends of `ended` in the place of missing and ended batch jobs.
+
+    A batch job that the listing shows as alive stays so. An end of another batch job of the same stamp says nothing.
+    """
+    if not ended:
+        return comparison
+    by_stamp: dict[str, list[ListedTask]] = defaultdict(list)
+    for task in ended:
+        by_stamp[task.stamp].append(task)
+    looks = [_explained(look, by_stamp.get(look.row.stamp, ())) for look in comparison.looks]
+    return replace(comparison, looks=looks)
+
+
+def _explained(look: Look, ended: Sequence[ListedTask]) -> Look:
+    if look.row.phase is not SubmissionPhase.RELEASED:
+        return look
+    of_index = {task.index: task for task in ended if task.array == look.row.batch_id}
+    explained = {
+        index: replace(task, index=index)
+        for index in _without_live_task(look)
+        if (task := of_index.get(index, of_index.get(None))) is not None
+    }
+    if not explained:
+        return look
+    kept = [task for task in look.tasks if task.index not in explained]
+    return replace(look, tasks=[*kept, *explained.values()])
