@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import postgres
+from tests.order import order_tests, read_durations, write_durations
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -32,3 +35,28 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     postgres.forbidden = item.get_closest_marker("slow") is None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    if workers > 1:
+        modules = [(_module(item.nodeid), item) for item in items]
+        items[:] = order_tests(modules, read_durations(), workers)
+
+
+def _module(test: str) -> str:
+    return test.partition("::")[0]
+
+
+_durations: dict[str, float] = defaultdict(float)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _durations[_module(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    record = os.environ.get("PILOTAGE_TEST_DURATIONS")
+    if record and not hasattr(session.config, "workerinput"):
+        write_durations(Path(record), _durations)
