@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from pilotage.services.director.demand import (
     prepare,
     read_counts,
 )
+from pilotage.services.director.unneeded import CANCELLED_AT_ONCE, UnneededPilots, cancel_pilots
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
@@ -63,12 +64,21 @@ def run(asked: argparse.Namespace) -> Figure:
         # As a server does after its start.
         freeze_gc()
         runs, turns, counts, ordered = [], [], [], 0
+        unneeded = UnneededPilots()
+        last: Iteration | None = None
         for number in range(asked.runs + 1):
             clock = _Turns()
             begun = time.perf_counter()
             rows = read_counts(connection, pool.policy, {}, time.time())
             counting = (time.perf_counter() - begun) * 1000
-            work = _iteration(connection, pool, rows, Random(number), clock)
+            work: Iteration = _iteration(connection, pool, rows, Random(number), clock)
+            _cancel_unneeded(connection, pool, unneeded, work, clock)
+            parts: list[Sequence[object]] = last.parts() if last is not None else []
+            with clock.turn():
+                last = work
+            while parts:
+                with clock.turn():
+                    parts.pop()
             ordered = sum(decision.submitted for decision in work.decisions)
             if number:
                 # The first iteration matches all queues with all CEs; later ones find the answers in the index.
@@ -137,6 +147,18 @@ def _iteration(
     with clock.turn():
         _request(writer, lambda tx: _post_and_drop(pool, tx, work))
     return work
+
+
+def _cancel_unneeded(
+    writer: WriterConnection, pool: Pool, memory: UnneededPilots, work: Iteration, clock: _Turns
+) -> None:
+    """Only demand matched has pilots that are not needed. They are found in another thread."""
+    later = time.time() + work.policy.director.cancel_after
+    pilots = memory.note(writer, work, later)
+    for first in range(0, len(pilots), CANCELLED_AT_ONCE):
+        part = pilots[first : first + CANCELLED_AT_ONCE]
+        with clock.turn():
+            _request(writer, lambda tx, part=part: cancel_pilots(pool, tx, work, part, later))
 
 
 def _post_and_drop(pool: Pool, tx: Transaction, work: Iteration) -> None:

@@ -11,7 +11,12 @@ import pytest
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.director.demand import run_iteration
-from pilotage.services.director.unneeded import UnneededPilots, has_waiting_pilots
+from pilotage.services.director.unneeded import (
+    CANCELLED_AT_ONCE,
+    UnneededPilots,
+    cancel_pilots,
+    has_waiting_pilots,
+)
 from pilotage.store.tables import pilots
 from tests.unit.services import test_batch_director as batch
 from tests.unit.services.test_batch_director import MAX_WAITING, Site
@@ -34,7 +39,8 @@ def cancel(site: Site, memory: UnneededPilots) -> list[int]:
 
     def request(tx: Any) -> list[int]:
         work = run_iteration(bench.pool, tx.connection, bench.pool.rng, bench.now)
-        return list(memory.cancel(bench.pool, tx, work, bench.now))
+        unneeded = memory.note(tx.connection, work, bench.now)[:CANCELLED_AT_ONCE]
+        return list(cancel_pilots(bench.pool, tx, work, unneeded, bench.now))
 
     return bench.do(request)
 
@@ -118,3 +124,35 @@ def test_a_pilot_that_waits_too_long_covers_no_job_any_more(site: Site) -> None:
     assert site.live_pilots() == 2, "another pilot for the same job"
     assert cancel(site, UnneededPilots()) == []
     assert len(pilots.live(site.bench.connection, "batch")) == 2, "the old one keeps its place"
+
+
+def test_a_pilot_that_calls_home_before_its_order_stays(site: Site) -> None:
+    """The pilots are found outside of the transaction that cancels them."""
+    memory, bench = UnneededPilots(), site.bench
+    jobs = bench.submit(2)
+    site.cycle()
+    bench.act("kill", *jobs)
+    cancel(site, memory)
+    bench.later(PATIENCE)
+    work = bench.do(lambda tx: run_iteration(bench.pool, tx.connection, bench.pool.rng, bench.now))
+    unneeded = memory.note(bench.connection, work, bench.now)
+    assert len(unneeded) == 2
+    site.start_pilots()
+    assert bench.do(lambda tx: cancel_pilots(bench.pool, tx, work, unneeded, bench.now)) == []
+    assert [row.leave for row in pilots.live(bench.connection, "batch")] == ["", ""]
+    site.work()
+
+
+def test_nothing_is_cancelled_after_the_policy_has_changed(site: Site) -> None:
+    memory, bench = UnneededPilots(), site.bench
+    jobs = bench.submit(2)
+    site.cycle()
+    bench.act("kill", *jobs)
+    cancel(site, memory)
+    bench.later(PATIENCE)
+    work = bench.do(lambda tx: run_iteration(bench.pool, tx.connection, bench.pool.rng, bench.now))
+    unneeded = memory.note(bench.connection, work, bench.now)
+    new_policy(bench, bench.policy_text.replace('demand = "matched"', 'demand = "document"'))
+    assert bench.do(lambda tx: cancel_pilots(bench.pool, tx, work, unneeded, bench.now)) == []
+    site.start_pilots()
+    site.work()

@@ -88,8 +88,10 @@ def decide_matched(
         if not (number + 1) % STEP:
             yield None
     yield from planner.share_out([need for need in needs if need.missing > 0])
-    for need in needs:
-        yield planner.decision(need)
+    # A need is large. All of them freed at the end would be one long step.
+    needs.reverse()
+    while needs:
+        yield planner.decision(needs.pop())
 
 
 class _Planner:

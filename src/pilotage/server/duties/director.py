@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter
 
@@ -16,7 +16,12 @@ from pilotage.services.director.demand import (
     prepare,
     read_counts,
 )
-from pilotage.services.director.unneeded import UnneededPilots, has_waiting_pilots
+from pilotage.services.director.unneeded import (
+    CANCELLED_AT_ONCE,
+    UnneededPilots,
+    cancel_pilots,
+    has_waiting_pilots,
+)
 
 SLICE = 0.001
 """Seconds of work in one turn of the event loop. A collection of garbage may come on top."""
@@ -105,9 +110,25 @@ class DirectorDuty:
         seed, state.next_seed = state.next_seed, new_seed()
         work = await compute_iteration(context, seed)
         pilots: int = await context.writer.acall(lambda tx: post_orders(pool, tx, work))
-        await context.writer.acall(lambda tx: self._unneeded.cancel(pool, tx, work, context.clock()))
-        number = 1 if state.last is None else state.last.number + 1
+        await self._cancel_unneeded(work)
+        number, parts = 1, list[Sequence[object]]()
+        if state.last is not None:
+            number, parts = state.last.number + 1, state.last.work.parts()
         state.last = ActedIteration(number, seed, work, pilots)
+        # The last iteration but one is freed now.
+        while parts:
+            parts.pop()
+            await asyncio.sleep(0)
+
+    async def _cancel_unneeded(self, work: Iteration) -> None:
+        """Cancel waiting pilots that are not needed, a few in each transaction."""
+        context, now = self._context, self._context.clock()
+        unneeded = await asyncio.to_thread(
+            lambda: self._unneeded.note(context.readers.connection(), work, now)
+        )
+        for first in range(0, len(unneeded), CANCELLED_AT_ONCE):
+            part = unneeded[first : first + CANCELLED_AT_ONCE]
+            await context.writer.acall(lambda tx, part=part: cancel_pilots(context.pool, tx, work, part, now))  # type: ignore[misc]
 
     def close(self) -> None:
         if self._running is not None:

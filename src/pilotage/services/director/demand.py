@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from random import Random
 from typing import TypeVar
 
@@ -142,6 +143,10 @@ class Iteration:
                 self._keep(decision)
             yield decision
 
+    def parts(self) -> list[Sequence[object]]:
+        """All queues and decisions, in parts. Who drops an iteration frees these one by one, to make no long pause."""
+        return [*_parts(self.facts.queues, PART), *_parts(self.decisions, PART)]
+
     def _keep(self, decision: QueueDecision) -> None:
         self.decisions.append(decision)
         if decision.shortfall is Shortfall.NO_POOL:
@@ -200,9 +205,9 @@ def prepare(
     free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
     slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
     work = Iteration(facts, fitting, free, now, policy, index, slots)
-    for place in range(len(names)):
+    for place, of_private in product(range(len(names)), (False, True)):
         yield None
-        _match_ce(pool, work, place)
+        _match_ce(pool, work, place, of_private=of_private)
     yield work
 
 
@@ -235,21 +240,18 @@ def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
     return (rows[first : first + size] for first in range(0, len(rows), size))
 
 
-def _match_ce(pool: Pool, work: Iteration, place: int) -> None:
-    """Ask the index which queues fit a CE."""
+def _match_ce(pool: Pool, work: Iteration, place: int, *, of_private: bool) -> None:
+    """Ask the index which queues fit the private, or the generic, pilots of a CE."""
     index, slots = work.index, work.slots
     if pool.queues.index is not index:
         return  # The slots are of an earlier index, and the orders will not be posted.
     fits = np.zeros(int(slots.max()) + 1 if len(slots) else 0, dtype=np.bool_)
     offer = work.facts.ces[place].offer
     closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
-    both = (offer, work.fitting.generic), (as_private(offer), work.fitting.private)
-    for of_type, mask in both:
-        fitting = index.fitting_slots(of_type, closed)
-        fitting = fitting[: fitting.searchsorted(len(fits))]
-        fits[fitting] = True
-        mask[:, place] = fits[slots]
-        fits[fitting] = False
+    fitting = index.fitting_slots(as_private(offer) if of_private else offer, closed)
+    fits[fitting[: fitting.searchsorted(len(fits))]] = True
+    mask = work.fitting.private if of_private else work.fitting.generic
+    mask[:, place] = fits[slots]
 
 
 def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:

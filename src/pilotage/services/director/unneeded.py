@@ -6,7 +6,7 @@ A pilot must be unneeded for `director.cancel_after` seconds: its place in the q
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import PilotId
@@ -14,12 +14,16 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.services.director.demand import Iteration
 from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilot_demand, pilots
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
 
 MOST = 50
-"""Pilots cancelled in one transaction."""
+"""Pilots cancelled after one iteration."""
+
+CANCELLED_AT_ONCE = 10
+"""Pilots cancelled in one transaction, so that no other request waits long."""
 
 REASON = "no waiting job needs it"
 
@@ -30,37 +34,49 @@ class UnneededPilots:
 
     since: Mapping[PilotId, float] = field(default_factory=dict)
 
-    def cancel(self, pool: Pool, tx: Transaction, work: Iteration, now: float) -> list[PilotId]:
-        """Note which waiting pilots an iteration has left over; order the batch jobs of patient cases to be killed.
+    def note(self, connection: Connection, work: Iteration, now: float) -> list[PilotId]:
+        """Note which waiting pilots an iteration has left over. Returned: at most `MOST` that were so for long enough.
 
-        Returns the pilots that have got the order.
+        For a reader's connection, in any thread: there may be thousands.
         """
-        if pool.policy is not work.policy or work.policy.director.demand != "matched":
-            tx.set(self, "since", {})
+        if work.policy.director.demand != "matched":
+            self.since = {}
             return []
-        patience = work.policy.director.cancel_after
-        since = {
+        self.since = {
             pilot: min(self.since.get(pilot, now), now)
             for free, waiting in _left_over(work).items()
-            for pilot in pilot_demand.newest_waiting(tx.connection, *free, waiting)
+            for pilot in pilot_demand.newest_waiting(connection, *free, waiting)
         }
-        overdue = [pilot for pilot, begin in since.items() if now - begin >= patience][:MOST]
-        for row in pilots.by_ids(tx.connection, overdue):
-            if row.ended is None and row.started is None and not row.leave:
-                tell_to_leave(pool, tx, row, LeaveOrder.KILL, REASON)
-                detail = f"pilot {row.id}: {REASON}"
-                record(
-                    tx.connection,
-                    pool.ids.events,
-                    at=now,
-                    kind="pilot-kill",
-                    actor="server",
-                    detail=detail,
-                    old=row.state,
-                    new=row.state,
-                )
-        tx.set(self, "since", {pilot: begin for pilot, begin in since.items() if pilot not in overdue})
-        return overdue
+        patience = work.policy.director.cancel_after
+        return [pilot for pilot, begin in self.since.items() if now - begin >= patience][:MOST]
+
+
+def cancel_pilots(
+    pool: Pool, tx: Transaction, work: Iteration, unneeded: Sequence[PilotId], now: float
+) -> list[PilotId]:
+    """Order the batch jobs of at most `CANCELLED_AT_ONCE` unneeded pilots to be killed; the pilots that got the order.
+
+    A pilot that has called home meanwhile stays, as all do under another policy.
+    """
+    assert len(unneeded) <= CANCELLED_AT_ONCE
+    if pool.policy is not work.policy:
+        return []
+    cancelled = []
+    for row in pilots.by_ids(tx.connection, unneeded):
+        if row.ended is None and row.started is None and not row.leave:
+            tell_to_leave(pool, tx, row, LeaveOrder.KILL, REASON)
+            record(
+                tx.connection,
+                pool.ids.events,
+                at=now,
+                kind="pilot-kill",
+                actor="server",
+                detail=f"pilot {row.id}: {REASON}",
+                old=row.state,
+                new=row.state,
+            )
+            cancelled.append(row.id)
+    return cancelled
 
 
 def has_waiting_pilots(pool: Pool) -> bool:
