@@ -66,6 +66,7 @@ def test_a_plain_user_is_no_administrator(shared: Instance) -> None:
         bob.policy,
         lambda: bob.apply_policy("x = 1"),
         lambda: bob.create_token("alice"),
+        lambda: bob.set_site_state("here", "down"),
         bob.shutdown,
     ):
         with pytest.raises(Forbidden):

@@ -14,12 +14,13 @@ import pytest
 from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
+from pilotage.core.sites import SiteState
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import exchange, token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
-from pilotage.services.policy import apply, bans
+from pilotage.services.policy import apply, bans, site_states
 from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
@@ -72,6 +73,24 @@ def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
     b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=6.0))
     a.follow()
     assert a.pool.offer_cache.banned_at("here") == frozenset()
+
+
+def test_a_state_of_a_site_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+
+    def switch(server: One, state: SiteState) -> None:
+        server.writer.call(
+            lambda tx: site_states.set_site_state(
+                server.pool, tx, "here", state, by="ada", reason="", now=5.0
+            )
+        )
+
+    switch(a, SiteState.DOWN)
+    b.follow()
+    assert b.pool.offer_cache.is_down("here")
+    switch(b, SiteState.NORMAL)
+    a.follow()
+    assert not a.pool.offer_cache.is_down("here")
 
 
 def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]) -> None:

@@ -1,4 +1,4 @@
-"""`pilotage queue list`, `pilot list`, `site list`."""
+"""`pilotage queue list`, `pilot list`."""
 
 from __future__ import annotations
 
@@ -118,32 +118,3 @@ def pilot_cells(pilot: PilotSummary, now: float, *, exact: bool) -> tuple[object
         format_instant(pilot.last_seen, now, exact=exact),
         pilot.reason,
     )
-
-
-@connected
-def sites(session: Session) -> int | None:
-    """List the sites with their pilots and jobs."""
-    with session.client() as client:
-        sites = client.sites()
-    if session.as_json:
-        session.screen.json({"sites": sites})
-        return None
-    columns = (
-        Column("site"),
-        Column("ces"),
-        Column("pilots"),
-        Column("running", right=True),
-        Column("waiting", right=True),
-    )
-    rows = (
-        (
-            site.name,
-            ",".join(site.ces),
-            ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items())),
-            site.running,
-            site.waiting,
-        )
-        for site in sites
-    )
-    session.screen.table(columns, rows)
-    return None

@@ -36,6 +36,7 @@ from pilotage.wire.policy import (
     PolicyVersionsPage,
 )
 from pilotage.wire.shutdown import Shutdown
+from pilotage.wire.sites import SiteStateRequest, SiteSummary
 from pilotage.wire.trace import Trace
 
 
@@ -89,6 +90,15 @@ class AdministrationMethods(TypedRequests):
     def bans(self, *, everything: bool = False) -> list[BanSummary]:
         """Return the bans in force that you may see; with `everything` ended ones too."""
         return self._get("/v1/bans", BanList, {"all": "true"} if everything else None).bans
+
+    def set_site_state(
+        self, site: str, state: str, *, until: float | None = None, reason: str = ""
+    ) -> SiteSummary:
+        """Make a site `normal`, `drain` it, or take it `down`, until an instant (seconds since 1970) or for good.
+
+        Administrators; administrators of a site for their site. Raises NotFound.
+        """
+        return self._post("/v1/sites/state", SiteStateRequest(site, state, until, reason), SiteSummary)
 
     def director(
         self, *, dry_run: bool = False, seed: int | None = None, queue: int | None = None, limit: int = 100

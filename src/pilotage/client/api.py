@@ -44,8 +44,9 @@ from pilotage.wire.jobs import (
     Selection,
 )
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
+from pilotage.wire.pool import QueuesPage, QueueSummary
 from pilotage.wire.server_trust import ServerTrust
+from pilotage.wire.sites import SiteSummary
 from pilotage.wire.submissions import SubmissionSource
 from pilotage.wire.why import Why
 

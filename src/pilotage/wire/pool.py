@@ -1,14 +1,13 @@
-"""Messages that list task queues, pilots and sites. Rules of bodies, instants, pages and errors: wire/__init__.py.
+"""Messages that list task queues and pilots. Rules of bodies, instants, pages and errors: wire/__init__.py.
 
 GET    /v1/queues                          after, limit → QueuesPage
 GET    /v1/pilots                          after, limit → PilotsPage
-GET    /v1/sites                           list of SiteSummary
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 
 @dataclass
@@ -80,15 +79,3 @@ class PilotSummary:
 class PilotsPage:
     pilots: List[PilotSummary]
     next: Optional[int] = None
-
-
-@dataclass
-class SiteSummary:
-    name: str
-    ces: List[str]
-    pilots: Dict[str, int]
-    """Live pilots by state."""
-    running: int
-    """Jobs held there now."""
-    waiting: int
-    """Waiting jobs whose task queue may run there by its site lists."""

@@ -8,7 +8,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow, each
 from pilotage.services.pilots import leases
-from pilotage.services.policy import bans
+from pilotage.services.policy import bans, site_states
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ class LeaseDuty:
 
     async def _enforce_bans(self, now: float) -> None:
         pool = self._context.pool
+        if site_states.has_ended(pool, now):
+            await self._context.writer.acall(lambda tx: site_states.end_states(pool, tx, now))
+            self._context.wake_director.set()
         if bans.has_open_bans(pool, now):
             await self._context.writer.acall(lambda tx: bans.expire_bans(pool, tx, now))
             while await self._context.writer.acall(lambda tx: bans.enforce_bans(pool, tx, now)):

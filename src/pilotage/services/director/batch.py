@@ -16,6 +16,7 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
 from pilotage.core.provisioning.pilot_types import PRIVATE
+from pilotage.core.sites import SiteState
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
@@ -126,8 +127,8 @@ class BatchDirector:
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         paused = self.memory.is_paused(now)
-        banned = pool.policy.sites[ce.site].banned
-        return pool.draining or banned or paused or self.back_off.pauses_for_all(now)
+        down = pool.site_state(ce.site) is SiteState.DOWN
+        return pool.draining or down or paused or self.back_off.pauses_for_all(now)
 
     def _within_room(self, ce: Ce, live: LiveTotals, orders: Sequence[BatchOrder]) -> tuple[BatchOrder, ...]:
         """The orders as far as the caps of the CE allow now."""

@@ -12,11 +12,13 @@ from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.parser import short_wall
 from pilotage.core.provisioning.budget import BudgetStatus
+from pilotage.core.sites import SiteState
 from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.services.director.ce_record import NO_ROOM
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces, costs, node_clocks
+from pilotage.store.tables import ces, costs, node_clocks, site_states
 from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
+from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, NodeClock
 
 IN_DOUBT = (SubmissionPhase.PREPARING, SubmissionPhase.IN_DOUBT)
@@ -31,7 +33,7 @@ ENABLE = "`pilotage ce enable {name}`"
 
 def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSummary]:
     """Every CE of the policy, by name."""
-    rows = ces.all_rows(connection)
+    rows, switched = ces.all_rows(connection), site_states.load(connection)
     counts = ces.pilot_counts(connection)
     answers = {
         name: _summary(
@@ -41,6 +43,7 @@ def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSumm
             rows.get(name) or ces.by_name(connection, name),
             status_of(connection, name, ce, now),
             now,
+            switched.get(ce.site),
         )
         for name, ce in sorted(policy.ces.items())
     }
@@ -61,10 +64,16 @@ def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSumm
 
 
 def _summary(
-    name: str, ce: Ce, policy: Policy, row: CeRow, budget: BudgetStatus | None, now: float
+    name: str,
+    ce: Ce,
+    policy: Policy,
+    row: CeRow,
+    budget: BudgetStatus | None,
+    now: float,
+    switched: SiteStateRow | None,
 ) -> CeSummary:
     progress = row.progress
-    state, reason, advice = _state(name, ce, policy, row, now)
+    state, reason, advice = _state(name, ce, policy, row, now, switched)
     if state == "active" and (spent := exhausted(budget)):
         advice = f"use leaves the window as time goes on; or raise ces.{name}.budget and apply the policy"
         state, reason = "spent", spent
@@ -97,12 +106,16 @@ def _budget(status: BudgetStatus) -> CeBudget:
     )
 
 
-def _state(name: str, ce: Ce, policy: Policy, row: CeRow, now: float) -> tuple[str, str, str]:
+def _state(
+    name: str, ce: Ce, policy: Policy, row: CeRow, now: float, switched: SiteStateRow | None
+) -> tuple[str, str, str]:
     """(state, reason, advice); the reason that holds longest comes first."""
     enable, progress = ENABLE.format(name=name), row.progress
     if policy.sites[ce.site].banned:
         advice = f"remove `banned` from [sites.{ce.site}] and apply the policy"
         return "banned", f"the policy bans site {ce.site}", advice
+    if switched is not None and switched.state is SiteState.DOWN:
+        return "down", switched.text, f"`pilotage site enable {ce.site}`"
     if row.switch is CeSwitch.DISABLED:
         return "disabled", row.switch_reason or "no reason was given", enable
     if row.switch is CeSwitch.STOPPED:
@@ -140,12 +153,12 @@ def recent_use(connection: Connection, ce: str, now: float) -> CoreSeconds:
 
 def closed_ces(policy: Policy, connection: Connection, now: float) -> dict[str, str]:
     """CE → its state and the reason, for the CEs of the policy that get no new pilots now."""
-    rows = ces.all_rows(connection)
+    rows, switched = ces.all_rows(connection), site_states.load(connection)
     closed = {}
     for name, ce in policy.ces.items():
         state, reason = "active", ""
         if (row := rows.get(name)) is not None:
-            state, reason, _ = _state(name, ce, policy, row, now)
+            state, reason, _ = _state(name, ce, policy, row, now, switched.get(ce.site))
         if state == "active" and exhausted(status_of(connection, name, ce, now)):
             # The numbers change all the time, and the history of a wait has a row for each change.
             state, reason = "spent", "its budget allows no further pilot"

@@ -36,6 +36,7 @@ from pilotage.core.provisioning.submit_pools import PoolLoad, verdicts_text
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.sites import SiteState
 from pilotage.services.matching.known_offers import as_private, possible_offer
 from pilotage.services.matching.match import REQUIREMENTS_STEPS, Requirements, stored_expression
 from pilotage.services.pool.state import Pool
@@ -302,7 +303,7 @@ def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         pilot_types=ce.allowed_pilot_types,
         room=room,
         closed=closed,
-        draining=policy.sites[ce.site].draining,
+        draining=pool.site_state(ce.site) is not SiteState.NORMAL,
         rank=_rank(policy, ce, offer, waiting, running) if not closed else 0.0,
     )
 

@@ -25,6 +25,7 @@ from pilotage.core.provisioning.facts import (
 )
 from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
+from pilotage.core.sites import SiteState
 from pilotage.outside.batch.submission import STAMP_PREFIX
 from pilotage.services.director.budgets import exhausted, plan_within, status_of
 from pilotage.services.director.look_back import note_cycle, observe_pilots, totals_of
@@ -121,8 +122,8 @@ class LocalDirector:
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         """Whether no pilot is started at all now."""
-        banned = pool.policy.sites[ce.site].banned
-        return pool.draining or banned or self._waits(now) or self.back_off.pauses_for_all(now)
+        down = pool.site_state(ce.site) is SiteState.DOWN
+        return pool.draining or down or self._waits(now) or self.back_off.pauses_for_all(now)
 
     def _facts(
         self,

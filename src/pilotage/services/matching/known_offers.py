@@ -69,6 +69,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         pilot,
         replace(node, cpu_left=cpu_left, isolation=isolation),
         pool.offer_cache.banned_at(ce.site),
+        down=pool.offer_cache.is_down(ce.site),
     )
 
 
@@ -81,7 +82,12 @@ def rekey_offer_stats(pool: Pool) -> None:
             return replace(before, closed=True)
         # The pilot may be bound to another owner now than when it asked.
         return replace(
-            offer_of(pool.policy, *origin, pool.offer_cache.banned_at(before.site)),
+            offer_of(
+                pool.policy,
+                *origin,
+                pool.offer_cache.banned_at(before.site),
+                down=pool.offer_cache.is_down(before.site),
+            ),
             only_owner=before.only_owner,
         )
 

@@ -12,8 +12,8 @@ from pilotage.core.jobs.states import JobState
 from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.known_offers import rekey_offer_stats
-from pilotage.services.pool.bans import load_bans
 from pilotage.services.pool.peers import PeerUpdate
+from pilotage.services.pool.site_rules import load_bans
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import bans, jobs, pilots
 from pilotage.store.tables.bans import BanRow

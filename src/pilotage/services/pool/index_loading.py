@@ -14,11 +14,11 @@ from random import Random
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.queues.index_delta import IndexDelta
-from pilotage.services.pool.bans import load_bans
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.index_setup import new_index
 from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
 from pilotage.services.pool.shared_limits import database_peers
+from pilotage.services.pool.site_rules import load_bans, load_site_states
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.cluster.changes import TransactionSnapshot
@@ -71,6 +71,7 @@ def open_pool(
     pool.ces_changed_at = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.queues.index = new_index(pool, policy, tx, rng)
     load_bans(pool, tx)
+    load_site_states(pool, tx)
     begin_loading(pool, tx)
     while load and not load_slice(pool, tx):
         pass

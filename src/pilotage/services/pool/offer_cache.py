@@ -123,6 +123,15 @@ class OfferCache:
         self._by_pilot: OrderedDict[int, PilotOffers] = OrderedDict()
         self._banned: dict[str, frozenset[str]] = {}
         """Banned owners by site; "": at all sites."""
+        self._down: frozenset[str] = NONE
+
+    def set_down(self, sites: frozenset[str]) -> None:
+        """Replace the sites where an administrator lets no job start."""
+        self._down = sites
+        self._by_pilot.clear()
+
+    def is_down(self, site: str) -> bool:
+        return site in self._down
 
     def set_banned(self, banned: Mapping[str, frozenset[str]]) -> None:
         """Replace the banned owners by site; "": at all sites."""
@@ -137,7 +146,9 @@ class OfferCache:
         offers = self._by_pilot.get(pilot.id)
         if offers is None or not offers.serves(policy, node):
             offers = self._by_pilot[pilot.id] = PilotOffers(
-                policy, node, offer_of(policy, pilot, node, self.banned_at(pilot.site))
+                policy,
+                node,
+                offer_of(policy, pilot, node, self.banned_at(pilot.site), down=self.is_down(pilot.site)),
             )
             if len(self._by_pilot) > MAX_PILOTS:
                 self._by_pilot.popitem(last=False)
@@ -145,10 +156,12 @@ class OfferCache:
         return offers
 
 
-def offer_of(policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str] = NONE) -> Offer:
+def offer_of(
+    policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str] = NONE, *, down: bool = False
+) -> Offer:
     """The offer of a whole pilot: the facts of its row, and the node that the pilot reported.
 
-    `banned`: owners who are banned from its site.
+    `banned`: owners who are banned from its site. `down`: an administrator lets no job start at its site.
     """
     ce = policy.ces.get(pilot.ce)
     site = policy.sites.get(pilot.site)
@@ -173,7 +186,9 @@ def offer_of(policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str]
         processors=min(node.processors, pilot.processors) if pilot.processors else node.processors,
         memory=min(node.memory, pilot.memory) if pilot.memory and node.memory else node.memory,
         job_types=job_types,
-        closed=site is None or site.banned or ce is None or (ce.isolation == "require" and not isolated),
+        closed=(
+            site is None or site.banned or down or ce is None or (ce.isolation == "require" and not isolated)
+        ),
         isolated=isolated,
         banned_owners=banned,
     )

@@ -37,6 +37,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Whether tokens were revoked, or their key rotated."""
     bans: bool = False
     """Whether users have been banned, or bans have ended."""
+    sites: bool = False
+    """Whether states of sites have changed."""
     moved: float = 0.0
     """Seconds that were added to all leases."""
     pilots: list[PilotId] = []
@@ -50,6 +52,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
         self.followed = {**self.followed, **later.followed}
         self.tokens = later.tokens or self.tokens
         self.bans = later.bans or self.bans
+        self.sites = later.sites or self.sites
         self.moved += later.moved
         self.pilots = [*self.pilots, *later.pilots]
 

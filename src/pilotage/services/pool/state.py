@@ -16,6 +16,7 @@ from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
+from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.offer_cache import OfferCache
@@ -29,6 +30,7 @@ from pilotage.services.pool.token_state import TokenState
 from pilotage.store.tables.bans import BanRow
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
@@ -69,6 +71,8 @@ class Pool:
     offer_cache: OfferCache = field(default_factory=OfferCache)
     bans: tuple[BanRow, ...] = ()
     """The bans in force. `offer_cache` has their owners by site."""
+    site_states: Mapping[str, SiteStateRow] = field(default_factory=dict)
+    """The sites that an administrator has drained or taken down. `offer_cache` has the closed ones."""
     ces_changed_at: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE. Offers of pilots that started before may differ from new offers."""
     turns: TurnBook = field(default_factory=TurnBook)
@@ -91,6 +95,15 @@ class Pool:
     def __post_init__(self) -> None:
         self.queues = TaskQueues(lambda: self.policy, self.peers)
         self.limits = limits_for(self.peers, self.queues.identity)
+
+    def site_state(self, site: str) -> SiteState:
+        """The state of a site, by its administrators and by the policy."""
+        row = self.site_states.get(site)
+        return state_of_site(self.policy, site, SiteState.NORMAL if row is None else row.state)
+
+    def site_slots(self) -> dict[str, int]:
+        """The one-core jobs that each site can run at the same time."""
+        return slots_of_sites(self.policy, {ce: node.processors for ce, node in self.local_nodes.items()})
 
     def event_batch(self, now: float, actor: str) -> EventBatch:
         return EventBatch(self.ids.events, now, actor)

@@ -21,6 +21,7 @@ from pilotage.core.queues.offer_history import KnownOffer, refusals
 from pilotage.core.queues.rank import rank
 from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, WaitVerdict, limit_text
 from pilotage.core.queues.what_if import Buckets, unblocks
+from pilotage.core.sites import SiteState
 from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
 from pilotage.services.pool.records import DirectorNote, RecordedReason
@@ -50,6 +51,8 @@ class WaitSnapshot:
     limits: Mapping[tuple[str, str, str, str], LimitStatus]
     directors: Mapping[str, DirectorNote]
     recorded_reasons: Mapping[QueueId, RecordedReason]
+    closed_sites: Mapping[str, str]
+    """Sites that an administrator has taken down → a sentence that tells so."""
 
 
 def take_snapshot(
@@ -67,7 +70,12 @@ def take_snapshot(
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
     statuses = {key: pool.limits.limiter.status(limit, now) for key, limit in closed.items()}
     return WaitSnapshot(
-        analysis, pool.policy, statuses, dict(pool.directors), dict(pool.recorded_reasons or {})
+        analysis,
+        pool.policy,
+        statuses,
+        dict(pool.directors),
+        dict(pool.recorded_reasons or {}),
+        {site: row.text for site, row in pool.site_states.items() if row.state is SiteState.DOWN},
     )
 
 
@@ -154,7 +162,7 @@ def why_queue(
         _add_standings(answer, snapshot, connection, entry, fitting, verdict.places)
     offers = [analysis.known[place].offer for place in verdict.places]
     answer.summary, answer.advice = wording.describe_verdict(
-        verdict, entry, answer, snapshot.policy, offers, now
+        verdict, entry, answer, snapshot.policy, offers, snapshot.closed_sites, now
     )
     return answer
 

@@ -45,13 +45,14 @@ def describe_verdict(
     answer: Why,
     policy: Policy,
     offers: Sequence[Offer],
+    closed_sites: Mapping[str, str],
     now: float,
 ) -> tuple[str, str]:
     """(summary, advice) for a queue with waiting jobs. `offers` are the offers that gave the verdict."""
     if verdict.reason is Reason.MEMBERSHIP:
         return _membership(entry.identity, policy)
     if verdict.reason is Reason.NEEDS:
-        return _needs(verdict, entry.identity, answer, policy, offers)
+        return _needs(verdict, entry.identity, answer, policy, offers, closed_sites)
     if verdict.reason is Reason.LIMIT:
         return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
@@ -110,10 +111,15 @@ def _no_offer(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
 
 
 def _needs(
-    verdict: WaitVerdict, queue: QueueIdentity, answer: Why, policy: Policy, offers: Sequence[Offer]
+    verdict: WaitVerdict,
+    queue: QueueIdentity,
+    answer: Why,
+    policy: Policy,
+    offers: Sequence[Offer],
+    closed_sites: Mapping[str, str],
 ) -> tuple[str, str]:
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
-    closures = _closures(policy, offers) if Condition.SITE_CLOSED in conditions else {}
+    closures = _closures(policy, offers, closed_sites) if Condition.SITE_CLOSED in conditions else {}
     sentences = {**CONDITIONS, **_tags(queue, offers), **_too_short(queue, policy, offers)}
     parts = [*closures, *(sentences[condition] for condition in conditions if condition in sentences)]
     summary = f"no known node fits: {'; '.join(parts)}"
@@ -135,8 +141,8 @@ def _needs(
     )
 
 
-def _closures(policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
-    """Why the policy closes the sites of these offers → the change that opens them."""
+def _closures(policy: Policy, offers: Sequence[Offer], closed_sites: Mapping[str, str]) -> dict[str, str]:
+    """Why the sites of these offers are closed → the change that opens them."""
     closures: dict[str, str] = {}
     for offer in offers:
         site = policy.sites.get(offer.site)
@@ -147,6 +153,10 @@ def _closures(policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
         elif site.banned:
             closures[f"the site {offer.site} is banned in the policy"] = (
                 "an administrator can lift the ban (`pilotage policy apply`); or submit the job to another site"
+            )
+        elif offer.site in closed_sites:
+            closures[closed_sites[offer.site]] = (
+                f"an administrator can open it (`pilotage site enable {offer.site}`); or submit the job to another site"
             )
         elif offer.ce not in policy.ces:
             closures[f"the CE {offer.ce} is no longer in the policy"] = (

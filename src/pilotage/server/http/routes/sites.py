@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Depends, Query, Response
 
+from pilotage.core.errors import InvalidInput
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
+from pilotage.core.sites import SiteState
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
+from pilotage.services.policy.site_states import set_site_state as set_state
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
 from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import QueuesPage, QueueSummary, SiteSummary
+from pilotage.wire.pool import QueuesPage, QueueSummary
+from pilotage.wire.sites import SiteStateRequest, SiteSummary
 
 router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
 
@@ -73,18 +80,62 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
 
 @router.get("/sites")
 def sites(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[SiteSummary]:
-    """Every site of the policy, with its pilots, its running jobs, and the waiting jobs that may run there."""
-    policy, connection = context.pool.policy, context.readers.connection()
-    pilots_by_site = listing.pilots_by_site(connection)
-    running = listing.running_by_site(connection)
-    indexed = [queue for queue in list(context.pool.queues.index.entries.values()) if _may_see(caller, queue)]
-    return [
-        SiteSummary(
+    """Every site of the policy: its state, pilots and running jobs, and the waiting jobs that may run there."""
+    return _summaries(context, caller, sorted(context.pool.policy.sites))
+
+
+def _summaries(context: Context, caller: Caller, names: Sequence[str]) -> list[SiteSummary]:
+    pool, connection = context.pool, context.readers.connection()
+    pilots_by_site, running = listing.pilots_by_site(connection), listing.running_by_site(connection)
+    indexed = [queue for queue in list(pool.queues.index.entries.values()) if _may_see(caller, queue)]
+    slots, switched = pool.site_slots(), pool.site_states
+    summaries = []
+    for name in names:
+        row = switched.get(name)
+        summary = SiteSummary(
             name=name,
-            ces=sorted(ce for ce, facts in policy.ces.items() if facts.site == name),
+            ces=sorted(ce for ce, facts in pool.policy.ces.items() if facts.site == name),
             pilots=pilots_by_site.get(name, {}),
             running=running.get(name, 0),
             waiting=sum(queue.waiting for queue in indexed if site_allowed(queue.identity, name)),
+            state=str(pool.site_state(name)),
+            slots=slots.get(name, 0),
         )
-        for name in sorted(policy.sites)
-    ]
+        if row is not None:
+            summary.changed_by, summary.reason = row.changed_by, row.reason
+            summary.since, summary.until = row.since, row.until
+        if row is None or summary.state != row.state:
+            summary.reason = _POLICY_SAYS.get(summary.state, "")
+        summaries.append(summary)
+    return summaries
+
+
+_POLICY_SAYS = {"drain": "the policy drains it", "down": "the policy bans it"}
+
+
+@router.post("/sites/state")
+async def set_site_state(
+    body: SiteStateRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> SiteSummary:
+    """Drain a site, take it down, or make it normal. Administrators, of a site for it."""
+    pool, now = context.pool, context.clock()
+    caller.need_site_administrator(pool.policy, body.site)
+    if body.state not in list(SiteState):
+        raise InvalidInput(
+            f"no such state of a site: {body.state}", hint="normal, drain or down", field="state"
+        )
+    await context.writer.acall(
+        lambda tx: set_state(
+            pool,
+            tx,
+            body.site,
+            SiteState(body.state),
+            by=caller.user,
+            reason=body.reason,
+            now=now,
+            until=body.until,
+        )
+    )
+    context.wake_director.set()
+    [summary] = await asyncio.to_thread(_summaries, context, caller, [body.site])
+    return summary

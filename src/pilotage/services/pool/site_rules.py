@@ -1,11 +1,12 @@
-"""The bans in force in memory, as banned owners by site."""
+"""Bans of users and states of sites in memory, as the offers of pilots need them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
+from pilotage.core.sites import SiteState
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import bans
+from pilotage.store.tables import bans, site_states
 from pilotage.store.writer.transaction import Transaction
 
 
@@ -19,4 +20,14 @@ def load_bans(pool: Pool, tx: Transaction) -> bool:
     for row in rows:
         owners[row.site].add(row.owner)
     pool.offer_cache.set_banned({site: frozenset(banned) for site, banned in owners.items()})
+    return True
+
+
+def load_site_states(pool: Pool, tx: Transaction) -> bool:
+    """Apply the states of sites in the store to the offers that are made from now on; whether they have changed."""
+    rows = site_states.load(tx.connection)
+    if rows == pool.site_states:
+        return False
+    pool.site_states = rows
+    pool.offer_cache.set_down(frozenset(site for site, row in rows.items() if row.state is SiteState.DOWN))
     return True

@@ -1,0 +1,45 @@
+"""Messages about sites. Rules of bodies, instants and errors: wire/__init__.py.
+
+GET    /v1/sites                           list of SiteSummary
+POST   /v1/sites/state                     SiteStateRequest → SiteSummary (administrators, of a site for it)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional
+
+from pilotage.wire.limits import GivenName, Instant, Message, Name
+
+
+@dataclass
+class SiteSummary:
+    name: str
+    ces: List[str]
+    pilots: Dict[str, int]
+    """Live pilots by state."""
+    running: int
+    """Jobs held there now."""
+    waiting: int
+    """Waiting jobs whose task queue may run there by its site lists."""
+    state: str = "normal"
+    """normal, drain or down: by its administrators, or by the policy, which stands above them."""
+    reason: str = ""
+    changed_by: str = ""
+    """Who set the state; empty: the policy, or nobody."""
+    since: Optional[float] = None
+    until: Optional[float] = None
+    """When it becomes normal by itself; None: never."""
+    slots: int = 0
+    """One-core jobs that can run there at the same time, by the limits of its CEs."""
+
+
+@dataclass
+class SiteStateRequest:
+    """Drain a site, take it down, or make it normal."""
+
+    site: GivenName
+    state: Name
+    until: Optional[Instant] = None
+    """When it becomes normal by itself; None: never."""
+    reason: Message = ""
