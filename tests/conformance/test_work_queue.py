@@ -124,7 +124,7 @@ def test_admission(name: str) -> None:
         priority = round(element["priority"] * SCALE)
         waiting.setdefault(priority, []).append(Candidate(number, element["jobs"]))
     for priority, candidates in waiting.items():
-        groups[priority] = CandidateGroup(priority, frozenset("S"), iter(candidates))
+        groups[priority] = CandidateGroup(priority, frozenset("S"), candidates[0].id, iter(candidates))
     counts = {
         site: {round(float(level) * SCALE): jobs for level, jobs in levels.items()}
         for site, levels in given["counts"].items()
@@ -141,25 +141,27 @@ def test_admission(name: str) -> None:
 
 def told(element: PlannedElement) -> dict[str, int]:
     mask = element.mask
+    assert mask is not None
     return {
         "jobs": element.jobs,
         "events": element.events,
-        "lumis": mask["last_lumi"] - mask["first_lumi"] + 1,
-        "FirstEvent": mask["first_event"],
-        "LastEvent": mask["last_event"],
-        "FirstLumi": mask["first_lumi"],
-        "LastLumi": mask["last_lumi"],
+        "lumis": mask.lumis,
+        "FirstEvent": mask.first_event,
+        "LastEvent": mask.first_event + mask.events - 1,
+        "FirstLumi": mask.first_lumi,
+        "LastLumi": mask.first_lumi + mask.lumis - 1,
     }
 
 
 def generated(given: Mapping[str, Any], **changes: int) -> list[dict[str, int]]:
     generator = Generator(
         given["total_events"],
+        given["events_per_job"],
         events_per_lumi=given["events_per_lumi"],
         max_jobs=changes.pop("max_jobs", 0) or given["max_jobs_per_element"],
         **changes,
     )
-    step = StepInput(SliceRule("events", given["events_per_job"]), generator=generator, limit=10**6)
+    step = StepInput(generator=generator, limit=10**6)
     return [told(element) for element in START_POLICIES["MonteCarlo"].plan(step).elements]
 
 

@@ -26,6 +26,7 @@ from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pilots.exchange import PilotMessage, exchange_many
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
+from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import Connection, Readers
 from pilotage.store.writer.transaction import Handler, Transaction
@@ -60,6 +61,7 @@ class Context:
     home_token: HomeToken
     exchange: Handler = field(init=False)
     """Processes messages of pilots."""
+    work_queue: WorkQueue = field(init=False)
     totals: CachedJobTotals = field(init=False)
     prospects: Prospects = field(init=False)
     space: DiskSpace
@@ -86,6 +88,8 @@ class Context:
     submit_pools: SubmitPools = field(init=False)
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections must be computed again."""
+    wake_intake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request was assigned, or a block was closed."""
     retention_ran_at: float | None = None
     """When the retention duty last finished a cycle; None: not yet."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -118,6 +122,7 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+        self.work_queue = WorkQueue(self.pool)
         self.submit_pools = SubmitPools(lambda name: self.pool.policy.director.pool(name).max_threads)
         self.prospects = Prospects(self.pool, self.writer, self.clock)
         self.totals = CachedJobTotals(self.readers, time.monotonic)

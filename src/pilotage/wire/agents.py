@@ -6,6 +6,11 @@ GET    /v1/agents/{agent}/elements/{id}/files     epoch, after → FilesPage: th
 GET    /v1/agents/{agent}/elements/{id}/jobs      epoch, after → MasksPage: the masks that exist already
 POST   /v1/agents/{agent}/elements/{id}/jobs      PostMasks → PostedMasks
 
+Messages of people about agents:
+
+GET    /v1/agents                                 AgentList; with all=true ended ones too
+POST   /v1/agents/drain, /enable, /remove         AgentAction → AgentSummary
+
 An agent needs a token with the group property AGENT. It may stop at any instant: another agent adopts the masks that
 exist, and makes only the rest. Each message about an element carries the epoch that came with it.
 """
@@ -198,3 +203,37 @@ class PostedMasks:
     """Masks that existed already."""
     superseded: bool = False
     """The element is no longer the agent's; nothing was made."""
+
+
+@dataclass
+class AgentSummary:
+    """An agent as people see it."""
+
+    name: str
+    team: str
+    owner: str
+    state: str
+    """live, draining, lost (its lease is over) or ended."""
+    host: str
+    version: str
+    joined: float
+    seen: float
+    lease_until: float
+    elements: Dict[str, int] = field(default_factory=dict)
+    """The number of its elements in each state."""
+    waiting: int = 0
+    """Its jobs that do not run yet."""
+    running: int = 0
+    id: int = 0
+
+
+@dataclass
+class AgentList:
+    agents: List[AgentSummary] = field(default_factory=list)
+
+
+@dataclass
+class AgentAction:
+    """Drain, enable or remove an agent."""
+
+    name: GivenName

@@ -30,8 +30,10 @@ class CandidateGroup:
     priority: int
     sites: frozenset[str]
     """Where its elements may run."""
+    first: int
+    """The id of its oldest element. Nothing else is read of a group for which no site has room."""
     candidates: Iterator[Candidate]
-    """The oldest first. Nothing is read of a group for which no site has room."""
+    """The oldest first."""
 
 
 class Admission(NamedTuple):
@@ -72,7 +74,7 @@ class SiteRoom:
 
 
 def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Random) -> list[Admission]:
-    """Admit at most `limit` elements of groups of any priorities; each at a random site with room."""
+    """Admit at most `limit` elements of groups of any priorities, each at a random site with room."""
     heap = _heads(groups, room)
     admitted: list[Admission] = []
     while heap and len(admitted) < limit:
@@ -81,8 +83,9 @@ def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Ran
         if site is None:
             heappop(heap)
             continue
-        room.add(site, group.priority, candidate.jobs)
-        admitted.append(Admission(candidate.id, site, candidate.jobs))
+        if candidate is not None:
+            room.add(site, group.priority, candidate.jobs)
+            admitted.append(Admission(candidate.id, site, candidate.jobs))
         following = next(group.candidates, None)
         if following is None:
             heappop(heap)
@@ -91,8 +94,11 @@ def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Ran
     return admitted
 
 
-_Head = tuple[int, int, int, Candidate, CandidateGroup, list[str]]
-"""In the order of admission: the priority with its sign changed, the element, a number that differs for each group."""
+_Head = tuple[int, int, int, Candidate | None, CandidateGroup, list[str]]
+"""In the order of admission: the priority with its sign changed, the element, a number that differs for each group.
+
+None: the element is known by its id only.
+"""
 
 
 def _heads(groups: Iterable[CandidateGroup], room: SiteRoom) -> list[_Head]:
@@ -103,12 +109,9 @@ def _heads(groups: Iterable[CandidateGroup], room: SiteRoom) -> list[_Head]:
         open_now = open_sites.get(group.priority)
         if open_now is None:
             open_now = open_sites[group.priority] = room.open_sites(group.priority)
-        if open_now.isdisjoint(group.sites):
-            continue
-        first = next(group.candidates, None)
-        if first is not None:
-            sites = sorted(open_now & group.sites)
-            heads.append((-group.priority, first.id, number, first, group, sites))
+        sites = open_now & group.sites
+        if sites:
+            heads.append((-group.priority, group.first, number, None, group, sorted(sites)))
     heapify(heads)
     return heads
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.splitting.mask import Mask
 
-NO_LOCATIONS = 0
+NO_LOCATION = 0
 """The location set of an input whose location is not known."""
-ANY_LOCATION = 1
-"""The location set of work that needs no data at a site."""
+ANY_LOCATION = -1
+"""Stands for the location set of work that needs no data at a site, whose id the store gives."""
 
 
 class Reads(StrEnum):
@@ -26,17 +27,23 @@ class Reads(StrEnum):
     FAILURES = "the pieces of a request that have failed"
 
 
+class JobCount(Protocol):
+    """Tells how many jobs a piece of work will become, about."""
+
+    def __call__(self, *, files: int, events: int, lumis: int, size: int) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SliceRule:
-    """How many jobs a piece of work will make, about."""
+    """A job for each `per_job` units of work."""
 
     unit: str = "files"
-    """"files", "events", "lumis", "runs" or "bytes"."""
-    size: int = 1
-    """Of one job."""
+    """"files", "events", "lumis" or "size"."""
+    per_job: int = 1
 
-    def jobs(self, counts: Mapping[str, int]) -> int:
-        return max(1, ceil(counts.get(self.unit, 0) / self.size))
+    def __call__(self, *, files: int, events: int, lumis: int, size: int) -> int:
+        counts = {"files": files, "events": events, "lumis": lumis, "size": size}
+        return max(1, ceil(counts[self.unit] / self.per_job))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,7 @@ class FailedPiece:
     """Of the failed job; pieces are taken in this order."""
     blocks: tuple[tuple[int, str], ...]
     """Id and name of each block."""
-    mask: Mapping[str, Any]
-    events: int
+    mask: Mask
     files: int
     size: int
     location_set: int
@@ -74,6 +80,7 @@ class Generator:
     """Events to generate, from `first_event` on."""
 
     events: int
+    events_per_job: int
     first_event: int = 1
     first_lumi: int = 1
     events_per_lumi: int = 0
@@ -88,7 +95,7 @@ class Generator:
 class StepInput:
     """The input of one call of a policy: a slice of the step's input, in order."""
 
-    slices: SliceRule
+    job_count: JobCount = SliceRule()
     blocks: Sequence[InputBlock] = ()
     failures: Sequence[FailedPiece] = ()
     generator: Generator | None = None
@@ -108,7 +115,8 @@ class PlannedElement:
     blocks: tuple[int, ...]
     names: tuple[str, ...]
     """Of the blocks; they are part of the identity."""
-    mask: Mapping[str, Any]
+    mask: Mask | None
+    """None: the whole of its blocks."""
     jobs: int
     events: int
     files: int

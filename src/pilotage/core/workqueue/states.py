@@ -33,7 +33,8 @@ ELEMENT_STATES: StateTable[ElementState] = StateTable(
     "element",
     E.AVAILABLE,
     {
-        E.AVAILABLE: _row("pull", "no agent has it", E.NEGOTIATING, E.FAILED, E.CANCELED),
+        # A finished splitting is used, even if the lease of the agent was over: nobody else has begun.
+        E.AVAILABLE: _row("pull", "no agent has it", E.NEGOTIATING, E.RUNNING, E.FAILED, E.CANCELED),
         E.NEGOTIATING: _row(
             "agent", "offered to an agent, not yet confirmed", E.AVAILABLE, E.ACQUIRED, E.RUNNING, E.CANCELED
         ),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class SlotRules:
     """From the policy."""
 
-    pending_percent: float = 50.0
-    """Pending slots, as a percentage of the available slots."""
+    pending_fraction: float = 0.5
+    """Pending slots, as a part of the available slots."""
     queue_depth: float = 1.0
     site_floor: int = 1
     """Slots of a site for an agent, at least."""
@@ -19,7 +19,7 @@ class SlotRules:
 
 def pending_slots(available: int, rules: SlotRules) -> int:
     """The number of jobs that may wait at a site with `available` slots."""
-    return int(available * rules.pending_percent / 100.0)
+    return int(available * rules.pending_fraction)
 
 
 def slots_of_site(available: int, agents: int, rules: SlotRules) -> int:
@@ -38,8 +38,3 @@ def slots_of_sites(available: Mapping[str, int], agents: int, rules: SlotRules) 
 def lesser_slots(own: Mapping[str, int], sent: Mapping[str, int]) -> dict[str, int]:
     """The slots that an agent is served by: the lesser of the server's and its own, for sites that both name."""
     return {site: min(count, sent[site]) for site, count in own.items() if site in sent}
-
-
-def owner_has_room(unfinished: int, max_jobs_per_owner: int, factor: float) -> bool:
-    """Whether an agent with `unfinished` pool jobs may pull and release more, at any priority."""
-    return unfinished < max_jobs_per_owner * factor

@@ -12,11 +12,13 @@ from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.outside.batch.registry import make_adapter_of
 from pilotage.server.context import Context
+from pilotage.server.duties.agents import AGENT_PERIOD, AgentDuty
 from pilotage.server.duties.batch_ces import BATCH_PERIOD, BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.batch_clients import server_machine
 from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
+from pilotage.server.duties.intake import INTAKE_PERIOD, IntakeDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import LIMIT_PERIOD, POLL_PERIOD, WATCH_PERIOD, DatabaseClock, PeersDuty
@@ -38,7 +40,7 @@ ABANDONED_PERIOD = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
-    *("servers", "limits", "submissions", "costs"),
+    *("servers", "limits", "submissions", "costs", "intake", "agents"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -83,6 +85,7 @@ class DutySchedule:
         context, home = self._context, self._settings.home
         queues, shares, reasons = QueueDuty(context), ShareDuty(context), ReasonDuty(context)
         costs = CostDuty(context, self._duty_leases)
+        intake, agents = IntakeDuty(context), AgentDuty(context)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
@@ -95,6 +98,8 @@ class DutySchedule:
             every(context, self._local_ces.period, local_ces, context.wake_director),
             every(context, lambda: BATCH_PERIOD, batch_ces),
             every(context, costs.period, costs.cycle),
+            every(context, lambda: INTAKE_PERIOD, self._leased("intake", intake.cycle), context.wake_intake),
+            every(context, lambda: AGENT_PERIOD, self._leased("agents", agents.cycle)),
         ]
 
     async def _batch_pilots(self) -> None:

@@ -42,6 +42,7 @@ elements = sa.Table(
     sa.Index(
         "ix_elements_available",
         "request_id",
+        "step",
         "location_set",
         "id",
         sqlite_where=sa.text("state = 'Available'"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.eligibility import (
     ANYWHERE,
     Locations,
@@ -31,7 +32,6 @@ from pilotage.core.workqueue.start_policy import (
 from pilotage.core.workqueue.thresholds import (
     SlotRules,
     lesser_slots,
-    owner_has_room,
     slots_of_site,
 )
 
@@ -122,17 +122,12 @@ def test_agents_share_the_slots_of_a_site(available: int, agents: int) -> None:
 def test_slots_are_pending_and_running_slots() -> None:
     assert slots_of_site(1000, 1, SlotRules()) == 1500
     assert slots_of_site(1000, 4, SlotRules()) == 375
-    assert slots_of_site(1000, 2, SlotRules(pending_percent=10, queue_depth=0.5)) == 275
+    assert slots_of_site(1000, 2, SlotRules(pending_fraction=0.1, queue_depth=0.5)) == 275
     assert slots_of_site(2, 10, SlotRules()) == 1
 
 
 def test_the_lesser_of_both_sides_counts() -> None:
     assert lesser_slots({"A": 5, "B": 9, "C": 1}, {"A": 7, "B": 2, "D": 8}) == {"A": 5, "B": 2}
-
-
-def test_the_owner_limit() -> None:
-    assert owner_has_room(74_999, 100_000, 0.75)
-    assert not owner_has_room(75_000, 100_000, 0.75)
 
 
 @given(
@@ -141,15 +136,16 @@ def test_the_owner_limit() -> None:
 def test_generated_events_are_covered_once(
     events: int, per_job: int, per_lumi: int, max_jobs: int, first: int
 ) -> None:
-    generator = Generator(events, first, 3, per_lumi, max_jobs)
-    step = StepInput(SliceRule("events", per_job), generator=generator, limit=10**6)
+    generator = Generator(events, per_job, first, 3, per_lumi, max_jobs)
+    step = StepInput(generator=generator, limit=10**6)
     elements = START_POLICIES["MonteCarlo"].plan(step).elements
     next_event, next_lumi = first, 3
     for element in elements:
-        assert element.mask["first_event"] == next_event
-        assert element.mask["first_lumi"] == next_lumi
+        mask = element.mask
+        assert mask is not None
+        assert (mask.first_event, mask.first_lumi) == (next_event, next_lumi)
         assert 1 <= element.jobs <= max_jobs
-        next_event, next_lumi = element.mask["last_event"] + 1, element.mask["last_lumi"] + 1
+        next_event, next_lumi = mask.first_event + mask.events, mask.first_lumi + mask.lumis
     assert next_event == first + events
 
 
@@ -157,22 +153,18 @@ def test_generated_events_are_covered_once(
 def test_slices_of_a_generator_make_the_same_elements(
     events: int, per_job: int, per_lumi: int, max_jobs: int, limit: int
 ) -> None:
-    slices, policy = SliceRule("events", per_job), START_POLICIES["MonteCarlo"]
-    whole = Generator(events, 1, 1, per_lumi, max_jobs)
-    at_once = policy.plan(StepInput(slices, generator=whole, limit=10**6)).elements
+    policy = START_POLICIES["MonteCarlo"]
+    whole = Generator(events, per_job, 1, 1, per_lumi, max_jobs)
+    at_once = policy.plan(StepInput(generator=whole, limit=10**6)).elements
     in_slices: list[PlannedElement] = []
     rest = whole
     while rest.events > 0:
-        part = policy.plan(StepInput(slices, generator=rest, limit=limit)).elements
+        part = policy.plan(StepInput(generator=rest, limit=limit)).elements
         in_slices += part
         last = part[-1].mask
-        rest = Generator(
-            whole.events - last["last_event"],
-            last["last_event"] + 1,
-            last["last_lumi"] + 1,
-            per_lumi,
-            max_jobs,
-        )
+        assert last is not None
+        end = last.first_event + last.events
+        rest = Generator(events + 1 - end, per_job, end, last.first_lumi + last.lumis, per_lumi, max_jobs)
     assert tuple(in_slices) == at_once
 
 
@@ -185,8 +177,8 @@ def test_a_data_set_is_one_element() -> None:
     step = StepInput(SliceRule("files", 4), blocks=blocks)
     [element] = START_POLICIES["Dataset"].plan(step).elements
     assert (element.blocks, element.files, element.jobs) == ((1, 3, 4), 9, 3)
-    by_run = StepInput(SliceRule("runs", 1), blocks=blocks)
-    assert START_POLICIES["Dataset"].plan(by_run).elements[0].jobs == 2
+    by_event = StepInput(SliceRule("events", 300), blocks=blocks)
+    assert START_POLICIES["Dataset"].plan(by_event).elements[0].jobs == 3
 
 
 def test_a_data_set_without_files_is_no_element() -> None:
@@ -195,24 +187,40 @@ def test_a_data_set_without_files_is_no_element() -> None:
     assert list(plan.bad) == ["d#1"]
 
 
-def test_failed_pieces_stay_pieces() -> None:
+def test_exactly_the_failed_pieces_are_taken() -> None:
     failures = [
-        FailedPiece(number, ((number % 5, f"b{number % 5}"),), {"piece": number}, 10, 1, 5, 2 + number % 2)
+        FailedPiece(
+            number,
+            ((number % 5, f"b{number % 5}"),),
+            Mask((FileRange(number, 10, 5),), events=5),
+            1,
+            50,
+            2 + number % 2,
+        )
         for number in range(600)
     ]
-    plan = START_POLICIES["Resubmit"].plan(StepInput(SliceRule(), failures=failures))
-    pieces = [piece["piece"] for element in plan.elements for piece in element.mask["pieces"]]
-    assert sorted(pieces) == list(range(600))
-    assert all(element.jobs <= 250 for element in plan.elements)
-    assert {element.location_set for element in plan.elements} == {2, 3}
-    reversed_plan = START_POLICIES["Resubmit"].plan(StepInput(SliceRule(), failures=failures[::-1]))
-    assert reversed_plan == plan
+    step = StepInput(SliceRule("events", 5), failures=failures)
+    elements = START_POLICIES["Resubmit"].plan(step).elements
+    masks = [element.mask for element in elements if element.mask is not None]
+    ranges = [part for mask in masks for part in mask.ranges]
+    assert sorted(ranges) == [FileRange(number, 10, 5) for number in range(600)]
+    assert all(element.jobs <= 250 for element in elements)
+    assert {element.location_set for element in elements} == {2, 3}
+    backwards = StepInput(SliceRule("events", 5), failures=failures[::-1])
+    assert START_POLICIES["Resubmit"].plan(backwards).elements == elements
+
+
+def test_failed_events_to_generate_are_elements_of_their_own() -> None:
+    masks = [Mask((), first, 100, first // 100, 1) for first in (100, 700)]
+    failures = [FailedPiece(number, (), mask, 0, 0, 7) for number, mask in enumerate(masks)]
+    plan = START_POLICIES["Resubmit"].plan(StepInput(failures=failures))
+    assert [element.mask for element in plan.elements] == masks
 
 
 def test_nothing_to_generate_is_refused() -> None:
-    for generator in (None, Generator(0), Generator(-4), Generator(5, max_jobs=0)):
+    for generator in (None, Generator(0, 5), Generator(-4, 5), Generator(5, 0), Generator(5, 5, max_jobs=0)):
         with pytest.raises(InvalidInput):
-            START_POLICIES["MonteCarlo"].plan(StepInput(SliceRule("events", 5), generator=generator))
+            START_POLICIES["MonteCarlo"].plan(StepInput(generator=generator))
 
 
 def test_the_registry_has_the_four_policies() -> None:

@@ -46,7 +46,8 @@ def candidates(waiting: list[Waiting], rng: Random) -> tuple[list[CandidateGroup
         own = sorted(ids.pop() for _ in group.jobs)
         by_id.update(dict.fromkeys(own, group))
         members = [Candidate(number, jobs) for number, jobs in zip(own, group.jobs, strict=True)]
-        built.append(CandidateGroup(group.priority, group.sites, iter(members)))
+        first = own[0] if own else 0
+        built.append(CandidateGroup(group.priority, group.sites, first, iter(members)))
     return built, by_id
 
 
@@ -109,8 +110,8 @@ class Unread(Iterator[Candidate]):
 
 def test_a_group_without_room_is_not_read() -> None:
     room = SiteRoom({"A": 10}, {"A": {5: 10}})
-    unread = [CandidateGroup(priority, frozenset("AB"), Unread()) for priority in (5, 4, 0)]
-    above = CandidateGroup(6, frozenset("A"), iter([Candidate(9, 1)]))
+    unread = [CandidateGroup(priority, frozenset("AB"), 1, Unread()) for priority in (5, 4, 0)]
+    above = CandidateGroup(6, frozenset("A"), 9, iter([Candidate(9, 1)]))
     assert admit([*unread, above], room, 10, Random(1)) == [Admission(9, "A", 1)]
 
 
@@ -118,7 +119,7 @@ def test_the_site_is_drawn() -> None:
     rng = Random(4)
     drawn = set()
     for _ in range(40):
-        group = CandidateGroup(0, frozenset("ABC"), iter([Candidate(1, 1)]))
+        group = CandidateGroup(0, frozenset("ABC"), 1, iter([Candidate(1, 1)]))
         [admission] = admit([group], SiteRoom(dict.fromkeys("ABD", 5)), 5, rng)
         drawn.add(admission.site)
     assert drawn == {"A", "B"}

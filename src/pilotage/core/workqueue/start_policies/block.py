@@ -34,18 +34,12 @@ class BlockPolicy(StartPolicy):
 
 
 def _element_of(step: StepInput, block: InputBlock) -> PlannedElement:
-    counts = {
-        "files": block.files,
-        "events": block.events,
-        "lumis": block.lumis,
-        "runs": len(block.runs),
-        "bytes": block.size,
-    }
+    jobs = step.job_count(files=block.files, events=block.events, lumis=block.lumis, size=block.size)
     return PlannedElement(
         blocks=(block.id,),
         names=(block.name,),
-        mask={},
-        jobs=step.slices.jobs(counts),
+        mask=None,
+        jobs=jobs,
         events=block.events,
         files=block.files,
         size=block.size,

@@ -25,21 +25,16 @@ class DatasetPolicy(StartPolicy):
         taken = [block for block in step.blocks if block.name not in rejected and block.files > 0]
         if not taken:
             return StartPlan((), rejected, bad)
-        counts = {
-            "files": sum(block.files for block in taken),
-            "events": sum(block.events for block in taken),
-            "lumis": sum(block.lumis for block in taken),
-            "runs": len(frozenset[int]().union(*(block.runs for block in taken))),
-            "bytes": sum(block.size for block in taken),
-        }
+        files, events = sum(block.files for block in taken), sum(block.events for block in taken)
+        lumis, size = sum(block.lumis for block in taken), sum(block.size for block in taken)
         element = PlannedElement(
             blocks=tuple(block.id for block in taken),
             names=tuple(block.name for block in taken),
-            mask={},
-            jobs=step.slices.jobs(counts),
-            events=counts["events"],
-            files=counts["files"],
-            size=counts["bytes"],
+            mask=None,
+            jobs=step.job_count(files=files, events=events, lumis=lumis, size=size),
+            events=events,
+            files=files,
+            size=size,
             location_set=taken[0].location_set,
         )
         return StartPlan((element,), rejected, bad)

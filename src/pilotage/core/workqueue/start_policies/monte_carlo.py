@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.start_policy import (
     ANY_LOCATION,
     Generator,
@@ -27,7 +28,7 @@ class MonteCarloPolicy(StartPolicy):
         generator = step.generator
         if generator is None:
             raise InvalidInput("events: the number of events to generate is missing", field="events")
-        per_job = need_positive(step.slices.size, "events_per_job")
+        per_job = need_positive(generator.events_per_job, "events_per_job")
         need_positive(generator.events, "events")
         return StartPlan(tuple(_elements(generator, per_job, step.limit)))
 
@@ -44,12 +45,7 @@ def _elements(generator: Generator, per_job: int, limit: int) -> Iterator[Planne
         yield PlannedElement(
             blocks=(),
             names=(),
-            mask={
-                "first_event": first_event,
-                "last_event": first_event + events - 1,
-                "first_lumi": first_lumi,
-                "last_lumi": first_lumi + lumis - 1,
-            },
+            mask=Mask((), first_event, events, first_lumi, lumis),
             jobs=ceil(events / per_job),
             events=events,
             files=0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.start_policy import (
     FailedPiece,
     PlannedElement,
@@ -24,25 +25,33 @@ class ResubmitPolicy(StartPolicy):
     reads = Reads.FAILURES
 
     def plan(self, step: StepInput) -> StartPlan:
+        """Pieces of files go together; each range of generated events is an element of its own."""
         pieces = sorted(step.failures, key=lambda piece: (piece.location_set, piece.number))
-        elements: list[PlannedElement] = []
-        for _, alike in groupby(pieces, key=lambda piece: piece.location_set):
+        elements = [_element_of(step, [piece]) for piece in pieces if piece.mask.generates]
+        of_files = [piece for piece in pieces if not piece.mask.generates]
+        for _, alike in groupby(of_files, key=lambda piece: piece.location_set):
             same_place = list(alike)
             for start in range(0, len(same_place), PIECES):
-                elements.append(_element_of(same_place[start : start + PIECES]))
+                elements.append(_element_of(step, same_place[start : start + PIECES]))
         return StartPlan(tuple(elements))
 
 
-def _element_of(pieces: Sequence[FailedPiece]) -> PlannedElement:
-    """The element of some pieces. Each stays a piece: its mask becomes one job."""
+def _element_of(step: StepInput, pieces: Sequence[FailedPiece]) -> PlannedElement:
     blocks = dict(block for piece in pieces for block in piece.blocks)
+    masks = [piece.mask for piece in pieces]
+    ranges = tuple(sorted(part for mask in masks for part in mask.ranges))
+    events = sum(mask.events for mask in masks)
+    first = masks[0]
+    mask = Mask(ranges, events=events) if ranges else first
+    files, size = sum(piece.files for piece in pieces), sum(piece.size for piece in pieces)
+    lumis = sum(lumi.last - lumi.first + 1 for part in ranges for lumi in part.lumis) or first.lumis
     return PlannedElement(
         blocks=tuple(sorted(blocks)),
         names=tuple(blocks[number] for number in sorted(blocks)),
-        mask={"pieces": [dict(piece.mask) for piece in pieces]},
-        jobs=len(pieces),
-        events=sum(piece.events for piece in pieces),
-        files=sum(piece.files for piece in pieces),
-        size=sum(piece.size for piece in pieces),
+        mask=mask,
+        jobs=step.job_count(files=files, events=events, lumis=lumis, size=size),
+        events=events,
+        files=files,
+        size=size,
         location_set=pieces[0].location_set,
     )

@@ -1,0 +1,255 @@
+"""The parts of an element that have jobs. A mask outside of the element, or over another mask, is refused.
+
+So no agent, however wrong, makes two jobs of one event, nor ends the splitting before each event has a job.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange, Mask
+
+_END = 1 << 62
+"""The end of a file with an unknown number of events."""
+
+
+class PieceSize(NamedTuple):
+    """The amount of work of one mask, as far as the catalogue knows."""
+
+    events: int
+    files: int
+    size: int
+
+
+@dataclass(slots=True)
+class _Intervals:
+    """Disjoint half-open intervals of integers, sorted."""
+
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        place = bisect_left(self.begins, end)
+        return place > 0 and self.ends[place - 1] > begin
+
+    def contains(self, begin: int, end: int) -> bool:
+        place = bisect_left(self.begins, begin + 1)
+        return place > 0 and self.ends[place - 1] >= end
+
+    def add(self, begin: int, end: int) -> None:
+        """Add an interval that overlaps none. Neighbours that touch become one interval."""
+        place = bisect_left(self.begins, begin)
+        joins_before = place > 0 and self.ends[place - 1] == begin
+        joins_after = place < len(self.begins) and self.begins[place] == end
+        if joins_before and joins_after:
+            self.ends[place - 1] = self.ends.pop(place)
+            del self.begins[place]
+        elif joins_before:
+            self.ends[place - 1] = end
+        elif joins_after:
+            self.begins[place] = begin
+        else:
+            self.begins.insert(place, begin)
+            self.ends.insert(place, end)
+
+
+class _File:
+    """One file of an element: its allowed parts, and the parts with a job."""
+
+    __slots__ = ("events", "is_part", "is_taken", "lumis", "record", "taken_events", "taken_lumis")
+
+    def __init__(self, record: FileRecord, restriction: Sequence[FileRange]) -> None:
+        self.record = record
+        whole = not restriction or any(_is_whole(part) for part in restriction)
+        self.is_part = not whole
+        """A mask restricts the element to parts of the file."""
+        self.is_taken = False
+        """One job has the whole file."""
+        self.events, self.taken_events = _Intervals(), _Intervals()
+        self.lumis: dict[int, _Intervals] = {}
+        self.taken_lumis: dict[int, _Intervals] = {}
+        if whole:
+            self.events.add(0, record.events or _END)
+            _add_lumis(self.lumis, record.lumis)
+            return
+        for part in restriction:
+            if part.lumis:
+                _add_lumis(self.lumis, part.lumis)
+            else:
+                _add_missing(self.events, *_bounds(record, part))
+
+    @property
+    def is_complete(self) -> bool:
+        if self.is_taken:
+            return True
+        if self.taken_lumis:
+            return self.taken_lumis == self.lumis
+        return self.taken_events == self.events
+
+    def problem(self, part: FileRange) -> str:
+        """Why a job cannot have this part; empty: it can."""
+        if self.is_taken:
+            return "has a job already"
+        if part.lumis:
+            return self._problem_of_lumis(part.lumis)
+        if _is_whole(part):
+            if self.is_part:
+                return "is restricted to parts by the element's mask"
+            return "has a job for a part already" if self.taken_events.begins or self.taken_lumis else ""
+        begin, end = _bounds(self.record, part)
+        if self.taken_lumis:
+            return "has jobs by lumis already"
+        if begin >= end or not self.events.contains(begin, end):
+            return f"has no events {begin} to {end - 1} in this element"
+        return "has a job for these events already" if self.taken_events.overlaps(begin, end) else ""
+
+    def _problem_of_lumis(self, lumis: Sequence[LumiRange]) -> str:
+        if self.taken_events.begins:
+            return "has jobs by events already"
+        for run, first, last in lumis:
+            allowed, taken = self.lumis.get(run), self.taken_lumis.get(run)
+            if first > last or allowed is None or not allowed.contains(first, last + 1):
+                return f"has no lumis {first} to {last} of run {run} in this element"
+            if taken is not None and taken.overlaps(first, last + 1):
+                return f"has a job for lumis of {first} to {last} of run {run} already"
+        return ""
+
+    def take(self, part: FileRange) -> PieceSize:
+        record = self.record
+        if part.lumis:
+            _add_lumis(self.taken_lumis, part.lumis)
+            share = _count(part.lumis), _count(record.lumis)
+        elif _is_whole(part):
+            self.is_taken = True
+            return PieceSize(record.events, 1, record.size)
+        else:
+            begin, end = _bounds(record, part)
+            self.taken_events.add(begin, end)
+            share = (end - begin if end < _END else 0), record.events
+        count, total = share
+        if not total:
+            return PieceSize(count if not part.lumis else 0, 1, record.size)
+        return PieceSize(record.events * count // total, 1, record.size * count // total)
+
+
+class ElementCoverage:
+    """Which parts of one element have jobs."""
+
+    def __init__(self, files: Iterable[FileRecord], restriction: Mask | None) -> None:
+        """`restriction`: the mask of the element; None: the whole of its files."""
+        self.masks = 0
+        self._window: tuple[int, int] | None = None
+        self._lumis: tuple[int, int] | None = None
+        self._taken = _Intervals()
+        parts: dict[int, list[FileRange]] = {}
+        if restriction is not None and restriction.generates:
+            first, lumi = restriction.first_event, restriction.first_lumi
+            self._window = first, first + restriction.events
+            self._lumis = lumi, lumi + restriction.lumis
+        elif restriction is not None:
+            for part in restriction.ranges:
+                parts.setdefault(part.file, []).append(part)
+        self._files = {
+            record.id: _File(record, parts.get(record.id, ()))
+            for record in files
+            if restriction is None or record.id in parts
+        }
+
+    def take(self, mask: Mask) -> PieceSize:
+        """Record the job of a mask. Raises `InvalidInput`, and records nothing, if it cannot be."""
+        size = self._take_events(mask) if mask.generates else self._take_ranges(mask)
+        self.masks += 1
+        return size
+
+    def missing(self) -> str:
+        """A part of the element without a job; empty: there is none."""
+        if self._window is not None:
+            begin, end = self._window
+            if self._taken.contains(begin, end):
+                return ""
+            return f"not all events {begin} to {end - 1} have a job"
+        for file in self._files.values():
+            if not file.is_complete:
+                return f"file {file.record.name or file.record.id} has no job, or only for a part"
+        return ""
+
+    def _take_events(self, mask: Mask) -> PieceSize:
+        begin, end = mask.first_event, mask.first_event + mask.events
+        if self._window is None:
+            _refuse("names no files, but the element has files")
+        if begin >= end or begin < self._window[0] or end > self._window[1]:
+            _refuse(f"has events {begin} to {end - 1}, outside of the element")
+        if self._lumis is not None and mask.lumis:
+            first, last = self._lumis
+            if mask.first_lumi < first or mask.first_lumi + mask.lumis > last:
+                _refuse("has lumis outside of the element")
+        if self._taken.overlaps(begin, end):
+            _refuse(f"has events of {begin} to {end - 1} that have a job already")
+        self._taken.add(begin, end)
+        return PieceSize(mask.events, 0, 0)
+
+    def _take_ranges(self, mask: Mask) -> PieceSize:
+        taken: list[tuple[_File, FileRange]] = []
+        seen: dict[int, _File] = {}
+        for part in mask.ranges:
+            file = self._files.get(part.file)
+            if file is None:
+                _refuse(f"names file {part.file}, which is not in the element")
+            if problem := file.problem(part):
+                _refuse(f"names file {file.record.name or part.file}, which {problem}")
+            taken.append((file, part))
+            seen[part.file] = file
+        if len(seen) < len(taken):
+            _check_repeats(taken)
+        sizes = [file.take(part) for file, part in taken]
+        return PieceSize(sum(size.events for size in sizes), len(seen), sum(size.size for size in sizes))
+
+
+def _check_repeats(taken: Sequence[tuple[_File, FileRange]]) -> None:
+    """Refuse a mask whose own ranges overlap."""
+    trials: dict[int, _File] = {}
+    for file, part in taken:
+        trial = trials.setdefault(part.file, _File(file.record, ()))
+        if problem := trial.problem(part):
+            _refuse(f"names file {file.record.name or part.file} twice, which {problem}")
+        trial.take(part)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise InvalidInput(
+        f"masks: one {reason}", hint="another agent may have split it; sync and read its masks", field="masks"
+    )
+
+
+def _is_whole(part: FileRange) -> bool:
+    return part.first == 0 and part.events < 0 and not part.lumis
+
+
+def _bounds(record: FileRecord, part: FileRange) -> tuple[int, int]:
+    end = part.first + part.events if part.events >= 0 else (record.events or _END)
+    return part.first, end
+
+
+def _count(lumis: Sequence[LumiRange]) -> int:
+    return sum(last - first + 1 for _, first, last in lumis)
+
+
+def _add_lumis(target: dict[int, _Intervals], lumis: Iterable[LumiRange]) -> None:
+    for run, first, last in lumis:
+        _add_missing(target.setdefault(run, _Intervals()), first, last + 1)
+
+
+def _add_missing(target: _Intervals, begin: int, end: int) -> None:
+    """Add the parts of an interval that are not there yet."""
+    while begin < end:
+        place = bisect_left(target.begins, begin + 1)
+        if place > 0 and target.ends[place - 1] > begin:
+            begin = target.ends[place - 1]
+            continue
+        until = min(end, target.begins[place]) if place < len(target.begins) else end
+        target.add(begin, until)
+        begin = until

@@ -1,0 +1,239 @@
+"""Routes for agents, and for people who look after them."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter, Depends, Query
+
+from pilotage.core.errors import Forbidden, NotFound, Superseded
+from pilotage.core.policy import ADMINISTRATOR
+from pilotage.core.policy.model import AGENT
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.workqueue import membership, splitting
+from pilotage.services.workqueue.loads import AgentLoad
+from pilotage.services.workqueue.sync import sync
+from pilotage.store.tables import agents, element_masks, elements
+from pilotage.store.tables.agents import AgentRow
+from pilotage.store.tables.elements import ElementRow
+from pilotage.wire import limits
+from pilotage.wire.agents import (
+    AgentAction,
+    AgentList,
+    AgentSummary,
+    CataloguedFile,
+    FilesPage,
+    JoinRequest,
+    JoinResponse,
+    MasksPage,
+    PostedMasks,
+    PostMasks,
+    SyncRequest,
+    SyncResponse,
+)
+
+router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=CheckedRoute)
+
+FILES_OF_PAGE = 2000
+MASKS_OF_PAGE = 2000
+AGENTS_SHOWN = 1000
+
+
+def _need_agent(caller: Caller) -> None:
+    if AGENT not in caller.properties and not caller.administrator:
+        raise Forbidden(
+            f"{caller.user} ({caller.group}) may run no agent",
+            hint=f"the group needs the property {AGENT} in the policy",
+        )
+
+
+@router.post("/join")
+async def join(
+    body: JoinRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> JoinResponse:
+    """An agent is there. Another process of this name is superseded. Groups with the property AGENT."""
+    _need_agent(caller)
+    queue, now = context.work_queue, context.clock()
+    return await context.writer.acall(lambda tx: membership.join(queue, tx, body, caller.user, now))
+
+
+@router.post("/{agent}/sync")
+async def sync_agent(
+    agent: limits.Id,
+    body: SyncRequest,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> SyncResponse:
+    """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with the property AGENT."""
+    _need_agent(caller)
+    queue, now = context.work_queue, context.clock()
+    load = await _load(context, agent, now)
+    return await context.writer.acall(
+        lambda tx: sync(queue, tx, agent, caller.user, body, load, now, context.pool.rng)
+    )
+
+
+async def _load(context: Context, agent: int, now: float) -> AgentLoad:
+    """The unfinished jobs of an agent, counted beside the writer."""
+    loads = context.work_queue.loads
+    known = loads.known(agent, now)
+    if known is not None:
+        return known
+    return await context.quick_read(lambda connection: loads.count(connection, agent, now))
+
+
+@router.get("/{agent}/elements/{element}/files")
+def read_files(
+    agent: limits.Id,
+    element: limits.Id,
+    epoch: limits.Int32 = Query(description="of the offer"),
+    after: limits.Cursor = Query(0, description="`next` of the page before"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> FilesPage:
+    """The input files of an element that the agent has. Groups with the property AGENT."""
+    row = _held_element(context, caller, agent, element, epoch)
+    connection = context.readers.connection()
+    files, following = splitting.files_page(connection, row, after, FILES_OF_PAGE)
+    return FilesPage(
+        [
+            CataloguedFile(
+                file.id,
+                file.name,
+                file.size,
+                file.events,
+                [list(lumi) for lumi in file.lumis],
+                file.block,
+                file.parent,
+            )
+            for file in files
+        ],
+        following,
+    )
+
+
+@router.get("/{agent}/elements/{element}/jobs")
+def read_masks(
+    agent: limits.Id,
+    element: limits.Id,
+    epoch: limits.Int32 = Query(description="of the offer"),
+    after: limits.Cursor = Query(0, description="`next` of the page before"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> MasksPage:
+    """The masks of an element that exist already. Groups with the property AGENT."""
+    row = _held_element(context, caller, agent, element, epoch)
+    masks = element_masks.page(context.readers.connection(), row.id, after, MASKS_OF_PAGE)
+    following = masks[-1][0] if len(masks) == MASKS_OF_PAGE else 0
+    return MasksPage([json.loads(mask) for _, mask in masks], following)
+
+
+@router.post("/{agent}/elements/{element}/jobs")
+async def post_masks(
+    agent: limits.Id,
+    element: limits.Id,
+    body: PostMasks,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> PostedMasks:
+    """Make jobs of an element, each of one mask. Groups with the property AGENT."""
+    _need_agent(caller)
+    queue, now = context.work_queue, context.clock()
+    return await context.writer.acall(
+        lambda tx: splitting.post_masks(queue, tx, agent, caller.user, element, body, now)
+    )
+
+
+def _held_element(context: Context, caller: Caller, agent: int, element: int, epoch: int) -> ElementRow:
+    _need_agent(caller)
+    connection = context.readers.connection()
+    row = agents.by_id(connection, agent)
+    if row is None or row.owner != caller.user:
+        raise NotFound(f"there is no agent {agent} of {caller.user}", hint="join again")
+    held = splitting.held_element(connection, row, element, epoch)
+    if held is None:
+        raise Superseded(f"element {element} is not this agent's any more")
+    return held
+
+
+@router.get("")
+def list_agents(
+    everything: bool = Query(False, alias="all", description="ended agents too"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> AgentList:
+    """The agents with their elements and jobs. Administrators see all, others their own."""
+    connection, now = context.readers.connection(), context.clock()
+    rows = agents.page(connection, everything=everything, limit=AGENTS_SHOWN)
+    return AgentList(
+        [_summary(context, row, now) for row in rows if caller.administrator or row.owner == caller.user]
+    )
+
+
+def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
+    connection = context.readers.connection()
+    load = context.work_queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
+    return AgentSummary(
+        name=row.name,
+        team=row.team,
+        owner=row.owner,
+        state=row.status(now),
+        host=row.host,
+        version=row.version,
+        joined=row.joined,
+        seen=row.seen,
+        lease_until=row.lease_until,
+        elements=elements.count_by_state(connection, row.id),
+        waiting=sum(load.waiting.values()),
+        running=sum(load.running.values()),
+        id=row.id,
+    )
+
+
+@router.post("/drain")
+async def drain_agent(
+    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> AgentSummary:
+    """Let an agent take no more elements and give back unsplit ones. Administrators, and its user."""
+    return await _set_draining(context, caller, body.name, draining=True)
+
+
+@router.post("/enable")
+async def enable_agent(
+    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> AgentSummary:
+    """Let an agent take elements again. Administrators, and its user."""
+    return await _set_draining(context, caller, body.name, draining=False)
+
+
+async def _set_draining(context: Context, caller: Caller, name: str, *, draining: bool) -> AgentSummary:
+    _need_authority(context, caller, name)
+    queue, now = context.work_queue, context.clock()
+    row = await context.writer.acall(
+        lambda tx: membership.set_draining(queue, tx, name, draining=draining, by=caller.user, now=now)
+    )
+    return _summary(context, row, now)
+
+
+@router.post("/remove")
+async def remove_agent(
+    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> AgentSummary:
+    """End an agent at once; its elements go back to the queue. Administrators, and its user."""
+    _need_authority(context, caller, body.name)
+    queue, now = context.work_queue, context.clock()
+    row = await context.writer.acall(
+        lambda tx: membership.remove(queue, tx, body.name, by=caller.user, now=now)
+    )
+    return _summary(context, row, now)
+
+
+def _need_authority(context: Context, caller: Caller, name: str) -> None:
+    """Agents of others are as if they were not there."""
+    row = agents.by_name(context.readers.connection(), name)
+    if row is None or not (caller.administrator or row.owner == caller.user):
+        raise NotFound(
+            f"there is no agent {name}", hint=f"see `pilotage agent list`; {ADMINISTRATOR}s see all agents"
+        )

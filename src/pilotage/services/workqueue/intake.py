@@ -1,0 +1,314 @@
+"""Intake: requests become elements, in slices; the steps of a request go on to take blocks as they are closed.
+
+A slice stores its elements and how far the step has come in one transaction. Elements have an identity, so a slice
+that is repeated stores nothing twice. Nobody pulls elements of a request before all of its first slices are stored:
+until then the request is `assigned`, and its row is the element that WMCore calls Negotiating.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.states import RequestState
+from pilotage.core.splitting.algorithm import Amount
+from pilotage.core.splitting.mask import Mask
+from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.workqueue.identity import element_digest
+from pilotage.core.workqueue.start_policies import START_POLICIES
+from pilotage.core.workqueue.start_policy import (
+    ANY_LOCATION,
+    FailedPiece,
+    Generator,
+    InputBlock,
+    JobCount,
+    PlannedElement,
+    Reads,
+    StartPlan,
+    StepInput,
+)
+from pilotage.core.workqueue.states import ElementState
+from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.tables import (
+    dataset_blocks,
+    element_masks,
+    elements,
+    location_sets,
+    queued_requests,
+    requests,
+)
+from pilotage.store.tables.dataset_blocks import ClosedBlock, InputDataset
+from pilotage.store.tables.elements import NewElement
+from pilotage.store.tables.requests import RequestRow, StepRow
+from pilotage.store.writer.transaction import Transaction
+
+ACTOR = "intake"
+BEFORE = (RequestState.ASSIGNED, RequestState.STAGED)
+"""The states of a request whose elements are not made."""
+GROWING = (RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED)
+MOST_NAMED = 3
+"""Blocks that a reason names."""
+
+
+def take_slice(queue: WorkQueue, tx: Transaction, request_id: int, now: float, limit: int) -> bool:
+    """Make the next elements of a request, at most `limit`. Returns whether there are more to make at once."""
+    request = requests.for_change(tx.connection, request_id)
+    if request is None or not request.team or request.state not in (*BEFORE, *GROWING):
+        return False
+    intake = _Intake(queue, tx, request, now, limit)
+    if request.state in GROWING:
+        return intake.run()
+    try:
+        if intake.run():
+            return True
+    except InvalidInput as error:
+        requests.move(tx.connection, request, RequestState.FAILED, actor=ACTOR, now=now, reason=str(error))
+        return False
+    intake.conclude()
+    return False
+
+
+@dataclass(slots=True)
+class _Slice:
+    """The elements of one slice of a step, and how far it comes."""
+
+    plan: StartPlan
+    taken: int
+    closed: bool
+    """No more elements will come."""
+    is_full: bool = False
+    """More input is there at once."""
+
+
+@dataclass(slots=True)
+class _Intake:
+    """One slice of the intake of a request."""
+
+    queue: WorkQueue
+    tx: Transaction
+    request: RequestRow
+    now: float
+    room: int
+    """Elements that this slice may still store."""
+    waits_for: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Blocks without an element, with the reason."""
+
+    def run(self) -> bool:
+        """Store the slice; returns whether there are more elements to store at once."""
+        planned = stored_steps(self.request.specification, self.request.id)
+        for step in requests.steps_of(self.tx.connection, self.request.id):
+            if step.closed:
+                continue
+            if self.room <= 0:
+                return True
+            if self._take(step, planned[step.position]):
+                return True
+        return False
+
+    def conclude(self) -> None:
+        """All elements that can be made are stored: the queue takes the request over, or it fails without work."""
+        connection = self.tx.connection
+        if elements.count_of_request(connection, self.request.id):
+            requests.move(connection, self.request, RequestState.ACQUIRED, actor=ACTOR, now=self.now)
+        elif self.waits_for:
+            reason = f"waits for blocks of {', '.join(self.waits_for)}"
+            queued_requests.set_reason(connection, self.request.id, reason, self.now)
+        else:
+            requests.move(
+                connection,
+                self.request,
+                RequestState.FAILED,
+                actor=ACTOR,
+                now=self.now,
+                reason=self._no_work(),
+            )
+
+    def _no_work(self) -> str:
+        named = [f"{name}: {reason}" for name, reason in list(self.left_out.items())[:MOST_NAMED]]
+        more = len(self.left_out) - len(named)
+        if more > 0:
+            named.append(f"{more} more blocks")
+        why = f" ({'; '.join(named)})" if named else ": its input has no closed block with files"
+        return f"there is no work{why}"
+
+    def _take(self, step: StepRow, planned: PlannedStep) -> bool:
+        policy = START_POLICIES.get(step.start_policy)
+        if policy is None:
+            raise InvalidInput(
+                f"step {step.name}: there is no start policy {step.start_policy}",
+                hint=f"known: {', '.join(sorted(START_POLICIES))}",
+                field="start_policy",
+            )
+        readers = {
+            Reads.BLOCKS: self._blocks,
+            Reads.DATASET: self._dataset,
+            Reads.GENERATOR: self._generator,
+            Reads.FAILURES: self._failures,
+        }
+        part = readers[policy.reads](step, planned)
+        if part is None:
+            return False
+        self._store(step, part)
+        return part.is_full
+
+    def _store(self, step: StepRow, part: _Slice) -> None:
+        connection = self.tx.connection
+        new = [self._row(step, element) for element in part.plan.elements]
+        stored = elements.insert_new(connection, new) if new else 0
+        self.room -= len(new)
+        self.left_out.update({**part.plan.bad, **part.plan.rejected})
+        if (part.taken, part.closed) != (step.taken, step.closed):
+            queued_requests.save_progress(
+                connection, step.request, step.position, part.taken, closed=part.closed
+            )
+        if stored:
+            document: dict[str, object] = {"step": step.name, "elements": stored}
+            if part.plan.bad:
+                document["bad"] = dict(list(part.plan.bad.items())[:MOST_NAMED])
+            detail = json.dumps(document, separators=(",", ":"))
+            requests.record(connection, self.request, "intake", actor=ACTOR, now=self.now, detail=detail)
+
+    def _row(self, step: StepRow, element: PlannedElement) -> NewElement:
+        mask = element.mask
+        location_set = element.location_set
+        if location_set == ANY_LOCATION:
+            location_set = location_sets.anywhere(self.tx.connection)
+        identity: dict[str, object] = {} if mask is None else mask.to_json()
+        return NewElement(
+            request_id=step.request,
+            step=step.position,
+            digest=element_digest(step.request, step.position, element.names, identity),
+            state=ElementState.AVAILABLE,
+            jobs=element.jobs,
+            events=element.events,
+            files=element.files,
+            size=element.size,
+            blocks=json.dumps(element.blocks),
+            mask="" if mask is None else mask.text,
+            location_set=location_set,
+            created=self.now,
+            changed=self.now,
+        )
+
+    # --- inputs
+
+    def _input_dataset(self, step: StepRow) -> InputDataset:
+        dataset = step.input_dataset
+        datasets = dataset_blocks.datasets_by_id(self.tx.connection, [] if dataset is None else [dataset])
+        if dataset is None or dataset not in datasets:
+            raise InvalidInput(f"step {step.name} has no input data set", field="input")
+        return datasets[dataset]
+
+    def _blocks(self, step: StepRow, planned: PlannedStep) -> _Slice:
+        """Closed blocks that were not taken yet."""
+        connection, dataset = self.tx.connection, self._input_dataset(step)
+        limit = self.room
+        blocks = dataset_blocks.closed_blocks(connection, dataset.id, step.taken, limit)
+        plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, blocks))
+        taken = blocks[-1].closed_number if blocks else step.taken
+        is_full = len(blocks) == limit
+        closed = not is_full and self._is_final(step, dataset)
+        if not is_full and not closed:
+            self.waits_for.append(dataset.name)
+        return _Slice(plan, taken, closed, is_full)
+
+    def _is_final(self, step: StepRow, dataset: InputDataset) -> bool:
+        """Whether a step that has taken all closed blocks gets no more."""
+        if not dataset.open and not dataset_blocks.has_open_block(self.tx.connection, dataset.id):
+            return True
+        if step.after is not None:
+            return False
+        until = self.request.open_until
+        return until is None or self.now >= until
+
+    def _dataset(self, step: StepRow, planned: PlannedStep) -> _Slice | None:
+        """All blocks of a closed data set; None: it is open."""
+        connection, dataset = self.tx.connection, self._input_dataset(step)
+        if dataset.open or dataset_blocks.has_open_block(connection, dataset.id):
+            self.waits_for.append(dataset.name)
+            return None
+        blocks = dataset_blocks.closed_blocks(connection, dataset.id, 0, 10**9)
+        sets = sorted({block.location_set for block in blocks})
+        sites = self.queue.common_sites(connection, sets)
+        common = location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
+        alike = [block._replace(location_set=common) for block in blocks]
+        plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, alike))
+        return _Slice(plan, blocks[-1].closed_number if blocks else 0, closed=True)
+
+    def _generator(self, step: StepRow, planned: PlannedStep) -> _Slice:
+        """Events that no element has."""
+        parameters = dict(planned.splitting.parameters)
+        per_job = int(parameters.get("events_per_job", 0))
+        per_lumi = int(parameters.get("events_per_lumi", 0)) or per_job
+        # All elements but the last have whole jobs, so each job before has the same number of lumis.
+        lumis = step.taken // max(per_job, 1) * -(-per_job // max(per_lumi, 1))
+        rest = planned.events - step.taken
+        if step.taken and rest <= 0:
+            return _Slice(StartPlan(), step.taken, closed=True)
+        generator = Generator(rest, per_job, 1 + step.taken, 1 + lumis, per_lumi)
+        policy = START_POLICIES[step.start_policy]
+        plan = policy.plan(StepInput(generator=generator, limit=self.room))
+        taken = step.taken + sum(element.events for element in plan.elements)
+        return _Slice(plan, taken, closed=taken >= planned.events, is_full=taken < planned.events)
+
+    def _failures(self, step: StepRow, planned: PlannedStep) -> _Slice:
+        """The pieces of the same step of the original request that have failed for good."""
+        origin = self.request.origin
+        if origin is None:
+            raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
+        connection = self.tx.connection
+        pieces = [
+            FailedPiece(
+                number,
+                tuple((int(block), str(block)) for block in json.loads(blocks)),
+                Mask.from_json(json.loads(mask)),
+                files,
+                size,
+                location_set,
+            )
+            for number, blocks, mask, files, size, location_set in element_masks.failed_pieces(
+                connection, origin, step.position
+            )
+        ]
+        job_count = self._job_count(planned)
+        plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
+        return _Slice(plan, len(pieces), closed=True)
+
+    def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[ClosedBlock]) -> StepInput:
+        needs_lumis = bool(planned.runs) or "Lumi" in planned.splitting.algorithm
+        return StepInput(
+            job_count=self._job_count(planned),
+            blocks=[self._input_block(block, needs_lumis=needs_lumis) for block in blocks],
+            block_list=frozenset(planned.blocks),
+            block_bans=frozenset(planned.banned_blocks),
+            runs=frozenset(planned.runs),
+        )
+
+    def _input_block(self, block: ClosedBlock, *, needs_lumis: bool) -> InputBlock:
+        facts = InputBlock(block.id, block.name, block.files, block.events, block.size, block.location_set)
+        if not needs_lumis:
+            return facts
+        runs: set[int] = set()
+        lumis = 0
+        for text in dataset_blocks.lumis_of(self.tx.connection, block.id):
+            for run, first, last in json.loads(text):
+                runs.add(run)
+                lumis += last - first + 1
+        return InputBlock(
+            *(block.id, block.name, block.files, block.events, block.size, block.location_set),
+            lumis,
+            frozenset(runs),
+        )
+
+    def _job_count(self, planned: PlannedStep) -> JobCount:
+        algorithm = parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
+
+        def count(*, files: int, events: int, lumis: int, size: int) -> int:
+            return algorithm.estimate_jobs(Amount(files, events, size, lumis))
+
+        return count

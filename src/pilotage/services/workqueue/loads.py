@@ -1,0 +1,78 @@
+"""The unfinished jobs of agents by site and request, as far as the server knows them.
+
+Counting them costs a query over all unfinished jobs of an agent. So a count is used for some seconds; jobs that are
+posted meanwhile are added to it. It is then too high rather than too low: no threshold is exceeded by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import agent_loads
+from pilotage.store.tables.agent_loads import LoadCount
+
+AGE = 3.0
+"""Seconds for which a count is used."""
+
+
+@dataclass(slots=True)
+class AgentLoad:
+    """The unfinished jobs of one agent."""
+
+    at: float
+    waiting: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By site and request: made or in the pool, and not running."""
+    running: dict[str, int] = field(default_factory=dict)
+    """By site."""
+    in_pool: int = 0
+
+    @classmethod
+    def of_counts(cls, counts: Iterable[LoadCount], at: float) -> AgentLoad:
+        load = cls(at)
+        for count in counts:
+            load.in_pool += count.jobs if count.is_released else 0
+            if count.is_running:
+                load.running[count.site] = load.running.get(count.site, 0) + count.jobs
+            else:
+                load.add_waiting(count.site, count.request_id, count.jobs)
+        return load
+
+    @classmethod
+    def read(cls, connection: Connection, agent: int, now: float) -> AgentLoad:
+        return cls.of_counts(agent_loads.of_agent(connection, agent), now)
+
+    def add_waiting(self, site: str, request: int, jobs: int) -> None:
+        key = (site, request)
+        self.waiting[key] = self.waiting.get(key, 0) + jobs
+
+
+@dataclass(slots=True)
+class LoadBook:
+    """The last count of each agent."""
+
+    _loads: dict[int, AgentLoad] = field(default_factory=dict)
+    _added: dict[int, list[tuple[float, str, int, int]]] = field(default_factory=dict)
+    """By agent: instant, site, request and number of jobs that were posted since its last count began."""
+
+    def known(self, agent: int, now: float) -> AgentLoad | None:
+        """The count of an agent; None: there is none that is new enough."""
+        load = self._loads.get(agent)
+        return load if load is not None and 0 <= now - load.at < AGE else None
+
+    def count(self, connection: Connection, agent: int, now: float) -> AgentLoad:
+        """Count the jobs of an agent, on any connection. Jobs posted during the count may count twice."""
+        self._added[agent] = []
+        load = AgentLoad.read(connection, agent, now)
+        for _, site, request, jobs in self._added[agent]:
+            load.add_waiting(site, request, jobs)
+        self._loads[agent] = load
+        return load
+
+    def add(self, agent: int, site: str, request: int, jobs: int, now: float) -> None:
+        """Add jobs that an agent has posted."""
+        self._added.setdefault(agent, []).append((now, site, request, jobs))
+        load = self._loads.get(agent)
+        if load is not None:
+            load.add_waiting(site, request, jobs)

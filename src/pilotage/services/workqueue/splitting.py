@@ -1,0 +1,251 @@
+"""Agents read the input of their elements, and post masks, which become element jobs.
+
+A mask is stored once for each element. It must lie within the element and overlap no other mask, and an element is
+split only when each of its events has a job. So an agent cannot lose or double a piece of a data set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.core.handover import Answer, Custody, Decision, Fence, Message, decide
+from pilotage.core.splitting.mask import FileRecord, Mask
+from pilotage.core.workqueue.coverage import ElementCoverage, PieceSize
+from pilotage.core.workqueue.identity import digest_of
+from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
+from pilotage.services.workqueue.membership import present_agent
+from pilotage.services.workqueue.moves import ElementMoves
+from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import element_masks, elements, queued_requests
+from pilotage.store.tables.agents import AgentRow
+from pilotage.store.tables.element_masks import NewElementJob
+from pilotage.store.tables.elements import ElementRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.agents import PostedMasks, PostMasks
+from pilotage.wire.limits import MAX_INT64
+
+MAX_RANGES = 100_000
+"""Ranges of files in one mask."""
+
+
+def read_mask(document: Mapping[str, Any]) -> Mask:
+    """A mask of an agent. Raises `InvalidInput` unless each part has the right type and range."""
+    unknown = set(document) - {"files", "first_event", "events", "first_lumi", "lumis"}
+    numbers = [document.get(name, 0) for name in ("first_event", "events", "first_lumi", "lumis")]
+    parts = document.get("files", [])
+    if unknown or not all(map(_is_count, numbers)) or not isinstance(parts, list):
+        raise _malformed()
+    if len(parts) > MAX_RANGES or not all(map(_is_range, parts)):
+        raise _malformed()
+    return Mask.from_json(document)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_INT64
+
+
+def _is_range(part: object) -> bool:
+    if not isinstance(part, list) or not 3 <= len(part) <= 4:
+        return False
+    file, first, events = part[:3]
+    if not (_is_count(file) and _is_count(first) and (events == -1 or _is_count(events))):
+        return False
+    lumis = part[3] if len(part) == 4 else []
+    return isinstance(lumis, list) and all(
+        isinstance(lumi, list) and len(lumi) == 3 and all(map(_is_count, lumi)) for lumi in lumis
+    )
+
+
+def _malformed() -> InvalidInput:
+    return InvalidInput(
+        'masks: one is malformed; it is {"files": [[file, first, events, lumis]], "events": ...}',
+        field="masks",
+    )
+
+
+def post_masks(
+    queue: WorkQueue, tx: Transaction, agent_id: int, owner: str, element: int, message: PostMasks, now: float
+) -> PostedMasks:
+    """Store the masks of an element as jobs. With `last` the element is split, or has failed."""
+    agent = present_agent(tx, agent_id, owner)
+    row = elements.by_ids(tx.connection, [element], lock=True).get(element)
+    if row is None:
+        raise NotFound(f"there is no element {element}")
+    if message.failure and message.last:
+        return _fail(queue, tx, agent, row, message, now)
+    masks = {mask.digest: mask for mask in map(read_mask, message.masks)}
+    known = element_masks.known_digests(tx.connection, row.id, sorted(masks))
+    new = {digest: mask for digest, mask in masks.items() if digest not in known}
+    if not message.last:
+        decision = _decide(row, agent, message.epoch, Message.KEEP)
+        if decision.answer is Answer.SUPERSEDED:
+            return PostedMasks(0, 0, superseded=True)
+        _make_jobs(queue, tx, agent, row, new, now)
+        return PostedMasks(len(new), len(known))
+    digests = sorted({*element_masks.digests_of(tx.connection, row.id), *new})
+    digest = digest_of(digests)
+    if _decide(row, agent, message.epoch, Message.FINISH, digest).answer is Answer.SUPERSEDED:
+        return PostedMasks(0, 0, superseded=True)
+    if row.finished_epoch == message.epoch:
+        return PostedMasks(0, len(known))
+    _make_jobs(queue, tx, agent, row, new, now)
+    _finish(queue, tx, agent, row, len(digests), digest, message, now)
+    return PostedMasks(len(new), len(known))
+
+
+def _decide(row: ElementRow, agent: AgentRow, epoch: int, said: Message, digest: str = "") -> Decision:
+    fence = Fence(row.epoch, row.finished_epoch, row.finished_digest)
+    if row.agent_id not in (None, agent.id) and epoch == row.epoch and row.finished_epoch != epoch:
+        # The epoch is that of another agent's offer: a guess, or a mistake of the agent.
+        return Decision(Answer.SUPERSEDED)
+    return decide(custody_of(row.state), said, fence.relation(epoch, digest))
+
+
+def _finish(
+    queue: WorkQueue,
+    tx: Transaction,
+    agent: AgentRow,
+    row: ElementRow,
+    jobs: int,
+    digest: str,
+    message: PostMasks,
+    now: float,
+) -> None:
+    if not jobs:
+        raise InvalidInput("masks: an element without a mask cannot be split", field="masks")
+    if message.total and message.total != jobs:
+        raise Conflict(
+            f"element {row.id} has {jobs} masks, and its agent knows {message.total}",
+            hint="read the masks that exist, and make the rest",
+        )
+    missing = _coverage(queue, tx, row).missing()
+    if missing and not _is_limited(tx.connection, row):
+        raise InvalidInput(f"element {row.id} is not split: {missing}", field="last")
+    elements.save_split(
+        tx.connection,
+        row.id,
+        agent=agent.id,
+        jobs=jobs,
+        epoch=message.epoch,
+        digest=digest,
+        now=now,
+    )
+    moves = ElementMoves(now, f"agent:{agent.name}")
+    moves.record(row, ElementState.RUNNING)
+    moves.save(tx.connection)
+    queue.coverages.pop((row.id, row.epoch), None)
+
+
+def _is_limited(connection: Connection, row: ElementRow) -> bool:
+    """Whether the splitting takes only the first files or events of an element."""
+    for step in queued_requests.steps_of(connection, [row.request_id]):
+        if step.position == row.step:
+            parameters = json.loads(step.splitting).get("parameters", {})
+            return any(parameters.get(name) for name in ("total_files", "total_events"))
+    return False
+
+
+def _fail(
+    queue: WorkQueue, tx: Transaction, agent: AgentRow, row: ElementRow, message: PostMasks, now: float
+) -> PostedMasks:
+    """The agent cannot split the element. Jobs that were made before go on."""
+    digest = digest_of({"failure": message.failure})
+    decision = _decide(row, agent, message.epoch, Message.FINISH, digest)
+    if decision.answer is Answer.SUPERSEDED:
+        return PostedMasks(0, 0, superseded=True)
+    if row.finished_epoch == message.epoch:
+        return PostedMasks(0, 0)
+    moves = ElementMoves(now, f"agent:{agent.name}")
+    if custody_of(row.state) is Custody.OFFERED:
+        moves.record(row, ElementState.ACQUIRED)
+        row = row._replace(state=ElementState.ACQUIRED)
+    moves.move(row, ElementState.FAILED, agent=agent.id, site=row.site, reason=message.failure)
+    moves.save(tx.connection)
+    elements.save_finish(tx.connection, row.id, epoch=message.epoch, digest=digest)
+    queue.coverages.pop((row.id, row.epoch), None)
+    return PostedMasks(0, 0)
+
+
+def _make_jobs(
+    queue: WorkQueue, tx: Transaction, agent: AgentRow, row: ElementRow, masks: Mapping[str, Mask], now: float
+) -> None:
+    if not masks:
+        return
+    coverage = _coverage(queue, tx, row)
+    # If a mask is refused, or the transaction fails, the coverage is read again.
+    tx.on_rollback(lambda: queue.coverages.pop((row.id, row.epoch), None))
+    try:
+        sizes = {digest: coverage.take(mask) for digest, mask in masks.items()}
+    except InvalidInput:
+        queue.coverages.pop((row.id, row.epoch), None)
+        raise
+    element_masks.insert_jobs(
+        tx.connection, [_job(agent, row, digest, masks[digest], size, now) for digest, size in sizes.items()]
+    )
+    queue.loads.add(agent.id, row.site, row.request_id, len(masks), now)
+
+
+def _job(
+    agent: AgentRow, row: ElementRow, digest: str, mask: Mask, size: PieceSize, now: float
+) -> NewElementJob:
+    return NewElementJob(
+        element_id=row.id,
+        element_epoch=row.epoch,
+        digest=digest,
+        mask=mask.text,
+        request_id=row.request_id,
+        step=row.step,
+        state=ElementJobState.MADE,
+        location_set=row.location_set,
+        site=row.site,
+        agent_id=agent.id,
+        events=size.events,
+        files=size.files,
+        size=size.size,
+        made=now,
+    )
+
+
+def _coverage(queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCoverage:
+    """The parts of an element that have jobs. Another server may have made some since."""
+    key, connection = (row.id, row.epoch), tx.connection
+    coverage = queue.coverages.use(key)
+    if coverage is not None and queue.pool.peers.shared:
+        coverage = coverage if coverage.masks == element_masks.count_of(connection, row.id) else None
+    if coverage is None:
+        restriction = Mask.from_json(json.loads(row.mask)) if row.mask else None
+        coverage = ElementCoverage(element_masks.files_of_blocks(connection, row.block_ids), restriction)
+        for mask in element_masks.masks_of(connection, row.id):
+            coverage.take(Mask.from_json(json.loads(mask)))
+        queue.coverages[key] = coverage
+        tx.on_rollback(lambda: queue.coverages.pop(key, None))
+    return coverage
+
+
+def held_element(connection: Connection, agent: AgentRow, element: int, epoch: int) -> ElementRow | None:
+    """An element that an agent may split; None: it is not the agent's any more."""
+    row = elements.by_ids(connection, [element]).get(element)
+    if row is None or row.agent_id != agent.id or row.epoch != epoch or row.state not in elements.UNSPLIT:
+        return None
+    return row
+
+
+def files_page(
+    connection: Connection, row: ElementRow, after: int, limit: int
+) -> tuple[list[FileRecord], int]:
+    """Files of an element's blocks, block by block, after a file; and the cursor of the next page, 0 at the end."""
+    blocks: Sequence[int] = row.block_ids
+    if after:
+        block = element_masks.block_of_file(connection, after)
+        blocks = blocks[blocks.index(block) :] if block in blocks else []
+    files: list[FileRecord] = []
+    for place, block in enumerate(blocks):
+        begin = after if place == 0 else 0
+        files += element_masks.files_of_block(connection, block, begin, limit + 1 - len(files))
+        if len(files) > limit:
+            return files[:limit], files[limit - 1].id
+    return files, 0

@@ -1,0 +1,141 @@
+"""The memory of a server about the work queue, kept between messages. All of it can be read again from the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pilotage.core.workqueue.coverage import ElementCoverage
+from pilotage.core.workqueue.eligibility import Locations, SiteRules, Sites, eligible_sites
+from pilotage.core.workqueue.thresholds import SlotRules
+from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.pool.state import Pool
+from pilotage.services.workqueue.loads import LoadBook
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import dataset_blocks, location_sets
+from pilotage.store.tables.agent_loads import site_states
+from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
+
+MAX_COVERAGES = 64
+"""Elements whose masks are in memory."""
+MAX_SITE_SETS = 100_000
+DATASET_AGE = 30.0
+"""Seconds for which the sites of a whole data set are remembered."""
+ALL_SITES = "*"
+
+
+@dataclass(slots=True)
+class WorkQueue:
+    """The state that the use cases of the work queue share. Only the writer's requests use it, but for `loads`."""
+
+    pool: Pool
+    coverages: LruCache[tuple[int, int], ElementCoverage] = field(
+        default_factory=lambda: LruCache(MAX_COVERAGES)
+    )
+    """By element and epoch."""
+    loads: LoadBook = field(default_factory=LoadBook)
+    _location_sets: dict[int, Sites] = field(default_factory=dict)
+    _rules: LruCache[tuple[str, str, int, int], SiteRules] = field(default_factory=lambda: LruCache(10_000))
+    _eligible: LruCache[tuple[object, ...], Sites] = field(default_factory=lambda: LruCache(MAX_SITE_SETS))
+    _datasets: dict[int, tuple[float, Sites | None]] = field(default_factory=dict)
+
+    @property
+    def slot_rules(self) -> SlotRules:
+        settings = self.pool.policy.requests
+        return SlotRules(settings.pending_fraction, settings.queue_depth, settings.site_floor)
+
+    def available_slots(self) -> dict[str, int]:
+        """The processors that the pilots of each site may use, by the CEs of the policy."""
+        policy, nodes = self.pool.policy, self.pool.local_nodes
+        slots = dict.fromkeys(policy.sites, 0)
+        for name, ce in policy.ces.items():
+            if ce.type != "local":
+                count = ce.max_running * ce.pilot_processors
+            elif ce.processors or name not in nodes:
+                count = ce.processors or 1
+            else:
+                count = nodes[name].processors
+            slots[ce.site] = slots.get(ce.site, 0) + count
+        return slots
+
+    def site_states(self, connection: Connection, now: float) -> dict[str, str]:
+        """The state of each site of the policy: normal, drain or down. The policy's word stands above the rows."""
+        rows = site_states(connection, now)
+        states: dict[str, str] = {}
+        for name, site in self.pool.policy.sites.items():
+            given = rows.get(name, "normal")
+            if site.banned:
+                states[name] = "down"
+            else:
+                states[name] = "drain" if site.draining and given == "normal" else given
+        return states
+
+    def eligible(
+        self, connection: Connection, request: QueuedRequest, step: QueuedStep, location_set: int, now: float
+    ) -> Sites:
+        """The sites of the policy where an element of this step may run."""
+        further = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.further_inputs)]
+        pileups = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.pileup)]
+        lists = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
+        key = (*lists, location_set, *further, None, *pileups, self.pool.policy_version)
+        known = self._eligible.use(key)
+        if known is None:
+            inputs = (self._sites_of_set(connection, location_set), *further)
+            locations = Locations(inputs, (), tuple(pileups))
+            known = eligible_sites(self.pool.policy.sites, self.rules(request), locations)
+            self._eligible[key] = known
+        return known
+
+    def rules(self, request: QueuedRequest) -> SiteRules:
+        """The lists and flags of a request."""
+        key = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
+        rules = self._rules.use(key)
+        if rules is None:
+            listed = frozenset(json.loads(request.sites))
+            rules = SiteRules(
+                None if ALL_SITES in listed else listed,
+                frozenset(json.loads(request.banned_sites)),
+                bool(request.trust_input),
+                bool(request.trust_pileup),
+            )
+            self._rules[key] = rules
+        return rules
+
+    def load_location_sets(self, connection: Connection, ids: Sequence[int]) -> None:
+        """Read the sets that are not in memory, in one query. Rows of sets never change."""
+        missing = {number for number in ids if number and number not in self._location_sets}
+        self._location_sets.update(location_sets.sites_of(connection, sorted(missing)))
+
+    def _sites_of_set(self, connection: Connection, number: int) -> Sites | None:
+        """None: the location is not known."""
+        if number == location_sets.UNKNOWN:
+            return None
+        if number not in self._location_sets:
+            self.load_location_sets(connection, [number])
+        return self._location_sets.get(number)
+
+    def _dataset_sites(self, connection: Connection, dataset: int, now: float) -> Sites | None:
+        """The sites with all closed blocks of a data set; None: not known."""
+        at, sites = self._datasets.get(dataset, (-DATASET_AGE, None))
+        if now - at >= DATASET_AGE:
+            sites = self.common_sites(connection, dataset_blocks.location_sets_of(connection, dataset))
+            self._datasets[dataset] = now, sites
+        return sites
+
+    def common_sites(self, connection: Connection, sets: Sequence[int]) -> Sites | None:
+        """The sites that are in all of these sets; None: a set is not known, or there is none."""
+        common: Sites | None = None
+        for number in sets:
+            sites = self._sites_of_set(connection, number)
+            if sites is None:
+                return None
+            if common is None or ALL_SITES in common:
+                common = sites
+            elif ALL_SITES not in sites:
+                common &= sites
+        return common
+
+
+def _ids(text: str) -> list[int]:
+    return [] if text == "[]" else [int(number) for number in json.loads(text)]

@@ -1,0 +1,42 @@
+"""Counts of the unfinished jobs that agents have made, and the states of sites."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilotage.store.engine.connection import Connection
+
+
+class LoadCount(NamedTuple):
+    """The jobs of one agent that are alike."""
+
+    request_id: int
+    site: str
+    """Where they run, or where they count until they do."""
+    is_running: int
+    is_released: int
+    """1: they are in the pool."""
+    jobs: int
+
+
+def of_agent(connection: Connection, agent: int) -> list[LoadCount]:
+    """The unfinished jobs of an agent by request and site."""
+    running = "(j.state IN ('Running', 'Stalled', 'Completing'))"
+    sql = (
+        f"SELECT request_id, site, is_running, is_released, count(*) FROM ("
+        f" SELECT e.request_id, CASE WHEN {running} THEN coalesce(p.site, e.site) ELSE e.site END AS site,"
+        f" CASE WHEN {running} THEN 1 ELSE 0 END AS is_running,"
+        " CASE WHEN e.state = 'released' THEN 1 ELSE 0 END AS is_released"
+        " FROM elements l JOIN element_jobs e ON e.element_id = l.id"
+        " LEFT JOIN jobs j ON j.id = e.job_id AND e.state = 'released' LEFT JOIN pilots p ON p.id = j.pilot_id"
+        " WHERE l.agent_id = ? AND l.state IN ('Available', 'Negotiating', 'Acquired', 'Running', 'CancelRequested')"
+        " AND e.state IN ('made', 'released', 'cooloff')) AS unfinished"
+        " GROUP BY request_id, site, is_running, is_released"
+    )
+    return [LoadCount(*row) for row in connection.execute(sql, (agent,))]
+
+
+def site_states(connection: Connection, now: float) -> dict[str, str]:
+    """The state of each site that is not normal."""
+    sql = "SELECT site, state FROM site_states WHERE state <> 'normal' AND (until IS NULL OR until > ?)"
+    return dict(connection.execute(sql, (now,)).fetchall())

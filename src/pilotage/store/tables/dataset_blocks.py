@@ -1,0 +1,61 @@
+"""Blocks of data sets as the intake of requests reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pilotage.store.engine.connection import Connection, in_list
+
+
+class ClosedBlock(NamedTuple):
+    """A block that gets no more files."""
+
+    id: int
+    name: str
+    closed_number: int
+    files: int
+    events: int
+    size: int
+    location_set: int
+
+
+class InputDataset(NamedTuple):
+    id: int
+    name: str
+    open: int
+    """1: more blocks may come."""
+
+
+def datasets_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, InputDataset]:
+    if not ids:
+        return {}
+    condition, value = in_list(connection, "id", ids)
+    rows = connection.execute(f"SELECT id, name, open FROM datasets WHERE {condition}", (value,))
+    return {row[0]: InputDataset(*row) for row in rows}
+
+
+def closed_blocks(connection: Connection, dataset: int, after: int, limit: int) -> list[ClosedBlock]:
+    """Closed blocks of a data set in the order of their closing, after a `closed_number`."""
+    sql = (
+        "SELECT id, name, closed_number, files, events, size, location_set FROM blocks"
+        " WHERE dataset_id = ? AND closed_number > ? ORDER BY closed_number LIMIT ?"
+    )
+    return [ClosedBlock(*row) for row in connection.execute(sql, (dataset, after, limit))]
+
+
+def has_open_block(connection: Connection, dataset: int) -> bool:
+    sql = "SELECT 1 FROM blocks WHERE dataset_id = ? AND closed_number IS NULL LIMIT 1"
+    return connection.execute(sql, (dataset,)).fetchone() is not None
+
+
+def location_sets_of(connection: Connection, dataset: int) -> list[int]:
+    """The location sets of a data set's closed blocks."""
+    sql = "SELECT DISTINCT location_set FROM blocks WHERE dataset_id = ? AND closed_number IS NOT NULL"
+    return [row[0] for row in connection.execute(sql, (dataset,))]
+
+
+def lumis_of(connection: Connection, block: int) -> list[str]:
+    """The lumis of each file of a block that has any, as JSON."""
+    sql = "SELECT lumis FROM files WHERE block_id = ? AND lumis <> ''"
+    return [row[0] for row in connection.execute(sql, (block,))]

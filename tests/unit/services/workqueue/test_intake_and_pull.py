@@ -1,0 +1,362 @@
+"""From an assigned request to element jobs on one server, and the answers that agents get on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pilotage.core.errors import Conflict, Forbidden, IncompatibleVersion, InvalidInput, Superseded
+from pilotage.core.requests.states import RequestState
+from pilotage.core.splitting.mask import FileRange, Mask
+from pilotage.core.workqueue.states import ElementState
+from pilotage.services.workqueue import membership
+from pilotage.services.workqueue.intake import take_slice
+from pilotage.services.workqueue.splitting import read_mask
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.agents import JoinRequest
+from tests.unit.services.workqueue.queue_bench import EVENTS, QueueBench
+
+
+def prepared(queue: QueueBench, blocks: int = 3, **more: object) -> int:
+    """A request in the queue, of a data set with some blocks of four files."""
+    data = queue.dataset(f"data{queue.sql('SELECT count(*) FROM datasets')[0][0]}")
+    for number in range(blocks):
+        queue.block(data, f"b{number}")
+    request = queue.request(inputs=[data], **more)  # type: ignore[arg-type]
+    queue.intake(request)
+    return request
+
+
+def test_blocks_become_elements(queue: QueueBench) -> None:
+    request = prepared(queue)
+    rows = queue.elements_of(request)
+    assert [(row.state, row.jobs, row.files, row.events) for row in rows] == [
+        (ElementState.AVAILABLE, 2, 4, 400)
+    ] * 3
+    assert queue.request_row(request).state is RequestState.ACQUIRED
+    assert queue.sql("SELECT closed FROM request_steps WHERE request_id = ?", request) == [(1,)]
+
+
+def test_intake_in_slices_goes_on_after_a_crash(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    for number in range(7):
+        queue.block(data, f"b{number}")
+    request = queue.request(inputs=[data])
+    agent = queue.agent()
+    assert queue.bench.do(lambda tx: _slice(queue, tx, request, 2))
+    queue.reopen()
+    assert len(queue.elements_of(request)) == 2
+    # Nobody pulls elements of a request whose intake goes on.
+    assert agent.sync().elements == []
+    queue.bench.crash(lambda tx: _slice(queue, tx, request, 2))
+    queue.reopen()
+    queue.intake(request, 2)
+    assert len(queue.elements_of(request)) == 7
+    assert len(agent.sync().elements) == 7
+
+
+def _slice(queue: QueueBench, tx: Transaction, request: int, limit: int) -> bool:
+    return take_slice(queue.queue, tx, request, queue.now, limit)
+
+
+def test_the_same_request_makes_no_element_twice(queue: QueueBench) -> None:
+    """WMCore's case WQE-03."""
+    request = prepared(queue, 2)
+    queue.run("UPDATE request_steps SET taken = 0, closed = 0 WHERE request_id = ?", request)
+    queue.intake(request)
+    assert len(queue.elements_of(request)) == 2
+
+
+def test_generated_events_become_elements(queue: QueueBench) -> None:
+    step = queue.step(splitting=EVENTS, events=25_500, start_policy="MonteCarlo")
+    request = queue.request(step)
+    assert queue.intake(request, 2) == 2
+    rows = queue.elements_of(request)
+    assert [row.jobs for row in rows] == [1000, 1000, 550]
+    masks = [Mask.from_json(json.loads(row.mask)) for row in rows]
+    assert [(mask.first_event, mask.events, mask.first_lumi, mask.lumis) for mask in masks] == [
+        (1, 10_000, 1, 1000),
+        (10_001, 10_000, 1001, 1000),
+        (20_001, 5500, 2001, 550),
+    ]
+
+
+def test_a_request_without_work_fails_with_a_reason(queue: QueueBench) -> None:
+    data = queue.dataset("empty")
+    queue.block(data, "nothing", files=0)
+    request = queue.request(inputs=[data])
+    queue.intake(request)
+    row = queue.request_row(request)
+    assert row.state is RequestState.FAILED
+    assert "nothing: the block has no files" in row.reason
+
+
+def test_a_request_that_cannot_be_served_fails_with_a_reason(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b")
+    request = queue.request(queue.step(start_policy="Karma"), inputs=[data])
+    queue.intake(request)
+    row = queue.request_row(request)
+    assert row.state is RequestState.FAILED
+    assert "no start policy Karma" in row.reason
+
+
+def test_a_request_without_a_team_is_not_taken_in(queue: QueueBench) -> None:
+    request = prepared(queue, team="")
+    assert queue.request_row(request).state is RequestState.ASSIGNED
+    assert queue.elements_of(request) == []
+
+
+def test_elements_of_a_team_go_to_its_agents_only(queue: QueueBench) -> None:
+    """WMCore's case MATCH-09, but for requests without a team."""
+    prepared(queue, 1, team="A-Team")
+    assert queue.agent("other", team="other").sync().elements == []
+    assert len(queue.agent("one", team="A-Team").sync().elements) == 1
+
+
+def test_one_agent_has_an_element(queue: QueueBench) -> None:
+    """WMCore's case MATCH-10."""
+    request = prepared(queue, 1)
+    first, second = queue.agent("first"), queue.agent("second")
+    assert len(second.sync().elements) == 1
+    assert first.sync().elements == []
+    second.sync()
+    [row] = queue.elements_of(request)
+    assert (row.state, row.agent_id) == (ElementState.ACQUIRED, second.id)
+
+
+def test_the_whole_way_of_an_element(queue: QueueBench) -> None:
+    request = prepared(queue, 2)
+    agent = queue.agent()
+    answer = agent.sync()
+    assert [element.jobs for element in answer.elements] == [2, 2]
+    assert {row.state for row in queue.elements_of(request)} == {ElementState.NEGOTIATING}
+    agent.sync()
+    assert {row.state for row in queue.elements_of(request)} == {ElementState.ACQUIRED}
+    agent.split()
+    rows = queue.elements_of(request)
+    assert [(row.state, row.jobs, row.finished_epoch) for row in rows] == [(ElementState.RUNNING, 2, 1)] * 2
+    queue.check_every_event_once(request)
+    jobs = queue.sql("SELECT state, site, agent_id, events, files, size FROM element_jobs ORDER BY id")
+    assert [(job[0], job[2:]) for job in jobs] == [("made", (agent.id, 200, 2, 2000))] * 4
+    ids = [row.id for row in rows]
+    assert queue.moves(request) == [
+        ("Available", "Negotiating", ids),
+        ("Negotiating", "Acquired", ids),
+        ("Acquired", "Running", ids[:1]),
+        ("Acquired", "Running", ids[1:]),
+    ]
+
+
+def test_a_repeated_turn_gets_the_same_elements(queue: QueueBench) -> None:
+    prepared(queue, 5)
+    agent = queue.agent()
+    message = agent.message(2)
+    first = agent.send(message)
+    assert len(first.elements) == 2
+    queue.reopen()
+    assert agent.send(message).elements == first.elements
+    # The agent has received the answer; an older turn that comes late changes nothing.
+    agent.held = {element.id: element for element in first.elements}
+    agent.number += 1
+    later = agent.sync(2)
+    assert len(later.elements) == 2
+    with pytest.raises(Superseded):
+        agent.send(message)
+    assert (
+        sorted(row.state for row in queue.elements_of(1))
+        == ["Acquired"] * 2 + ["Available"] + ["Negotiating"] * 2
+    )
+
+
+def test_an_answer_that_was_never_confirmed_goes_back(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    agent.send(agent.message())
+    agent.number += 1
+    # The agent has dropped the answer: its next turn does not name the element, and gets it with a new epoch.
+    [element] = agent.sync().elements
+    assert element.epoch == 2
+    assert [old + ">" + new for old, new, _ in queue.moves(request)] == [
+        "Available>Negotiating",
+        "Negotiating>Available",
+        "Available>Negotiating",
+    ]
+
+
+def test_elements_that_are_given_back_are_free(queue: QueueBench) -> None:
+    request = prepared(queue, 2)
+    agent = queue.agent()
+    agent.sync()
+    given = sorted(agent.held)[0]
+    agent.give_back(given)
+    assert [row.state for row in queue.elements_of(request)] == [
+        ElementState.AVAILABLE,
+        ElementState.ACQUIRED,
+    ]
+    assert queue.element(given).agent_id is None
+
+
+def test_masks_of_an_old_epoch_make_nothing(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    first, second = queue.agent("first"), queue.agent("second")
+    [element] = first.sync().elements
+    masks = first.masks_of(element)
+    queue.bench.now += 301
+    second.join()
+    queue.expire()
+    assert len(second.sync().elements) == 1
+    first.join()
+    assert first.post(element, masks).superseded
+    assert first.post(element, masks, last=True).superseded
+    assert queue.masks(request) == []
+    second.split()
+    queue.check_every_event_once(request)
+
+
+def test_a_new_holder_makes_only_the_rest(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    first, second = queue.agent("first"), queue.agent("second")
+    [element] = first.sync().elements
+    posted = first.masks_of(element)[:1]
+    assert first.post(element, posted).made == 1
+    queue.bench.now += 301
+    second.join()
+    queue.expire()
+    [taken] = second.sync().elements
+    assert (taken.existing, taken.epoch) == (1, 2)
+    assert len(second.masks_of(taken)) == 1
+    second.split()
+    queue.check_every_event_once(request)
+    assert queue.sql("SELECT element_epoch FROM element_jobs ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_late_split_is_used_if_nobody_else_has_begun(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    [element] = agent.sync().elements
+    masks = agent.masks_of(element)
+    queue.bench.now += 301
+    queue.expire()
+    assert queue.element(element.id).state is ElementState.AVAILABLE
+    agent.join()
+    assert agent.post(element, masks, last=True).made == 2
+    assert queue.element(element.id).state is ElementState.RUNNING
+    queue.check_every_event_once(request)
+
+
+def test_a_repeated_post_makes_nothing_twice(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    [element] = agent.sync().elements
+    masks = agent.masks_of(element)
+    assert agent.post(element, masks[:1]).made == 1
+    answer = agent.post(element, masks)
+    assert (answer.made, answer.known) == (1, 1)
+    assert agent.post(element, [], last=True, total=2).made == 0
+    queue.reopen()
+    repeated = agent.post(element, masks, last=True, total=2)
+    assert (repeated.made, repeated.known, repeated.superseded) == (0, 2, False)
+    other = agent.post(element, [Mask((FileRange(1, 0, 5),), events=5)], last=True)
+    assert other.superseded
+    queue.check_every_event_once(request)
+
+
+def test_masks_outside_of_the_element_are_refused(queue: QueueBench) -> None:
+    request = prepared(queue, 2)
+    agent = queue.agent()
+    element, other = agent.sync().elements
+    [foreign, *_] = agent.masks_of(other)
+    refused = (
+        foreign,
+        Mask((FileRange(1, 0, 101),), events=101),
+        Mask((FileRange(1, 100, 1),), events=1),
+        Mask((FileRange(1, 5, 0),)),
+        Mask((FileRange(1), FileRange(1)), events=200),
+        Mask((FileRange(1, 0, 10), FileRange(1, 5, 10)), events=20),
+        Mask((FileRange(10**9),)),
+        Mask((), 1, 10),
+    )
+    for mask in refused:
+        with pytest.raises(InvalidInput, match="masks"):
+            agent.post(element, [mask])
+    assert agent.post(element, [Mask((FileRange(1, 0, 50),), events=50)]).made == 1
+    for overlapping in (FileRange(1, 49, 1), FileRange(1), FileRange(1, 0, -1), FileRange(1, 10, 10)):
+        with pytest.raises(InvalidInput, match="masks"):
+            agent.post(element, [Mask((overlapping,))])
+    with pytest.raises(InvalidInput, match="has no job"):
+        agent.post(element, [], last=True)
+    with pytest.raises(InvalidInput, match="without a mask"):
+        agent.post(other, [], last=True)
+    with pytest.raises(Conflict, match="its agent knows 9"):
+        agent.post(element, agent.masks_of(element), last=True, total=9)
+    agent.split()
+    queue.check_every_event_once(request)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"files": [[1, 0]]},
+        {"files": [[1, 0, -2]]},
+        {"files": [["1", 0, 5]]},
+        {"files": [[True, 0, 5]]},
+        {"files": {"1": 2}},
+        {"files": [[1, 0, -1, [[1, 2]]]]},
+        {"files": [[1, 0, -1, [[1, -2, 3]]]]},
+        {"events": 1.5},
+        {"events": -1},
+        {"first_event": 2**63},
+        {"job": 5},
+    ],
+)
+def test_malformed_masks_are_refused(document: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="malformed"):
+        read_mask(document)
+
+
+def test_an_element_that_cannot_be_split_fails_with_the_reason(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    [element] = agent.sync().elements
+    agent.post(element, [], last=True, failure="a lumi takes more than 48 h")
+    agent.post(element, [], last=True, failure="a lumi takes more than 48 h")
+    [row] = queue.elements_of(request)
+    assert row.state is ElementState.FAILED
+    assert queue.sql("SELECT reason FROM elements") == [("a lumi takes more than 48 h",)]
+
+
+def test_another_process_of_the_name_supersedes_the_first(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    agent.sync()
+    successor = queue.agent(nonce="second")
+    assert successor.id == agent.id
+    [row] = queue.elements_of(request)
+    assert row.state is ElementState.AVAILABLE
+    with pytest.raises(Superseded):
+        agent.sync()
+    assert len(successor.sync().elements) == 1
+
+
+def test_joining_again_keeps_the_elements(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    agent.sync()
+    agent.join()
+    agent.sync()
+    assert queue.elements_of(request)[0].state is ElementState.ACQUIRED
+
+
+def test_foreign_and_incompatible_agents_are_refused(queue: QueueBench) -> None:
+    agent = queue.agent()
+    stranger = JoinRequest(agent.name, "home", "x")
+    with pytest.raises(Forbidden):
+        queue.bench.do(lambda tx: membership.join(queue.queue, tx, stranger, "bob", queue.now))
+    newer = JoinRequest("two", "home", "x", protocol=99)
+    with pytest.raises(IncompatibleVersion):
+        queue.bench.do(lambda tx: membership.join(queue.queue, tx, newer, "bob", queue.now))
+    agent.owner = "bob"
+    with pytest.raises(Forbidden):
+        agent.sync()
