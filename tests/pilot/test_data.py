@@ -150,8 +150,13 @@ def test_a_missing_or_short_input_fails_before_the_program_starts(
     short.write_text("123")
     gone = shell(server, "touch ran", order(storage, files=[data_file(tmp_path / "gone")]))
     cut = shell(server, "touch ran", order(storage, files=[data_file(short, size=4)]))
+    nowhere = shell(server, "touch ran", order(storage, files=[{"name": "lost", "path": ""}]))
     pilot()
-    for job, words in ((gone, "No such file"), (cut, "it has 3 bytes; the catalogue has 4")):
+    for job, words in (
+        (gone, "No such file"),
+        (cut, "it has 3 bytes; the catalogue has 4"),
+        (nowhere, "input file lost: it has no replica"),
+    ):
         finish = server.finish_of(job)
         assert finish["failure"] == "input"
         assert words in finish["message"]

@@ -64,6 +64,8 @@ def prepare_inputs(
 
 def check_file(file: DataFile) -> None:
     """Refuse a file that is missing, unreadable or of another size. Raises CannotRun."""
+    if not file.path:
+        raise CannotRun(f"input file {file.name}: it has no replica that this site can read", failure="input")
     try:
         status = os.stat(file.path)
     except OSError as error:

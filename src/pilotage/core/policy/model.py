@@ -80,6 +80,13 @@ class Site(_Table, frozen=True):
     job_types: Annotated[
         tuple[str, ...] | None, Setting("the job types that the site accepts; absent: all")
     ] = None
+    storage: Annotated[
+        tuple[str, ...],
+        Setting(
+            "folders where its pilots store output files of requests, the best first; none: the folder storage of the"
+            " home, at a site with a local CE"
+        ),
+    ] = ()
 
 
 class Matching(_Table, frozen=True):
@@ -263,6 +270,14 @@ class Policy(_Table, frozen=True):
     def compatible(self, platform: str) -> frozenset[str]:
         """The platforms that a node of `platform` is compatible with, including its own."""
         return frozenset({platform, *self.platforms.get(platform, ())})
+
+    def storage_of(self, site: str, home_storage: str) -> tuple[str, ...]:
+        """The storage places of a site, the best first. `home_storage`: the folder of the server's home, or empty."""
+        known = self.sites.get(site)
+        if known is not None and known.storage:
+            return known.storage
+        is_local = any(ce.site == site and ce.type == "local" for ce in self.ces.values())
+        return (home_storage,) if is_local and home_storage else ()
 
     def matching_limits(self) -> tuple[Limit, ...]:
         return tuple(Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)

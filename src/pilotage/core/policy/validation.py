@@ -25,6 +25,8 @@ from pilotage.core.shares.use import HOURS_KEPT
 
 _PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?")
 
+_NO_STORAGE = frozenset({"/", "//", "/proc", "/dev", "/sys"})
+
 
 def validate(policy: Policy, text: str) -> None:
     """Raise `InvalidInput` with its line for the first contradiction or value out of range."""
@@ -90,6 +92,10 @@ def _check_sites(policy: Policy, refuse: _Refuser) -> None:
         for user in (user for user in site.administrators if user not in policy.users):
             reason = f"site {name}: there is no user {user}"
             refuse(reason, "sites", name, "administrators", hint=_known(policy.users))
+        for path in site.storage:
+            if not path.startswith("/") or posixpath.normpath(path) in _NO_STORAGE:
+                reason = f"site {name}: {path!r} cannot be a storage place"
+                refuse(reason, "sites", name, "storage", hint="name an absolute path, such as /data/pilotage")
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:

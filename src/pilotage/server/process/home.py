@@ -8,6 +8,7 @@
 - `secrets/`: the key that signs tokens (mode 600)
 - `sandboxes/`: inputs, outputs, tails
 - `pilots/`: the log of each local pilot
+- `storage/`: output files of requests, unless the policy names other storage places
 - `backups/`: the database before each upgrade
 - `server.log`: the log of a detached server
 """
@@ -52,6 +53,9 @@ NETWORK_FILE_SYSTEMS = frozenset(
         "fuse.ceph",
     }
 )
+
+STORAGE = "storage"
+"""The folder of output files, the storage place of the home."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
@@ -145,6 +149,10 @@ class Home:
         return self.folder / "token"
 
     @property
+    def storage(self) -> Path:
+        return self.folder / STORAGE
+
+    @property
     def log(self) -> Path:
         return self.folder / "server.log"
 
@@ -154,7 +162,7 @@ class Home:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.database.file is not None:
                 self.database.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for name in ("secrets", "sandboxes", "pilots", "backups"):
+            for name in ("secrets", "sandboxes", "pilots", "backups", STORAGE):
                 (self.folder / name).mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise InvalidInput(f"the home {self.folder} cannot be made: {error.strerror}") from None

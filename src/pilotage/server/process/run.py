@@ -229,6 +229,7 @@ class _Server:
             peers=peers,
             counters=self._counters,
         )
+        pool.home_storage = str(self._settings.home.storage)
         pool.token_state = read_token_state(tx.connection, now)
         if peers.shared:
             read_corrections(pool, tx)

@@ -45,6 +45,8 @@ class Pool:
     ids: IdAllocators
     rng: Random
     home_owner: str
+    home_storage: str = ""
+    """The storage place of sites with a local CE whose policy names none; empty: there is none."""
     peers: Peers = field(default_factory=NoPeers)
     queues: TaskQueues = field(init=False)
     limits: RunningLimits = field(init=False)
