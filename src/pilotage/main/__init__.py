@@ -9,6 +9,9 @@ from pilotage.cli.root import build, run
 
 SERVER_COMMANDS = {
     "up": LazyCommand("pilotage.main.up", "up", "Start the server, with pilots on this machine"),
+    "agent": LazyCommand(
+        "pilotage.main.agent", "agent", "Run an agent, which splits requests of a team into jobs"
+    ),
     "db backup": LazyCommand(
         "pilotage.main.db", "backup", "Back up the database, also while the server runs"
     ),

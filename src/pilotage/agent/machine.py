@@ -1,0 +1,172 @@
+"""The state of one agent and its decisions. No input or output: messages go in and come out.
+
+An agent pulls elements of the work queue and splits them into jobs. It holds an element until all of its masks are
+posted. An element is split when its site has room for its jobs; until then it waits here, and other agents cannot
+have it. Nothing is stored: the server knows the elements and the masks, and fences every message by the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pilotage.core.workqueue.pull import SiteRoom
+from pilotage.wire.agents import (
+    MAX_PULL,
+    ElementReference,
+    ElementRelease,
+    OfferedElement,
+    SiteOfAgent,
+    SyncRequest,
+    SyncResponse,
+)
+
+MOST_HELD = 1000
+"""Elements that an agent holds unsplit at most."""
+MOST_TRIES = 3
+"""Failed splits of one element before it is reported as one that cannot be split."""
+DOWN = "down"
+NORMAL = "normal"
+
+
+class Turn(NamedTuple):
+    """The result of one sync."""
+
+    taken: tuple[OfferedElement, ...]
+    """New elements."""
+    stopped: tuple[int, ...]
+    """Elements that are no longer the agent's."""
+
+
+@dataclass(slots=True)
+class AgentMachine:
+    """One process of an agent."""
+
+    nonce: str
+    number: int = 1
+    """Of the next sync. The same number gets the same elements, so that a lost answer loses none."""
+    draining: bool = False
+    """The process ends: it takes no more elements."""
+    is_drained: bool = False
+    """An administrator drains the agent."""
+    sites: dict[str, SiteOfAgent] = field(default_factory=dict)
+    _held: dict[int, OfferedElement] = field(default_factory=dict)
+    _unconfirmed: set[int] = field(default_factory=set)
+    _releases: dict[int, ElementRelease] = field(default_factory=dict)
+    _tries: dict[int, int] = field(default_factory=dict)
+    _room: SiteRoom = field(default_factory=lambda: SiteRoom({}))
+    _wants_to_pull: bool = True
+    """The last sync could not pull, since the sites were not known."""
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        return tuple(self._held)
+
+    def holds(self, offer: OfferedElement) -> bool:
+        """Whether the element is still this agent's, as far as it knows."""
+        known = self._held.get(offer.id)
+        return known is not None and known.epoch == offer.epoch
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a sync should come at once: elements to confirm or give back, or slots that were not known."""
+        return bool(self._unconfirmed or self._releases) or self._wants_to_pull
+
+    def sync_request(self) -> SyncRequest:
+        pulls = not (self.draining or self.is_drained)
+        return SyncRequest(
+            self.nonce,
+            number=self.number,
+            want=max(0, min(MAX_PULL, MOST_HELD - len(self._held))) if pulls else 0,
+            slots={site.name: site.slots for site in self.sites.values() if site.state == NORMAL},
+            holding=[ElementReference(offer.id, offer.epoch) for offer in self._held.values()],
+            releases=list(self._releases.values()),
+            draining=self.draining,
+        )
+
+    def take_answer(self, sent: SyncRequest, answer: SyncResponse) -> Turn:
+        """Apply the answer to `sent`, the last request of `sync_request`."""
+        self.number = sent.number + 1
+        for release in sent.releases:
+            self._releases.pop(release.element, None)
+        self._unconfirmed.clear()
+        stopped = [element for element in answer.stop if self._held.pop(element, None) is not None]
+        taken = [offer for offer in answer.elements if not self.holds(offer)]
+        for offer in taken:
+            self._held[offer.id] = offer
+            self._unconfirmed.add(offer.id)
+        self.sites = {site.name: site for site in answer.sites}
+        self._wants_to_pull = not sent.slots and any(site.state == NORMAL for site in answer.sites)
+        self.is_drained = answer.drain
+        self._count_room()
+        if self.draining or self.is_drained:
+            self._release_all("the agent drains")
+        self._release_at_closed_sites()
+        return Turn(tuple(taken), tuple(stopped))
+
+    def _count_room(self) -> None:
+        """Jobs that wait against the slots that do not run. Sites that drain still get the jobs of held elements."""
+        slots = {site.name: site.slots - site.running for site in self.sites.values() if site.state != DOWN}
+        jobs = {name: {level[0]: level[1] for level in self.sites[name].waiting} for name in slots}
+        self._room = SiteRoom(slots, jobs)
+
+    def _release_at_closed_sites(self) -> None:
+        for offer in tuple(self._held.values()):
+            site = self.sites.get(offer.site)
+            if self.sites and (site is None or site.state == DOWN):
+                self.give_back(offer, f"site {offer.site} is down" if site else f"no site {offer.site}")
+
+    def next_element(self) -> OfferedElement | None:
+        """The held element to split now: by priority, then age, where its site has room. None: each has to wait."""
+        if self.draining or self.is_drained:
+            return None
+        ordered = sorted(self._held.values(), key=lambda offer: (-offer.priority, offer.id))
+        return next((offer for offer in ordered if self._room.has_room(offer.site, offer.priority)), None)
+
+    def finish(self, offer: OfferedElement, jobs: int) -> None:
+        """The element is split; `jobs` of its masks are new."""
+        self._forget(offer)
+        self._tries.pop(offer.id, None)
+        self._room.add(offer.site, offer.priority, jobs)
+
+    def drop(self, offer: OfferedElement) -> None:
+        """The server says that the element is no longer this agent's."""
+        self._forget(offer)
+
+    def give_back(self, offer: OfferedElement, reason: str) -> None:
+        """Return an element unsplit with the next sync."""
+        if self.holds(offer):
+            self._forget(offer)
+            self._releases[offer.id] = ElementRelease(offer.id, offer.epoch, reason)
+
+    def is_retry(self, offer: OfferedElement) -> bool:
+        """Whether this process has tried the element before: it may have posted masks."""
+        return offer.id in self._tries
+
+    def may_retry(self, offer: OfferedElement) -> bool:
+        """Count a failed split of a held element; whether it is tried again."""
+        self._tries[offer.id] = self._tries.get(offer.id, 0) + 1
+        return self._tries[offer.id] < MOST_TRIES
+
+    def drain(self) -> None:
+        """Take no more elements, and give back the held ones with the next sync."""
+        self.draining = True
+        # With a number of its own the server does not take the message for a repeated pull.
+        self.number += 1
+        self._release_all("the agent ends")
+
+    def rejoin(self) -> None:
+        """The server has forgotten the agent: its elements are free."""
+        self._held.clear()
+        self._unconfirmed.clear()
+        self._releases.clear()
+        self._wants_to_pull = True
+
+    def _release_all(self, reason: str) -> None:
+        for offer in tuple(self._held.values()):
+            self.give_back(offer, reason)
+
+    def _forget(self, offer: OfferedElement) -> None:
+        if self.holds(offer):
+            del self._held[offer.id]
+            self._unconfirmed.discard(offer.id)
