@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.core.errors import NotFound
 from pilotage.wire.pool import PilotSummary
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
@@ -19,7 +20,8 @@ from tests.instance import Instance, alive, until
 pytestmark = pytest.mark.timeout(300)
 
 PAYLOAD = """\
-trap 'echo caught >> {marks}/caught; exit 9' TERM
+echo begins
+trap 'echo caught >> {marks}/caught; echo ends; exit 9' TERM
 if [ -e {marks}/first ]; then exit 0; fi
 echo $$ > {marks}/started
 mv {marks}/started {marks}/first
@@ -81,12 +83,19 @@ def test_a_pilot_that_slurm_signals_gives_its_job_back(
     assert [event.detail for event in events if event.kind == "released"] == [f"received {name}"]
     attempts = instance.client().job(job).attempts
     assert [attempt.outcome for attempt in attempts] == ["released", "applied"]
+    client = instance.client()
+    assert client.log(job, attempt=1).data == b"begins\nends\n"
+    assert client.log(job).data == client.log(job, attempt=2).data == b"begins\n"
+    with pytest.raises(NotFound, match="no attempt 3"):
+        client.log(job, attempt=3)
 
 
 def test_a_payload_that_ignores_signals_is_killed_with_its_pilot(
     instance: Instance, cluster: slurm.Cluster, tmp_path: Path
 ) -> None:
-    deaf = PAYLOAD.replace("echo caught >> {marks}/caught; exit 9", "").replace("sleep 0.1", "sleep 0.1 || :")
+    deaf = PAYLOAD.replace("echo caught >> {marks}/caught; echo ends; exit 9", "").replace(
+        "sleep 0.1", "sleep 0.1 || :"
+    )
     job, pilot = start(instance, tmp_path, deaf)
     cluster.run("scancel", pilot.batch_id)
     assert instance.reaches(job, "Done", within=180).failures == 0

@@ -37,6 +37,9 @@ class PilotServer:
         self.inputs: dict[str, bytes] = {}
         self.downloads: list[str] = []
         self.tails: dict[tuple[int, str], bytes] = defaultdict(bytes)
+        self.tails_go_on = threading.Event()
+        """Not set: a tail is not answered."""
+        self.tails_go_on.set()
         self.follow: list[int] = []
         self.stop: set[int] = set()
         self.killed: set[int] = set()
@@ -238,6 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(answer)
         elif match := re.fullmatch(r"/v1/pilot/jobs/(\d+)/tail", urlsplit(self.path).path):
             query = parse_qs(urlsplit(self.path).query)
+            owner.tails_go_on.wait()
             with owner.changed:
                 key = (int(match[1]), query["stream"][0])
                 assert int(query["offset"][0]) == len(owner.tails[key])

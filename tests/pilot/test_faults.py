@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.pilot.log_streaming import MAX_END
 from tests.pilot.pilot_server import SRC, PilotProcess, PilotServer, alive, until
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,56 @@ def test_a_signal_gives_the_jobs_back(server: PilotServer, pilot: Start, tmp_pat
     assert not alive(payload)
     assert server.releases == {job: "received SIGTERM"}
     assert server.left == "received SIGTERM"
+
+
+def test_the_output_of_a_job_that_is_given_back_is_delivered_first(
+    server: PilotServer, pilot: Start, tmp_path: Path
+) -> None:
+    script = (
+        "trap 'echo last words; echo and errors >&2; exit 1' TERM; echo one;"
+        f" touch {tmp_path}/ready; while :; do sleep 0.05; done"
+    )
+    job = server.add("sh", "-c", script)
+    process = pilot()
+    until((tmp_path / "ready").exists)
+    server.tails_go_on.clear()
+    process.process.send_signal(signal.SIGTERM)
+    until(lambda: "killing payload" in process.said())
+    assert job not in server.releases
+    server.tails_go_on.set()
+    assert process.wait() == 0
+    assert server.releases == {job: "received SIGTERM"}
+    assert server.tails[job, "stdout"] == b"one\nlast words\n"
+    # The shell may say there that its `sleep` was terminated.
+    assert server.tails[job, "stderr"].endswith(b"and errors\n")
+
+
+def test_of_much_output_the_end_is_delivered(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    script = f"head -c 1000000 /dev/zero; echo end; touch {tmp_path}/ready; exec sleep 300"
+    job = server.add("sh", "-c", script)
+    process = pilot()
+    until((tmp_path / "ready").exists)
+    process.process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
+    note, _, rest = server.tails[job, "stdout"].partition(b"\n")
+    assert note == b"[%d bytes are left out here]" % (1_000_004 - MAX_END)
+    assert len(rest) == MAX_END
+    assert rest.endswith(b"\0end\n")
+
+
+def test_a_server_that_takes_no_output_does_not_hold_up_the_release(
+    server: PilotServer, pilot: Start, tmp_path: Path
+) -> None:
+    job = server.add("sh", "-c", f"echo one; echo $$ > {tmp_path}/pid; exec sleep 300")
+    process = pilot()
+    pid_written_to(tmp_path / "pid")
+    server.tails_go_on.clear()
+    try:
+        process.process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    finally:
+        server.tails_go_on.set()
+    assert server.releases == {job: "received SIGTERM"}
 
 
 def test_nothing_outlives_a_pilot_killed_with_9(server: PilotServer, pilot: Start, tmp_path: Path) -> None:

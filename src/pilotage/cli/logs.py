@@ -23,11 +23,16 @@ def logs(
     stderr: Annotated[
         bool, typer.Option("--stderr", help="Show standard error instead of standard output")
     ] = False,
+    attempt: Annotated[
+        int, typer.Option("--attempt", min=0, help="Show the output of this attempt; 0: of the last one")
+    ] = 0,
 ) -> int | None:
     """Show the standard output or error of a job so far."""
     ids = parse_ids([job])
     if len(ids) != 1:
         raise InvalidInput("logs shows one job at a time")
+    if attempt and follow:
+        raise InvalidInput("--follow shows the last attempt", hint="leave out --attempt or --follow")
     stream = "stderr" if stderr else "stdout"
     text: list[bytes] = []
     state, expected = "", 0
@@ -37,7 +42,7 @@ def logs(
             session.screen, f"the job continues: use `pilotage logs -f {ids[0]}` to follow it again"
         ),
     ):
-        for piece in client.logs(ids[0], stream=stream, follow=follow):
+        for piece in client.logs(ids[0], stream=stream, follow=follow, attempt=attempt):
             if piece.offset > expected and not session.as_json:
                 session.screen.note(f"[{piece.offset - expected:,} earlier bytes are no longer available]")
             expected, state = piece.offset + len(piece.data), piece.state

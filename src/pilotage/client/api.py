@@ -299,19 +299,23 @@ class Client(SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, 
         missing = [job for job in wanted if job not in partly_downloaded]
         yield from archives.fetch_outputs(self._transport, missing, target, force)
 
-    def log(self, job: int, offset: int = 0, *, stream: str = "stdout") -> LogPiece:
+    def log(self, job: int, offset: int = 0, *, stream: str = "stdout", attempt: int = 0) -> LogPiece:
         """Return the part of a job's output from byte `offset` on.
 
         `stream` is "stdout" or "stderr". For a running job the request makes its pilot send recent output.
+        `attempt`: of this attempt, as far as its pilot has sent it; 0: of the last one.
         """
-        answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query={"offset": offset})
+        query = {"offset": offset, **({"attempt": attempt} if attempt else {})}
+        answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query=query)
         begin = answer.headers.get("x-pilotage-offset", "")
         state = answer.headers.get("x-pilotage-state", "")
         return LogPiece(int(begin) if begin.isdigit() else offset, answer.content, state)
 
-    def logs(self, job: int, *, stream: str = "stdout", follow: bool = False) -> Iterator[LogPiece]:
-        """Iterate over a job's output so far; with `follow`, until the job is in a final state."""
-        ask = partial(self.log, job, stream=stream)
+    def logs(
+        self, job: int, *, stream: str = "stdout", follow: bool = False, attempt: int = 0
+    ) -> Iterator[LogPiece]:
+        """Iterate over a job's output so far; with `follow`, until the job is in a final state. See `log`."""
+        ask = partial(self.log, job, stream=stream, attempt=attempt)
         return polling.follow_log(ask) if follow else polling.read_log(ask)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:

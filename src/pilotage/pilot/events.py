@@ -96,6 +96,8 @@ class Kill:
     reason: str
     keep_streams: bool = False
     """Upload its standard output and error."""
+    deliver_tail: bool = False
+    """Send the end of its standard output and error before its PayloadEnded."""
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,23 @@
-"""Streams the standard output and error of followed jobs to the server while they run."""
+"""Streams the standard output and error of followed jobs to the server while they run.
+
+Of a payload that is stopped because its pilot leaves, the end of both is sent.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from typing import Callable, Dict, Optional, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .events import Key
+from .log import log
 from .payload import RunningPayload
-from .thread_pool import ThreadPool
-from .transport import Connection
+from .thread_pool import ThreadPool, retry_until_available
+from .transport import Connection, RequestRefused, ServerUnavailable
 
+STREAMS = ("stdout", "stderr")
+MAX_END = 1 << 18
+"""Bytes of a stream that are sent when its payload was stopped."""
 PERIOD = 1.0
 _MAX = 1 << 16
 """Bytes per message."""
@@ -37,7 +44,7 @@ class LogStreamer:
         self.next_at = self._clock() + PERIOD
         for payload in running.values():
             if payload.key[0] in self._jobs:
-                for stream in ("stdout", "stderr"):
+                for stream in STREAMS:
                     self._send_stream(payload, stream)
 
     def _send_stream(self, payload: RunningPayload, stream: str) -> None:
@@ -48,11 +55,9 @@ class LogStreamer:
         data = os.pread(number, _MAX, offset)
         if not data:
             return
-        job, epoch = payload.key
-        path = f"/v1/pilot/jobs/{job}/tail?stream={stream}&offset={offset}&epoch={epoch}"
 
         def post(connection: Connection) -> None:
-            connection.request("POST", path, data, {"Content-Type": "application/octet-stream"})
+            _post(connection, payload.key, Tail(stream, offset, data))
 
         def posted(result: object, error: Optional[BaseException]) -> None:
             self._under_way.discard(transfer)
@@ -61,3 +66,41 @@ class LogStreamer:
 
         self._under_way.add(transfer)
         self._background.submit(post, posted)
+
+
+class Tail(NamedTuple):
+    """A part of a stream, and its place in the stream as the server has it."""
+
+    stream: str
+    offset: int
+    data: bytes
+
+
+def unsent_tails(payload: RunningPayload) -> List[Tail]:
+    """The ends of both streams that the server does not have. A line at the begin tells how much is left out."""
+    tails = []
+    for stream in STREAMS:
+        number, offset = payload.stream(stream), payload.tail_offsets[stream]
+        if number is None:
+            continue
+        size = os.fstat(number).st_size
+        begin = max(offset, size - MAX_END)
+        note = b"[%d bytes are left out here]\n" % (begin - offset) if begin > offset else b""
+        if size > begin:
+            tails.append(Tail(stream, offset, note + os.pread(number, size - begin, begin)))
+    return tails
+
+
+def send_tails(connection: Connection, key: Key, tails: List[Tail], is_cancelled: Callable[[], bool]) -> None:
+    """Send the ends of streams. An end that the server does not take is logged."""
+    for tail in tails:
+        try:
+            retry_until_available(lambda tail=tail: _post(connection, key, tail), is_cancelled)  # type: ignore[misc]
+        except (ServerUnavailable, RequestRefused) as error:
+            log("cannot send the end of the output", job=key[0], stream=tail.stream, reason=str(error))
+
+
+def _post(connection: Connection, key: Key, tail: Tail) -> None:
+    job, epoch = key
+    path = f"/v1/pilot/jobs/{job}/tail?stream={tail.stream}&offset={tail.offset}&epoch={epoch}"
+    connection.request("POST", path, tail.data, {"Content-Type": "application/octet-stream"})

@@ -146,7 +146,9 @@ class Loop:
             self._runner.start(action.offer)
         elif isinstance(action, Kill):
             log("killing payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
-            self._runner.kill(action.key, action.reason, keep_streams=action.keep_streams)
+            self._runner.kill(
+                action.key, action.reason, keep_streams=action.keep_streams, deliver_tail=action.deliver_tail
+            )
         elif isinstance(action, Follow):
             self._streamer.follow(action.jobs)
         elif isinstance(action, LogMessage):

@@ -265,7 +265,8 @@ class Machine:
     def _stop(self, assignment: Assignment, reason: str, now: float, actions: List[Action]) -> None:
         assignment.reason = reason
         self.assignments.move(assignment, Stage.STOPPING, now)
-        actions.append(Kill(assignment.key, reason))
+        # Without a lease there is no server to send anything to.
+        actions.append(Kill(assignment.key, reason, deliver_tail=reason != "cut-off"))
 
     def _drop(
         self,

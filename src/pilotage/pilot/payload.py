@@ -64,6 +64,8 @@ class RunningPayload:
         self.is_cancelled = False
         self.keep_streams = False
         """The job was killed, so its standard output and error will be uploaded."""
+        self.delivers_tail = False
+        """The pilot stops it, so the end of its standard output and error is sent before it is given back."""
         self.max_output = max_output
         self.cpu = 0.0
         self.rss = 0

@@ -19,6 +19,7 @@ from .inputs import InputCache, placement_error
 from .isolation.client import CannotIsolate, Isolation
 from .launch import CannotRun, base_environment
 from .log import log
+from .log_streaming import send_tails, unsent_tails
 from .orphans import Orphans
 from .payload import RunningPayload
 from .process_tree import descendants, proportional_memory, read_processes
@@ -33,6 +34,8 @@ FIRST_WARNING = 2.0
 """Seconds from the start of a payload to its warning at the earliest."""
 UPLOAD_GRACE = 10.0
 """Seconds for which a killed payload's uploads may continue."""
+TAIL_GRACE = 5.0
+"""Seconds for the end of the output of a payload that is stopped because the pilot leaves."""
 
 
 class PayloadRunner:
@@ -150,7 +153,7 @@ class PayloadRunner:
 
     # Ending
 
-    def kill(self, key: Key, reason: str, *, keep_streams: bool = False) -> None:
+    def kill(self, key: Key, reason: str, *, keep_streams: bool = False, deliver_tail: bool = False) -> None:
         """Kill a payload for the machine; the failure in its Finish is "killed"."""
         payload = self.running.get(key)
         if payload is None:
@@ -159,6 +162,7 @@ class PayloadRunner:
         if payload.has_ended:
             payload.abandon_at = min(payload.abandon_at, self._clock() + UPLOAD_GRACE)
         else:
+            payload.delivers_tail = deliver_tail
             self._terminate(payload, "killed", reason)
 
     def _terminate(self, payload: RunningPayload, failure: str, message: str) -> None:
@@ -215,8 +219,27 @@ class PayloadRunner:
             self._background.submit(
                 payload.upload_streams, lambda result, error: self._finish(payload, error)
             )
+        elif payload.pid and payload.delivers_tail:
+            self._deliver_tail(payload)
         else:
             self._finish(payload)
+
+    def _deliver_tail(self, payload: RunningPayload) -> None:
+        """Send the end of its output, and go on in any case when `TAIL_GRACE` is over: the pilot has to leave."""
+        pieces = unsent_tails(payload)
+        if not pieces:
+            self._finish(payload)
+            return
+        payload.abandon_at = self._clock() + TAIL_GRACE
+
+        def finish(result: object, error: Optional[BaseException]) -> None:
+            if self.running.get(payload.key) is payload:
+                self._finish(payload)
+
+        self._background.submit(
+            lambda connection: send_tails(connection, payload.key, pieces, lambda: payload.is_cancelled),
+            finish,
+        )
 
     def _finish(self, payload: RunningPayload, error: Optional[BaseException] = None) -> None:
         if error is not None:
@@ -249,6 +272,9 @@ class PayloadRunner:
                 self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
             if now >= payload.abandon_at:
                 payload.is_cancelled = True
+                if payload.delivers_tail:
+                    self._finish(payload)
+                    continue
             if now >= payload.kill_at and not payload.has_ended:
                 payload.kill_at = now + TERM_GRACE
                 self._kill_tree(payload)

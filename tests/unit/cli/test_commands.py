@@ -173,6 +173,10 @@ def test_logs(cli: Cli, state: State, capsysbinary: pytest.CaptureFixture[bytes]
     assert capsysbinary.readouterr().out == b"caf\xc3\xa9 \xff\n"
     assert cli("logs", "1", "--json") == 0
     assert json.loads(capsysbinary.readouterr().out)["text"] == "café \ufffd\n"
+    state.attempt_logs = {(1, 2): b"the second\n"}
+    assert cli("logs", "1", "--attempt", "2") == 0
+    assert capsysbinary.readouterr().out == b"the second\n"
+    assert cli("logs", "1", "--attempt", "2", "--follow") == 2
     assert cli("logs", "1-2") == 2
 
 

@@ -24,6 +24,8 @@ class State:
     jobs: dict[int, dict[str, Any]] = field(default_factory=dict)
     outputs: dict[int, dict[str, bytes]] = field(default_factory=dict)
     logs: dict[int, bytes] = field(default_factory=dict)
+    attempt_logs: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """By job and attempt."""
     uploads: dict[str, bytes] = field(default_factory=dict)
     submissions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By key."""
@@ -187,7 +189,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(outputs[unquote("/".join(parts[1:]))])
         elif parts[0] == "logs":
             offset = int(query["offset"][0])
-            data = self.state.logs.get(number, b"")[offset : offset + 5]
+            attempt = int(query.get("attempt", ["0"])[0])
+            text = self.state.attempt_logs[number, attempt] if attempt else self.state.logs.get(number, b"")
+            data = text[offset : offset + 5]
             self.answer(data, 200, {"X-Pilotage-State": row["state"], "X-Pilotage-Offset": str(offset)})
         elif parts == ["why"]:
             self.answer({"job": number, "state": row["state"], "summary": "it does not wait"})

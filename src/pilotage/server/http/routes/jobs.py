@@ -208,16 +208,23 @@ def logs(
     job: limits.Id,
     stream: limits.Name,
     offset: limits.Offset = 0,
+    attempt: limits.Int32 = 0,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> Response:
-    """Standard output or error from `offset`. For a running job this is the part that its pilot has sent so far."""
+    """Standard output or error from `offset`. For a running job this is the part that its pilot has sent so far.
+
+    `attempt`: of this attempt, as far as its pilot has sent it; 0: of the last one.
+    """
     if stream not in STREAMS:
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
     summary, facts = _visible_job(context, caller, job)
     if len(set(stream_names(facts, job))) == 1:
         stream = "stdout"  # both go to one file, which the pilot streams under this name
-    if facts.pilot_id is not None:
+    epoch = _epoch_of(context, job, attempt) if attempt else facts.epoch
+    if epoch != facts.epoch:
+        data = _past_stream(context, facts, job, epoch, stream, offset)
+    elif facts.pilot_id is not None:
         _request_streaming(context, JobId(job))
         data = context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
     else:
@@ -296,3 +303,25 @@ def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, off
         path = context.sandbox.output_path(job, facts.finished_epoch, name)
         return context.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
     return context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
+
+
+def _epoch_of(context: Context, job: int, attempt: int) -> int:
+    """The epoch of an attempt. Raises NotFound."""
+    tries = listing.attempts(context.readers.connection(), job)
+    epoch = next((row.epoch for row in reversed(tries) if row.attempt == attempt), None)
+    if epoch is None:
+        raise NotFound(f"job {job} has no attempt {attempt}", hint=f"pilotage status {job} lists them")
+    return epoch
+
+
+def _past_stream(context: Context, facts: JobFacts, job: int, epoch: int, stream: str, offset: int) -> bytes:
+    """A piece of the output of an earlier attempt: of its result, or else of the output that its pilot has sent."""
+    sandbox, place = context.sandbox, STREAMS.index(stream)
+    result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
+    inline = (result.stdout, result.stderr)[place] if result is not None else None
+    if inline is not None:
+        return inline[offset : offset + MAX_LOG_BYTES]
+    path = sandbox.output_path(job, epoch, stream_names(facts, job)[place])
+    if path.is_file():
+        return sandbox.read_piece(path, offset, MAX_LOG_BYTES)
+    return sandbox.read_tail(job, epoch, stream, offset, MAX_LOG_BYTES)
