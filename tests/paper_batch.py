@@ -1,4 +1,7 @@
-"""A batch system on paper: arrays of held jobs, with every fault that a real one was seen to have."""
+"""A batch system on paper: arrays of held jobs, with every fault that a real one was seen to have.
+
+Its ids are ARRAY.INDEX, as those of HTCondor: nothing may rely on the form of Slurm's ids.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pilotage.core.errors import Unreachable
-from pilotage.outside.batch.adapter import Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
     BatchListing,
@@ -65,7 +68,7 @@ class PaperBatch:
         array = str(self._next_id)
         self._next_id += 1
         properties = all_properties(submission)
-        batch_ids = tuple(f"{array}_{index}" for index in range(submission.count))
+        batch_ids = tuple(f"{array}.{index}" for index in range(submission.count))
         self.jobs += [
             PaperJob(submission.stamp, index, batch_id, NativeState.HELD, submission.script, properties)
             for index, batch_id in enumerate(batch_ids)
@@ -106,7 +109,7 @@ class PaperBatch:
         self.jobs = [
             job
             for job in self.jobs
-            if job.batch_id not in batch_ids and job.batch_id.partition("_")[0] not in batch_ids
+            if job.batch_id not in batch_ids and job.batch_id.partition(".")[0] not in batch_ids
         ]
 
     def _fault_of(self, *faults: str) -> str:
@@ -147,6 +150,9 @@ class PaperBatch:
         self._fault_of()
         return [Partition("paper", True, None, 1, self.cores, 1000 * self.cores, default=True)]
 
+    def accounts(self) -> list[Account]:
+        return []
+
     def check(self, shape: Shape) -> str:
         return "" if shape.processors <= self.cores else f"no node has {shape.processors} cores"
 
@@ -158,7 +164,7 @@ class PaperBatch:
 
     def _tasks(self) -> Iterator[ListedTask]:
         for job in self.jobs:
-            array = job.batch_id.partition("_")[0]
+            array = job.batch_id.partition(".")[0]
             yield ListedTask(job.stamp, job.index, job.batch_id, job.state, str(job.state), "", "", array)
 
     # --- the world around it

@@ -68,6 +68,8 @@ def test_a_plain_user_is_no_administrator(shared: Instance) -> None:
         lambda: bob.create_token("alice"),
         lambda: bob.set_site_state("here", "down"),
         bob.shutdown,
+        lambda: bob.ce_jobs("local"),
+        lambda: bob.describe_batch_system("local"),
     ):
         with pytest.raises(Forbidden):
             ask()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pilotage.client.answers import decode
 from pilotage.client.typed_requests import TypedRequests
@@ -112,12 +112,14 @@ class AdministrationMethods(TypedRequests):
         query = {name: value for name, value in given.items() if value is not None}
         return self._get("/v1/director", DirectorReport, query)
 
-    def describe_batch_system(self, kind: str) -> BatchSystem:
-        """Return the partitions of the batch system of the server's machine, such as "slurm". Administrators only.
+    def describe_batch_system(self, kind: str, options: Mapping[str, str] | None = None) -> BatchSystem:
+        """Return the partitions and accounts of a batch system, such as "slurm". Administrators only.
 
-        Raises Unreachable if its commands are not installed there or do not answer.
+        `options`: keys of `[ces.NAME.TYPE]` that choose the cluster, such as conf.
+        Raises Unreachable if its commands are not installed on the server's machine or do not answer.
         """
-        return self._get(f"/v1/batch-systems/{kind}", BatchSystem)
+        query = {"option": [f"{key}={value}" for key, value in (options or {}).items()]}
+        return self._get(f"/v1/batch-systems/{kind}", BatchSystem, query)
 
     def check_ce(self, text: str, name: str) -> CeRefusal:
         """Ask the batch system whether it would accept the pilots of a CE of the policy `text`. Administrators only."""

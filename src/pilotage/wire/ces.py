@@ -8,7 +8,7 @@ POST   /v1/ces/disable                     CeChange → CeSummary; administrator
 POST   /v1/ces/probe                       CeProbeRequest → CeProbe; administrators only
 GET    /v1/ces/probe                       name → CeProbe: the last probe of this CE; administrators only
 POST   /v1/ces/check                       CeCheck → CeRefusal; administrators only
-GET    /v1/batch-systems/{name}            BatchSystem; administrators only
+GET    /v1/batch-systems/{name}            option (KEY=VALUE, repeated) → BatchSystem; administrators only
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Annotated, Dict, List, Optional
 
 from pilotage.wire.limits import Limit, Message
 from pilotage.wire.policy import PolicyText
+
+BatchOption = Annotated[str, Limit(longest=2000)]
+"""KEY=VALUE of the table `[ces.NAME.TYPE]` of the policy."""
 
 CeName = Annotated[str, Limit(longest=200)]
 
@@ -40,12 +43,27 @@ class Partition:
 
 
 @dataclass
+class Account:
+    """One way in which the server's user may charge an account of a batch system."""
+
+    name: str
+    partition: str = ""
+    """The only partition that it is for; empty: any."""
+    qos: List[str] = field(default_factory=list)
+    """The QOS that it may use; empty: not limited."""
+    default: bool = False
+    """It is charged if nobody names an account."""
+
+
+@dataclass
 class BatchSystem:
     """A batch system as it describes itself."""
 
     name: str
     """As `ces.*.type` of the policy: slurm."""
     partitions: List[Partition] = field(default_factory=list)
+    accounts: List[Account] = field(default_factory=list)
+    """Empty: it has no accounting, or does not enforce it."""
 
 
 @dataclass

@@ -13,12 +13,12 @@ from pilotage.core.policy import Policy, annotated, changes, initial, parse
 from pilotage.core.policy.new_ce import (
     NewCe,
     PartitionFacts,
+    batch_section,
     choose_partition,
     choose_site,
     insert_section,
     local_section,
     require_free_name,
-    slurm_section,
 )
 
 SHORT = PartitionFacts("short", True, True, 1800.0, 3, 16, 64000)
@@ -29,7 +29,7 @@ NEW = NewCe("cluster", "here")
 
 def proposed(ce: NewCe, partition: PartitionFacts) -> Policy:
     text = initial("ada", "here")
-    return parse(insert_section(text, ce.name, slurm_section(ce, partition)))
+    return parse(insert_section(text, ce.name, batch_section(ce, "slurm", partition)))
 
 
 def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
@@ -67,7 +67,7 @@ def test_a_person_may_choose() -> None:
 )
 def test_a_pilot_that_could_never_start_is_refused(change: dict[str, float], error: str) -> None:
     with pytest.raises(InvalidInput, match=error) as caught:
-        slurm_section(replace(NEW, **change), SHORT)  # type: ignore[arg-type]
+        batch_section(replace(NEW, **change), "slurm", SHORT)  # type: ignore[arg-type]
     assert caught.value.hint
 
 

@@ -117,7 +117,7 @@ class Site:
         bench, director = self.bench, self.director
         try:
             submission = Submission(intent.stamp, intent.pilots, SHAPE, intent.secret, intent.properties)
-            batch_id = self.batch.submit(submission).array
+            receipt = self.batch.submit(submission)
         except SubmissionFailed as error:
             reason = error.reason
             if error.refusal is Refusal.IN_DOUBT:
@@ -128,7 +128,7 @@ class Site:
                 bench.do(lambda tx: director.refused(bench.pool, tx, intent.stamp, reason, bench.now))
             return
         self._reach("after the submission", crash)
-        bench.do(lambda tx: director.acknowledged(tx, intent.stamp, batch_id))
+        bench.do(lambda tx: director.acknowledged(bench.pool, tx, intent.stamp, receipt))
         self._reach("after its id", crash)
         self._release(intent.stamp, crash)
 
@@ -387,6 +387,8 @@ def test_a_double_is_cancelled(site: Site) -> None:
     site.bench.submit(1)
     site.cycle()
     [job] = site.batch.jobs
+    [row] = pilots.live(site.bench.connection, "batch")
+    assert row.batch_id == job.batch_id
     site.batch.submit(Submission(job.stamp, 1, SHAPE, job.script))
     site.cycle()
     assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]

@@ -12,6 +12,7 @@ from pilotage.core.policy import parse
 from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import Shortfall
 from pilotage.core.queues.fit import AnyIdentity, fits
+from pilotage.outside.batch.adapter import Receipt
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.demand import (
     Iteration,
@@ -49,6 +50,11 @@ DefaultSubmitPools = ["Batch"]
 """
 
 
+def receipt_of(intent: SubmissionIntent) -> Receipt:
+    array = f"7{len(intent.stamp)}"
+    return Receipt(array, tuple(f"{array}_{index}" for index in range(intent.pilots)))
+
+
 class Place:
     """A server with two batch CEs, and the directors of both."""
 
@@ -64,7 +70,9 @@ class Place:
         for director in self.directors.values():
             ordered = bench.do(lambda tx, director=director: director.order(bench.pool, tx, bench.now))
             for intent in ordered:
-                bench.do(lambda tx, d=director, i=intent: d.acknowledged(tx, i.stamp, f"7{len(i.stamp)}"))
+                bench.do(
+                    lambda tx, d=director, i=intent: d.acknowledged(bench.pool, tx, i.stamp, receipt_of(i))
+                )
                 bench.do(lambda tx, d=director, i=intent: d.releasing(tx, i.stamp))
                 bench.do(lambda tx, d=director, i=intent: d.released(bench.pool, tx, i.stamp))
             intents += ordered

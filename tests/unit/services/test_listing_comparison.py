@@ -99,11 +99,17 @@ def test_ended_submissions_are_forgotten(site: Site) -> None:
     assert site.director.settled == {}
 
 
-def test_a_pilot_that_called_home_before_its_release_was_recorded_gets_its_batch_id(tmp_path: Path) -> None:
+@pytest.mark.parametrize("started", [True, False])
+def test_a_pilot_whose_submission_was_not_acknowledged_gets_its_batch_id(
+    tmp_path: Path, started: bool
+) -> None:
     site = Site(tmp_path)
     site.bench.submit(1)
-    site.cycle("after the release")
-    site.start_pilots()
+    site.cycle("after the submission")
+    if started:
+        # Somebody else has released it.
+        site.batch.change(site.batch.jobs[0].stamp, NativeState.HELD, NativeState.WAITING)
+        site.start_pilots()
     [row] = pilots.live(site.bench.connection, "batch")
     assert row.batch_id == ""
     site.cycle()

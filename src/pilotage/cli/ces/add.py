@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from pilotage.core.policy.new_ce import NewCe
     from pilotage.wire.policy import PolicyDocument
 
-TYPES = ("local", "slurm")
-
 
 @connected
 def add(
     session: Session,
-    kind: Annotated[str, typer.Argument(metavar="TYPE", help="slurm (batch jobs) or local (this machine)")],
+    kind: Annotated[
+        str, typer.Argument(metavar="TYPE", help="slurm or another batch system, or local (this machine)")
+    ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")] = "",
     site: Annotated[
         str,
@@ -39,6 +40,12 @@ def add(
         str,
         typer.Option("--partition", metavar="NAME", help="Slurm: partition; default: the cluster's default"),
     ] = "",
+    conf: Annotated[
+        str,
+        typer.Option(
+            "--conf", metavar="FILE", help="Slurm: slurm.conf of the cluster; default: that of the server"
+        ),
+    ] = "",
     account: Annotated[str, typer.Option("--account", metavar="NAME", help="Slurm: account to charge")] = "",
     qos: Annotated[str, typer.Option("--qos", metavar="NAME", help="Slurm: quality of service")] = "",
     constraint: Annotated[
@@ -52,6 +59,10 @@ def add(
             help="Slurm: existing folder on nodes and server for pilots' output",
         ),
     ] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Further key of [ces.NAME.TYPE]; may be repeated"),
+    ] = None,
     processors: Annotated[
         int | None,
         typer.Option("--processors", min=0, help="Cores of each pilot; for local: of all pilots, 0 for all"),
@@ -65,23 +76,26 @@ def add(
         typer.Option("--wall", metavar="TIME", help="Lifetime of a pilot, such as 12h; default: up to a day"),
     ] = None,
     max_waiting: Annotated[
-        int | None, typer.Option("--max-waiting", min=0, help="Slurm: pilots that may wait; default 5")
+        int | None,
+        typer.Option("--max-waiting", min=0, help="Pilots that may wait in a batch system; default 5"),
     ] = None,
     max_running: Annotated[
-        int | None, typer.Option("--max-running", min=0, help="Slurm: pilots at the same time; default 20")
+        int | None,
+        typer.Option("--max-running", min=0, help="Pilots of a batch system at the same time; default 20"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the change of the policy without applying it")
     ] = False,
     reason: ReasonOption = "",
 ) -> int | None:
-    """Add a CE to the policy in force. For slurm, the server's machine is asked for partitions and limits."""
+    """Add a CE to the policy in force. The server asks a batch system for its partitions, limits and accounts."""
     from pilotage.cli.time_format import parse_duration
     from pilotage.core.policy import parse
     from pilotage.core.policy.new_ce import NewCe, choose_site, insert_section, require_free_name
 
-    options = {"partition": partition, "account": account, "qos": qos, "constraint": constraint}
-    options = {key: value for key, value in (options | {"log_folder": log_folder}).items() if value}
+    options = {"conf": conf, "partition": partition, "account": account, "qos": qos}
+    options |= {"constraint": constraint, "log_folder": log_folder}
+    options = {key: value for key, value in options.items() if value} | _settings(settings or ())
     _check_usage(kind, options, max_waiting, max_running)
     name = name or kind
     with session.client() as client:
@@ -110,29 +124,54 @@ def add(
     return None
 
 
+def _settings(words: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise InvalidInput(f"--set {word}: KEY=VALUE is needed")
+        pairs[key] = value
+    return pairs
+
+
 def _check_usage(
     kind: str, options: dict[str, str], max_waiting: int | None, max_running: int | None
 ) -> None:
-    if kind not in TYPES:
-        raise InvalidInput(f"there is no type of CE {kind!r}", hint=f"types: {', '.join(TYPES)}")
-    given = [*options, *(["max_waiting"] if max_waiting is not None else [])]
-    given += ["max_running"] if max_running is not None else []
-    if kind == "local" and given:
+    from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+    from pilotage.core.policy.new_ce import option_names
+
+    if kind not in ("local", *BATCH_SYSTEMS):
+        types = ", ".join(("local", *BATCH_SYSTEMS))
+        raise InvalidInput(f"there is no type of CE {kind!r}", hint=f"types: {types}")
+    given = [key for key in options if key not in option_names(kind)]
+    if kind == "local":
+        given += ["max_waiting"] if max_waiting is not None else []
+        given += ["max_running"] if max_running is not None else []
+    if given:
         words = ", ".join(f"--{key.replace('_', '-')}" for key in given)
-        raise InvalidInput(f"a CE of type local has no {words}", hint="these options are for `ce add slurm`")
+        known = ", ".join(option_names(kind))
+        hint = f"keys of [ces.NAME.{kind}]: {known}" if known else "these options are for batch systems"
+        raise InvalidInput(f"a CE of type {kind} has no {words}", hint=hint)
 
 
 def _section(client: Client, kind: str, ce: NewCe) -> str:
     """The new section, with sizes and limits from the batch system."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
-    from pilotage.core.policy.new_ce import PartitionFacts, choose_partition, local_section, slurm_section
+    from pilotage.core.policy.new_ce import PartitionFacts, batch_section, choose_partition, local_section
+    from pilotage.core.policy.new_ce_accounts import AccountFacts, allowed_partitions, choose_account
 
     if kind == "local":
         return local_section(ce)
-    described = client.describe_batch_system(kind).partitions
-    partitions = [PartitionFacts(**asdict(partition)) for partition in described]
-    return slurm_section(ce, choose_partition(partitions, ce.options.get("partition", "")))
+    described = client.describe_batch_system(kind, ce.options)
+    partitions = [PartitionFacts(**asdict(partition)) for partition in described.partitions]
+    accounts = [
+        AccountFacts(row.name, row.partition, tuple(row.qos), row.default) for row in described.accounts
+    ]
+    allowed = allowed_partitions(accounts, partitions, ce.options.get("account", ""))
+    partition = choose_partition(allowed, ce.options.get("partition", ""))
+    options = choose_account(accounts, partition.name, ce.options)
+    return batch_section(replace(ce, options=options), kind, partition)
 
 
 def _require_accepted(client: Client, text: str, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -14,3 +15,7 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """A few words for the reference of the policy."""
     own_endpoints: ClassVar[str] = "its adapter has a single way to the batch system"
     """Why a pool's `endpoints` cannot be used: part of the hint of the policy check."""
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        """Keys with values that no batch system of the type could use, each with the reason."""
+        yield from ()

@@ -1,8 +1,13 @@
-"""Finds a section of the policy by the name that a user gave."""
+"""Finds a section of the policy by the name that a user gave, and a batch system that has no section yet."""
 
 from __future__ import annotations
 
-from pilotage.core.errors import NotFound
+from collections.abc import Mapping
+
+import msgspec
+
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.model import Policy
 
@@ -13,3 +18,24 @@ def ce_by_name(policy: Policy, name: str) -> Ce:
         known = ", ".join(policy.ces) or "none"
         raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {known}")
     return ce
+
+
+def ce_to_ask(kind: str, options: Mapping[str, str]) -> Ce:
+    """A CE of the batch system of this type, to ask it about itself. `options`: keys of `[ces.NAME.TYPE]`."""
+    system = BATCH_SYSTEMS.get(kind)
+    if system is None:
+        if options:
+            raise InvalidInput(f"a batch system {kind} has no options", field="option")
+        return Ce(site="", type=kind)
+    known = system.__struct_fields__
+    if unknown := [key for key in options if key not in known]:
+        raise InvalidInput(
+            f"{kind} has no option {unknown[0]}", hint=f"options: {', '.join(known)}", field="option"
+        )
+    try:
+        chosen = msgspec.convert(dict(options), system, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"option of {kind}: {error}", field="option") from None
+    for key, reason in chosen.mistakes():
+        raise InvalidInput(reason, field=key)
+    return msgspec.structs.replace(Ce(site="", type=kind), **{kind: chosen})

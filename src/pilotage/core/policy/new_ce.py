@@ -8,6 +8,7 @@ from math import inf
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.policy import toml
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.differences import changes
 from pilotage.core.policy.key_lines import statement_lines
 from pilotage.core.policy.model import Policy
@@ -63,6 +64,12 @@ class NewCe:
     """Keys of the batch system's own table, such as account."""
 
 
+def option_names(kind: str) -> tuple[str, ...]:
+    """The keys of `[ces.NAME.TYPE]` for a type of batch system; none for local."""
+    system = BATCH_SYSTEMS.get(kind)
+    return () if system is None else system.__struct_fields__
+
+
 def choose_site(policy: Policy, site: str) -> str:
     """The site of a new CE. Without a name, the policy must have exactly one site."""
     known = ", ".join(policy.sites) or "none"
@@ -101,8 +108,8 @@ def choose_partition(partitions: Sequence[PartitionFacts], name: str) -> Partiti
     return next((partition for partition in usable if partition.default), usable[0])
 
 
-def slurm_section(ce: NewCe, partition: PartitionFacts) -> str:
-    """The section of a CE on a partition of Slurm."""
+def batch_section(ce: NewCe, kind: str, partition: PartitionFacts) -> str:
+    """The section of a CE on a partition of a batch system of this type."""
     processors, memory = _pilot_size(ce, partition)
     numbers: dict[str, Value | None] = {
         "pilot_processors": processors,
@@ -113,12 +120,13 @@ def slurm_section(ce: NewCe, partition: PartitionFacts) -> str:
     numbers |= {
         key: value for key in ("max_waiting", "max_running") if (value := getattr(ce, key)) is not None
     }
-    options = {"partition": partition.name, **ce.options}
+    named = {"partition": partition.name} if "partition" in option_names(kind) else {}
+    options = {**named, **ce.options}
     return (
         toml.comment(_describe(partition)) + "\n"
-        + _table(("ces", ce.name), {"site": ce.site, "type": "slurm", "owners": ce.owners, **numbers})
+        + _table(("ces", ce.name), {"site": ce.site, "type": kind, "owners": ce.owners, **numbers})
         + "\n"
-        + _table(("ces", ce.name, "slurm"), options)
+        + _table(("ces", ce.name, kind), options)
     )  # fmt: skip
 
 

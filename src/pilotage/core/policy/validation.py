@@ -34,6 +34,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_people(policy, refuse)
     _check_sites(policy, refuse)
     _check_places(policy, refuse)
+    _check_batch_options(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)
     _check_jobs(policy.jobs, refuse)
@@ -96,6 +97,13 @@ def _check_sites(policy: Policy, refuse: _Refuser) -> None:
             if not path.startswith("/") or posixpath.normpath(path) in _NO_STORAGE:
                 reason = f"site {name}: {path!r} cannot be a storage place"
                 refuse(reason, "sites", name, "storage", hint="name an absolute path, such as /data/pilotage")
+
+
+def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
+    for name, ce in policy.ces.items():
+        for system in BATCH_SYSTEMS:
+            for key, reason in getattr(ce, system).mistakes():
+                refuse(f"CE {name}: {reason}", "ces", name, system, key)
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:

@@ -67,6 +67,19 @@ class Partition:
     default: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One way in which the user of the adapter may charge an account."""
+
+    name: str
+    partition: str = ""
+    """The only partition that it is for; empty: any."""
+    qos: tuple[str, ...] = ()
+    """The QOS that it may use; empty: not limited."""
+    default: bool = False
+    """It is charged if a submission names no account."""
+
+
 class BatchAdapter(Protocol):
     """A batch system. Every call may block for minutes.
 
@@ -128,6 +141,9 @@ class BatchAdapter(Protocol):
 
     def describe(self) -> list[Partition]:
         """The parts of the batch system, with their limits. `Unreachable` if it does not answer."""
+
+    def accounts(self) -> list[Account]:
+        """The accounts that the user may charge. Empty: the batch system has none, or does not enforce them."""
 
     def check(self, shape: Shape) -> str:
         """Why such a pilot would be refused; "" if it would be accepted. Nothing is submitted."""

@@ -25,6 +25,7 @@ from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import (
+    Account,
     Partition,
     Receipt,
     Shape,
@@ -242,6 +243,9 @@ class LocalBatch:
     def describe(self) -> list[Partition]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
         return [Partition("local", True, None, 1, len(self.cores), memory, default=True)]
+
+    def accounts(self) -> list[Account]:
+        return []
 
     def check(self, shape: Shape) -> str:
         cores = len(self.cores)

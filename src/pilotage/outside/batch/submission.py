@@ -11,6 +11,14 @@ STAMP_PREFIX = "pilotage-"
 """Begins every stamp, so that jobs of the account that are no pilots can be told apart."""
 
 
+CLUSTER_MARK = "@"
+
+
+def cluster_of(epoch: str) -> str:
+    """The name of the cluster in an epoch; empty: it has none."""
+    return epoch.partition(CLUSTER_MARK)[2]
+
+
 class Refusal(StrEnum):
     """Why a submission has failed."""
 
@@ -65,7 +73,10 @@ class BatchListing:
     """One listing of all batch jobs of an account."""
 
     epoch: str = ""
-    """The start of the batch system's controller: ids of another epoch may belong to other jobs."""
+    """The start of the batch system's controller: ids of another epoch may belong to other jobs.
+
+    After `CLUSTER_MARK` comes the name of the cluster, where it has one.
+    """
     tasks: tuple[ListedTask, ...] = ()
     failure: str = ""
     """Why the listing is not complete. Absence from an incomplete listing means nothing."""
@@ -73,6 +84,11 @@ class BatchListing:
     @property
     def complete(self) -> bool:
         return not self.failure
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster; empty: it has none."""
+        return cluster_of(self.epoch)
 
     def find(self, stamp: str, index: int | None = None) -> tuple[Seen, str]:
         """The evidence about one pilot, and its batch id if the listing has it. No index: any of the submission."""

@@ -104,7 +104,10 @@ class BatchCeDuty:
         """Take in one listing, and make the calls that follow from it. False: there is no complete listing."""
         writer, clock = self._context.writer, self._context.clock
         listed = clock()
-        listing = await self._call(self._batch.list_pilots)
+        listed_now = await self._call(self._batch.list_pilots)
+        listing = await self._context.quick_read(
+            lambda connection: self._director.checked(connection, listed_now)
+        )
         self._report(listing.failure)
         await writer.acall(lambda tx: self._director.begin_observation(tx, listing, listed))
         if not listing.complete:
@@ -192,7 +195,7 @@ class BatchCeDuty:
             else:
                 await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
             return
-        await writer.acall(lambda tx: self._director.acknowledged(tx, intent.stamp, receipt.array))
+        await writer.acall(lambda tx: self._director.acknowledged(pool, tx, intent.stamp, receipt))
         await self._release(intent.stamp)
 
     async def _release(self, stamp: str) -> None:

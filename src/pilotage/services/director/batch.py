@@ -17,7 +17,8 @@ from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.sites import SiteState
-from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState
+from pilotage.outside.batch.adapter import Receipt
+from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, cluster_of
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
 from pilotage.services.director.ce_record import CeMemory
@@ -40,6 +41,7 @@ from pilotage.services.director.submissions import (
 from pilotage.services.pilots.enrolment import PROBE
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch, LiveTotals
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
@@ -155,14 +157,15 @@ class BatchDirector:
         if started:
             self.memory.pilot_started(tx, had_job=any(row.take_number for row in started))
 
-    def acknowledged(self, tx: Transaction, stamp: str, batch_id: str) -> None:
-        """The batch system holds the submission as `batch_id`."""
+    def acknowledged(self, pool: Pool, tx: Transaction, stamp: str, receipt: Receipt) -> None:
+        """The batch system holds the submission."""
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
             if self.largest is not None and row.pilots >= self.largest:
                 tx.set(self, "largest", 2 * self.largest)
             pilot_submissions.update(
-                tx.connection, row.id, phase=SubmissionPhase.HELD, batch_id=batch_id, absent_since=None
+                tx.connection, row.id, phase=SubmissionPhase.HELD, batch_id=receipt.array, absent_since=None
             )
+            listed_tasks.set_batch_ids(pool, tx, self._pilots_of(tx, row), dict(enumerate(receipt.batch_ids)))
 
     def releasing(self, tx: Transaction, stamp: str) -> bool:
         """Store that a submission is about to be released. False: it has been given up."""
@@ -183,9 +186,8 @@ class BatchDirector:
         )
         for pilot in self._pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
-                batch_id = f"{row.batch_id}_{pilot.idx}"
                 pool.pilots.forget(pilot)
-                pilots.update(tx.connection, pilot.id, state=PilotState.WAITING, batch_id=batch_id)
+                pilots.update(tx.connection, pilot.id, state=PilotState.WAITING)
 
     def in_doubt(self, tx: Transaction, stamp: str, reason: str) -> None:
         """The batch system gave no clear answer: the next listings tell."""
@@ -231,6 +233,21 @@ class BatchDirector:
         steps = self.observe_looks(pool, tx, comparison, comparison.looks, now)
         self.note_unchanged(tx, comparison)
         return steps.with_cancelled(comparison.cancel)
+
+    def checked(self, connection: Connection, listing: BatchListing) -> BatchListing:
+        """The listing, unless it is of another cluster than the one that has the CE's pilots.
+
+        Absence from the listing of another cluster means nothing.
+        """
+        before = cluster_of(ces.by_name(connection, self.ce).progress.epoch)
+        if not listing.complete or not before or listing.cluster in ("", before):
+            return listing
+        if not pilot_submissions.live(connection, self.ce):
+            return listing
+        return BatchListing(
+            failure=f"this is cluster {listing.cluster}, and pilots of the CE are in cluster {before}: configure"
+            f" cluster {before} for the CE again until they have ended, and a CE of its own for the other one"
+        )
 
     def begin_observation(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
         """Note the result of a listing. Its submissions follow, a few in each transaction."""
@@ -326,7 +343,7 @@ class BatchDirector:
         elif step.action is Action.END:
             self._give_up(pool, tx, row, PilotEnd.CANCELLED, "cancelled", now)
         elif step.action is Action.ADOPT:
-            batch_id = present[0].batch_id.partition("_")[0]
+            batch_id = listed_tasks.array_of(present[0])
             pilot_submissions.update(
                 tx.connection, row.id, phase=step.next, batch_id=batch_id, absent_since=None
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
@@ -26,7 +26,7 @@ def without_doubles(
         return list(tasks), []
     kept = row.batch_id if row.batch_id in arrays else arrays[0]
     return (
-        [task for task in tasks if task.batch_id.partition("_")[0] == kept],
+        [task for task in tasks if array_of(task) == kept],
         [array for array in arrays if array != kept],
     )
 
@@ -37,7 +37,12 @@ def has_doubles(tasks: Sequence[ListedTask]) -> bool:
 
 
 def _live_arrays(tasks: Sequence[ListedTask]) -> set[str]:
-    return {task.batch_id.partition("_")[0] for task in tasks if task.state is not NativeState.ENDED}
+    return {array_of(task) for task in tasks if task.state is not NativeState.ENDED}
+
+
+def array_of(task: ListedTask) -> str:
+    """The id of the task's whole submission; where the batch system has none, the task's own."""
+    return task.array or task.batch_id
 
 
 def phase_of_members(phase: SubmissionPhase, members: Sequence[PilotRow]) -> SubmissionPhase:
@@ -58,10 +63,15 @@ def killed_tasks(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> li
 def note_batch_ids(
     pool: Pool, tx: Transaction, members: Sequence[PilotRow], tasks: Sequence[ListedTask]
 ) -> None:
-    """Store the batch ids of pilots that called home before their director could record the release."""
-    ids = {task.index: task.batch_id for task in tasks}
+    """Store the batch ids of pilots whose submission was not acknowledged."""
+    ids = {task.index: task.batch_id for task in tasks if task.index is not None}
+    set_batch_ids(pool, tx, [pilot for pilot in members if not pilot.batch_id], ids)
+
+
+def set_batch_ids(pool: Pool, tx: Transaction, members: Sequence[PilotRow], ids: Mapping[int, str]) -> None:
+    """Store the batch ids of pilots. `ids`: by index within the submission."""
     for pilot in members:
-        if pilot.started is not None and not pilot.batch_id and pilot.idx in ids:
+        if pilot.idx in ids:
             pilot.batch_id = ids[pilot.idx]
             pool.pilots.forget(pilot)
             pilots.update(tx.connection, pilot.id, batch_id=pilot.batch_id)

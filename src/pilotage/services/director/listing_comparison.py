@@ -161,4 +161,4 @@ def _needs_look(pilot: SubmissionMember, task: ListedTask | None) -> bool:
         return True
     if task.state is NativeState.RUNNING and pilot.cores_from is None:
         return True
-    return pilot.started is not None and not pilot.batch_id
+    return not pilot.batch_id

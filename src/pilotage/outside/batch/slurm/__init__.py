@@ -12,5 +12,8 @@ VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
 
 
 def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SlurmBatch:
-    """The adapter of this machine's Slurm, under the account of the server."""
-    return SlurmBatch(LocalRunner(machine.variables(VARIABLES)), machine.user, ce.slurm, timeout)
+    """The adapter of the CE's cluster, under the account of the server."""
+    environment = machine.variables(VARIABLES)
+    if ce.slurm.conf:
+        environment["SLURM_CONF"] = ce.slurm.conf
+    return SlurmBatch(LocalRunner(environment), machine.user, ce.slurm, timeout)

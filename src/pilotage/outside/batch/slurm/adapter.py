@@ -11,12 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
 from pilotage.outside.batch.slurm import commands, output
 from pilotage.outside.batch.slurm.output import UnreadableOutput
-from pilotage.outside.batch.submission import BatchListing, ListedTask, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import (
+    CLUSTER_MARK,
+    BatchListing,
+    ListedTask,
+    Refusal,
+    SubmissionFailed,
+)
 
 TIMEOUT = 60.0
 """Seconds for one command. Slurm's own clients give up after three times MessageTimeout."""
@@ -108,15 +114,14 @@ class SlurmBatch:
     def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
         """From slurmdbd, where the controller has one."""
         ended: list[ListedTask] = []
-        if stamps and self._has_accounting():
+        if stamps and self._has_accounting(self._checked(commands.show_config())):
             names = sorted(stamps)
             for first in range(0, len(names), commands.MOST_NAMES):
                 part = names[first : first + commands.MOST_NAMES]
                 ended += self._accounted(part, since)
         return ended
 
-    def _has_accounting(self) -> bool:
-        configuration = self._checked(commands.show_config())
+    def _has_accounting(self, configuration: str) -> bool:
         return output.read_setting(configuration, "AccountingStorageType") == ACCOUNTING
 
     def _accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
@@ -142,6 +147,19 @@ class SlurmBatch:
         except UnreadableOutput as error:
             raise Unreachable(str(error)) from None
 
+    def accounts(self) -> list[Account]:
+        configuration = self._checked(commands.show_config())
+        enforced = output.read_setting(configuration, "AccountingStorageEnforce").split(",")
+        if not self._has_accounting(configuration) or "associations" not in enforced:
+            return []
+        cluster = output.read_setting(configuration, "ClusterName")
+        listed = self._checked(commands.list_accounts(self._user, cluster))
+        shown = self._checked(commands.show_default_account(self._user))
+        try:
+            return output.read_accounts(listed, shown)
+        except UnreadableOutput as error:
+            raise Unreachable(str(error)) from None
+
     def check(self, shape: Shape) -> str:
         result = self._run(commands.check(shape, self._options), "#!/bin/sh\n")
         if result.succeeded:
@@ -156,7 +174,10 @@ class SlurmBatch:
         return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
 
     def _epoch(self) -> str:
-        return output.read_controller_start(self._checked(commands.show_config()))
+        """The controller's start and its cluster: ids of another one may belong to other jobs."""
+        configuration = self._checked(commands.show_config())
+        start = output.read_controller_start(configuration)
+        return f"{start}{CLUSTER_MARK}{output.read_setting(configuration, 'ClusterName')}"
 
     def _checked(self, command: list[str]) -> str:
         result = self._run(command)

@@ -133,6 +133,19 @@ def show_config() -> list[str]:
     return ["scontrol", "show", "config"]
 
 
+def list_accounts(user: str, cluster: str) -> list[str]:
+    """List the accounts of a user on one cluster."""
+    return [
+        *("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "where", f"user={user}"),
+        *(f"cluster={cluster}", "format=Account,Partition,QOS"),
+    ]
+
+
+def show_default_account(user: str) -> list[str]:
+    """Show the account that a user's jobs charge if they name none."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "user", user, "format=User,DefaultAccount"]
+
+
 def list_partitions() -> list[str]:
     """List the nodes by partition and kind."""
     return ["sinfo", "--noheader", f"--format={PARTITION_FORMAT}"]

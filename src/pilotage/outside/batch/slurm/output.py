@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pilotage.outside.batch.adapter import Partition
+from pilotage.outside.batch.adapter import Account, Partition
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
@@ -233,6 +233,20 @@ def read_setting(output: str, name: str) -> str:
     """One value of `scontrol show config`; empty: it is not there."""
     match = re.search(rf"^{re.escape(name)}\s*=[ \t]*(.*)$", output, re.MULTILINE)
     return match[1].strip() if match else ""
+
+
+def read_accounts(listed: str, shown: str) -> list[Account]:
+    """Read the outputs of `commands.list_accounts` and `commands.show_default_account`."""
+    default = next((line.partition("|")[2].strip() for line in shown.splitlines() if "|" in line), "")
+    accounts = []
+    for line in listed.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 3 or not fields[0]:
+            raise UnreadableOutput(f"not an account of `sacctmgr`: {line[:200]!r}")
+        name, partition, qos = fields
+        names = tuple(word for word in qos.split(",") if word)
+        accounts.append(Account(name, partition, names, name == default))
+    return accounts
 
 
 def read_partitions(output: str) -> list[Partition]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.pilots.clocks import ADVICE
 from pilotage.core.pilots.cost import CoreSeconds
-from pilotage.core.policy import Ce, Policy, parse
-from pilotage.core.policy.lookup import ce_by_name
+from pilotage.core.policy import Policy, parse
+from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context, caller_of, context_of
@@ -23,6 +23,8 @@ from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, failure
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.wire.ces import (
+    Account,
+    BatchOption,
     BatchSystem,
     CeChange,
     CeCheck,
@@ -42,13 +44,26 @@ FAILURES_SHOWN = 5
 
 @router.get("/batch-systems/{name}")
 async def describe_batch_system(
-    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    name: CeName,
+    option: list[BatchOption] = Query([], description="KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
 ) -> BatchSystem:
-    """The partitions of a batch system, as the server's machine sees it. Administrators only."""
+    """The partitions of a batch system and the accounts of the server's user there. Administrators only."""
     caller.need_administrator()
-    batch = waiting_adapter(context, Ce(site="", type=name))
+    batch = waiting_adapter(context, ce_to_ask(name, dict(words.partition("=")[::2] for words in option)))
     partitions = await asyncio.to_thread(batch.describe)
-    return BatchSystem(name, [_partition(partition) for partition in partitions])
+    accounts = await asyncio.to_thread(_accounts, batch)
+    return BatchSystem(name, [_partition(partition) for partition in partitions], accounts)
+
+
+def _accounts(batch: adapter.BatchAdapter) -> list[Account]:
+    """Without an answer of the accounting nobody is kept from adding a CE: the batch system checks it anyway."""
+    try:
+        known = batch.accounts()
+    except Unreachable:
+        return []
+    return [Account(row.name, row.partition, list(row.qos), row.default) for row in known]
 
 
 def _partition(partition: adapter.Partition) -> Partition:
