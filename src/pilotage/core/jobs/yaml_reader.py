@@ -7,6 +7,7 @@ with 50,000 brackets would crash the process.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -43,11 +44,14 @@ Places: TypeAlias = dict[str, tuple[int, int]]
 """Line and column of each name, from 1."""
 
 
-def read_mapping(text: str) -> tuple[dict[str, Any], Places]:
-    """The mapping of a document, and the positions of its names. Any other document raises `InvalidInput`."""
+def read_mapping(text: str, noun: str = "a job description") -> tuple[dict[str, Any], Places]:
+    """The mapping of a document, and the positions of its names. Any other document raises `InvalidInput`.
+
+    `noun` names the document in errors.
+    """
     _check_directives(text)
     try:
-        return _Reader().read(text)
+        return _Reader(noun).read(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
@@ -56,6 +60,33 @@ def read_mapping(text: str) -> tuple[dict[str, Any], Places]:
         ) from error
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         raise InvalidInput("invalid YAML: the text contains characters that are not allowed") from error
+
+
+def paths_with_lines(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The path and line of every value of a document that `read_mapping` accepts; of lists the index is part of it."""
+    keys: list[str | int | None] = []
+    """Of each open collection the current index, or the current name; None: a name follows."""
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            keys.pop()
+            _advance(keys)
+        elif isinstance(event, yaml.NodeEvent):
+            if keys and keys[-1] is None:
+                keys[-1] = event.value if isinstance(event, yaml.ScalarEvent) else ""
+                yield tuple(map(str, keys)), _place(event)[0]
+                continue
+            if keys and isinstance(keys[-1], int):
+                yield tuple(map(str, keys)), _place(event)[0]
+            if isinstance(event, yaml.CollectionStartEvent):
+                keys.append(0 if isinstance(event, yaml.SequenceStartEvent) else None)
+            else:
+                _advance(keys)
+
+
+def _advance(keys: list[str | int | None]) -> None:
+    """The value of the innermost collection has ended: another index, or a name, follows."""
+    if keys:
+        keys[-1] = keys[-1] + 1 if isinstance(keys[-1], int) else None
 
 
 def _check_directives(text: str) -> None:
@@ -68,7 +99,8 @@ def _check_directives(text: str) -> None:
 class _Reader:
     """Builds the values of one document, with the open collections on a stack."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
         self._open: list[_OpenCollection] = []
         self._root: dict[str, Any] | None = None
         self._places: Places = {}
@@ -80,14 +112,14 @@ class _Reader:
                 documents += 1
                 if documents > 1:
                     _refuse(
-                        event, "a second document begins here; a job description must be a single document"
+                        event, f"a second document begins here; {self._noun} must be a single document"
                     )
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._open.pop()
             elif isinstance(event, yaml.NodeEvent):
                 self._node(event)
         if self._root is None:
-            raise InvalidInput("a job description must be one mapping of names to values", line=1)
+            raise InvalidInput(f"{self._noun} must be one mapping of names to values", line=1)
         return self._root, self._places
 
     def _node(self, event: yaml.NodeEvent) -> None:
@@ -101,7 +133,7 @@ class _Reader:
         values = _value(event)
         if inside is None:
             if not isinstance(values, dict):
-                raise InvalidInput("a job description must be one mapping of names to values", line=1)
+                raise InvalidInput(f"{self._noun} must be one mapping of names to values", line=1)
             self._root = values
         elif isinstance(inside.values, list):
             inside.values.append(values)
