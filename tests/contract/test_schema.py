@@ -183,6 +183,7 @@ def test_every_upgrade_keeps_the_rows_of_every_table(unmade: Store, revision: st
     assert tables
     with unmade.engine.begin() as connection:
         for table in tables:
+            connection.execute(table.delete())
             for row in (1, 2):
                 values = {c.name: _value(c, row) for c in table.columns}
                 connection.execute(table.insert().values(values))

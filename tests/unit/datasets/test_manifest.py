@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.datasets.arrangement import by_folder, common_folder, in_sizes
+from pilotage.core.datasets.document import lines_of
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_data_set_name, common_sites
 from pilotage.core.datasets.manifest import Manifest, parse_manifest
 from pilotage.core.errors import InvalidInput, Mistakes
@@ -136,11 +137,12 @@ def test_mistakes_are_reported_together_up_to_a_limit() -> None:
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4), max_leaves=20,
 ))  # fmt: skip
 def test_lines_of_json_and_yaml_are_those_of_the_values(value: object) -> None:
-    from pilotage.core.datasets.document import lines_of
-
     document = {"a": 1, "value": value, "zz": {"last": -1}}
-    for kind, text in (("json", json.dumps(document, indent=1)), ("yaml", yaml.safe_dump(document, allow_unicode=True))):
-        line = next(n for n, part in enumerate(text.split("\n"), 1) if part.strip().strip('"').startswith("last"))
+    texts = {"json": json.dumps(document, indent=1), "yaml": yaml.safe_dump(document, allow_unicode=True)}
+    for kind, text in texts.items():
+        line = next(
+            n for n, part in enumerate(text.split("\n"), 1) if part.strip().strip('"').startswith("last")
+        )
         assert lines_of(text, kind, [("zz", "last")]) == {("zz", "last"): line}
 
 

@@ -54,9 +54,9 @@ def lines_of(text: str, kind: str, paths: Iterable[Path]) -> dict[Path, int]:
             lines.setdefault(path, line)
     found = {}
     for path in wanted:
-        line = next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), None)
-        if line is not None:
-            found[path] = line
+        nearest = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), None)
+        if nearest is not None:
+            found[path] = lines[nearest]
     return found
 
 

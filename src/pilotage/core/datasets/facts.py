@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pilotage.core.errors import InvalidInput
@@ -54,7 +55,7 @@ class BlockEntry(NamedTuple):
     name: str
     files: tuple[FileEntry, ...]
     replicas: tuple[Replica, ...] = ()
-    """Empty: those of the data set."""
+    """Empty: the replicas of the data set."""
 
 
 def check_data_set_name(name: str) -> str:
@@ -137,7 +138,7 @@ def check_lumis(value: object, field: str = "lumis") -> tuple[Lumi, ...]:
     if len(value) > MAX_LUMIS:
         raise InvalidInput(f"{field}: more than {MAX_LUMIS:,} records", field=field)
     lumis = sorted(_lumi(record, field) for record in value)
-    for before, after in zip(lumis, lumis[1:], strict=False):
+    for before, after in pairwise(lumis):
         if before[0] == after[0] and after[1] <= before[2]:
             raise InvalidInput(f"{field}: {list(before)} and {list(after)} overlap", field=field)
     return tuple(lumis)

@@ -267,7 +267,9 @@ def _from_json_lines(text: str) -> Manifest:
         mistakes.append(InvalidInput("the manifest lists no files", line=1))
     check_mistakes(mistakes)
     loose = tuple(blocks.pop("", ()))
-    return Manifest(blocks=tuple(BlockEntry(name, tuple(files)) for name, files in blocks.items()), loose=loose)
+    return Manifest(
+        blocks=tuple(BlockEntry(name, tuple(files)) for name, files in blocks.items()), loose=loose
+    )
 
 
 def _from_list(text: str) -> Manifest:
@@ -280,7 +282,9 @@ def _from_list(text: str) -> Manifest:
         if not name or name.startswith("#"):
             continue
         if name in lines:
-            mistakes.append(InvalidInput(f"{name!r} is listed twice; first in line {lines[name]}", line=number))
+            mistakes.append(
+                InvalidInput(f"{name!r} is listed twice; first in line {lines[name]}", line=number)
+            )
         lines.setdefault(name, number)
         if len(mistakes) > MISTAKES_TOLD:
             break

@@ -111,9 +111,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    _refuse(
-                        event, f"a second document begins here; {self._noun} must be a single document"
-                    )
+                    _refuse(event, f"a second document begins here; {self._noun} must be a single document")
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._open.pop()
             elif isinstance(event, yaml.NodeEvent):

@@ -19,6 +19,8 @@ datasets = sa.Table(
     # The request, and the position of its step, that write this data set; NULL: it was registered by a user.
     sa.Column("request_id", Id),
     sa.Column("step", sa.Integer),
+    # When a user removed it; its rows are deleted in slices. NULL: it is there.
+    sa.Column("removed", sa.Float),
     # Ids are never reused: elements and files of the past refer to them.
     sqlite_autoincrement=True,
 )
@@ -43,6 +45,13 @@ blocks = sa.Table(
     sa.Column("located", sa.Float),
     sa.UniqueConstraint("dataset_id", "name", name="uq_blocks_name"),
     sa.Index("ix_blocks_dataset", "dataset_id", "id"),
+    sa.Index(
+        "ix_blocks_open",
+        "dataset_id",
+        "id",
+        sqlite_where=sa.text("open = 1"),
+        postgresql_where=sa.text("open = 1"),
+    ),
     sa.Index(
         "ix_blocks_closed",
         "dataset_id",
@@ -89,11 +98,21 @@ replicas = sa.Table(
 location_sets = sa.Table(
     "location_sets",
     metadata,
-    # 0 is no row: a location that is not known.
+    # 0 is no row: a location that is not known. 1 is always ["*"].
     sa.Column("id", Id, primary_key=True),
     # SHA-256 of `sites`.
     sa.Column("digest", sa.Text, nullable=False, unique=True),
     # Sorted JSON list; ["*"]: anywhere.
     sa.Column("sites", sa.Text, nullable=False),
     sqlite_autoincrement=True,
+)
+
+# Blocks whose location has changed, while elements may still have the earlier one.
+moved_blocks = sa.Table(
+    "moved_blocks",
+    metadata,
+    sa.Column("block_id", Id, primary_key=True, autoincrement=False),
+    # Raised by each change.
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("moved", sa.Float, nullable=False),
 )

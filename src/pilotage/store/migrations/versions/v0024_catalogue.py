@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -108,3 +110,7 @@ def _location_sets() -> None:
         sa.UniqueConstraint("digest"),
         sqlite_autoincrement=True,
     )
+    sites = '["*"]'
+    sets = sa.table("location_sets", sa.column("digest", sa.Text), sa.column("sites", sa.Text))
+    # The first row of the table: its id is 1.
+    op.execute(sa.insert(sets).values(digest=hashlib.sha256(sites.encode()).hexdigest(), sites=sites))

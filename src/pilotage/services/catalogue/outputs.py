@@ -1,0 +1,134 @@
+"""Output data sets: files are registered in the transaction in which their job finishes.
+
+Each place (site and prefix) has an open block of its own in a data set. Finishing jobs share the lock of the block, and
+its counts are stored when it is closed: servers that finish jobs at the same time do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.services.catalogue.registration import free_number, insert_part
+from pilotage.store.tables import datasets, replicas
+from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
+from pilotage.store.writer.transaction import Transaction
+
+
+class OutputFile(NamedTuple):
+    """A file that a job has written and stored."""
+
+    dataset: int
+    file: FileEntry
+    place: Replica
+    """Where it is stored: its path there is the prefix, a slash and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """When an open block of an output data set is closed: at the first of these limits."""
+
+    files: int = 500
+    size: int = 500_000_000_000
+    age: float = 3600.0
+    """Seconds since its first file."""
+
+
+def register_outputs(
+    tx: Transaction,
+    element_job: int,
+    outputs: Sequence[OutputFile],
+    now: float,
+    limits: BlockLimits = BlockLimits(),
+) -> tuple[str, ...]:
+    """Register the outputs of a finished job; returns the names that another job or user has registered before.
+
+    Files with these names were not registered. Call it within the transaction of the finish, which makes it durable
+    together with the end of the job. Files that this job has registered before change nothing.
+    """
+    blocks: dict[tuple[int, Replica], int] = {}
+    taken: list[str] = []
+    for dataset in sorted({output.dataset for output in outputs}):
+        of_dataset = [output for output in outputs if output.dataset == dataset]
+        for place in sorted({output.place for output in of_dataset}):
+            blocks[dataset, place] = _open_block(tx, dataset, place, limits, now)
+        rows = [(blocks[dataset, output.place], output.file, element_job) for output in of_dataset]
+        inserted = datasets.insert_files(tx.connection, dataset, rows, now)
+        missing = [output.file.name for output in of_dataset if output.file.name not in inserted]
+        if missing:
+            known = datasets.files_named(tx.connection, dataset, missing)
+            taken += [name for name in missing if known[name].element_job != element_job]
+    return tuple(taken)
+
+
+def _open_block(tx: Transaction, dataset: int, place: Replica, limits: BlockLimits, now: float) -> int:
+    """The open block of a place, locked against closing until the transaction ends. A full one gets a successor."""
+    connection, number = tx.connection, 0
+    while True:
+        block = replicas.share_open_block(connection, dataset, place)
+        if block is not None and not datasets.has_files(connection, block, limits.files):
+            return block
+        number = number + 1 if number else free_number(connection, dataset, place.site)
+        # Another server may have taken the number: then its block may be the one of this place.
+        block = insert_part(connection, dataset, place.site, number, [place], now)
+        if block is not None:
+            return block
+
+
+def close_blocks(
+    tx: Transaction,
+    dataset: int,
+    now: float,
+    limits: BlockLimits = BlockLimits(),
+    *,
+    everything: bool = False,
+) -> int:
+    """Close the open blocks of an output data set that have reached a limit; returns how many blocks stay open.
+
+    `everything`: close all of them. A block that a finish on another server uses at this instant stays open, so call
+    it again until it returns 0.
+    """
+    connection = tx.connection
+    row = datasets.lock(connection, dataset)
+    if row is None:
+        return 0
+    begun = datasets.open_blocks(connection, dataset)
+    contents = datasets.contents_of(connection, [block.id for block in begun])
+    due = [
+        block.id
+        for block in begun
+        if everything or _is_due(block, contents.get(block.id, Totals()), limits, now)
+    ]
+    closed = 0
+    for block in datasets.lock_open_blocks(connection, due):
+        datasets.count_contents(connection, block.id)
+        datasets.close_block(connection, dataset, block.id)
+        closed += 1
+    return len(begun) - closed
+
+
+def _is_due(block: BlockRow, contents: Totals, limits: BlockLimits, now: float) -> bool:
+    return (
+        contents.files >= limits.files
+        or contents.size >= limits.size
+        or not 0 <= now - block.created < limits.age
+    )
+
+
+def close_output(tx: Transaction, dataset: int, now: float) -> bool:
+    """Close an output data set whose step has ended, with all of its blocks. False: call it again."""
+    if close_blocks(tx, dataset, now, everything=True):
+        return False
+    datasets.close(tx.connection, dataset)
+    return True
+
+
+def create_output(
+    tx: Transaction, name: str, *, owner: str, group: str, request: int, step: int, now: float
+) -> DataSetRow | None:
+    """A new data set that a step of a request writes; None: the name is taken."""
+    return datasets.insert(
+        tx.connection, name=name, owner=owner, group=group, now=now, request=request, step=step
+    )

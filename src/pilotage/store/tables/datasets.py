@@ -1,0 +1,354 @@
+"""Data sets, their blocks and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pilotage.core.datasets.facts import FileEntry
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
+
+
+class DataSetRow(NamedTuple):
+    id: int
+    name: str
+    owner: str
+    group: str
+    created: float
+    open: bool
+    """More blocks may come."""
+    request: int | None = None
+    """The request that writes it; None: a user has registered it."""
+    step: int | None = None
+
+
+class BlockRow(NamedTuple):
+    id: int
+    dataset: int
+    name: str
+    created: float
+    open: bool
+    closed_number: int | None
+    """Steps take the closed blocks of a data set in this order. None: it is open."""
+    files: int
+    """Of an open block that jobs write: 0, see `contents_of`."""
+    events: int
+    size: int
+    location_set: int
+    """0: not known."""
+    located: float | None
+    """When the location was last known; None: never."""
+
+
+class FileRow(NamedTuple):
+    id: int
+    block: int
+    name: str
+    size: int
+    events: int
+    checksum: str
+    lumis: str
+    """JSON, or empty."""
+    element_job: int | None
+    """The job that wrote it; None: a user has registered it."""
+
+
+class Totals(NamedTuple):
+    """The contents of a data set or of a block."""
+
+    blocks: int = 0
+    open_blocks: int = 0
+    files: int = 0
+    events: int = 0
+    size: int = 0
+
+
+_DATA_SET = "id, name, owner, grp, created, open, request_id, step"
+_BLOCK = "id, dataset_id, name, created, open, closed_number, files, events, size, location_set, located"
+_FILE = "id, block_id, name, size, events, checksum, lumis, element_job_id"
+_KEPT = "removed IS NULL"
+
+
+def _data_set(row: Sequence[object]) -> DataSetRow:
+    dataset = DataSetRow(*row)  # type: ignore[arg-type]
+    return dataset._replace(open=bool(dataset.open))
+
+
+def _block(row: Sequence[object]) -> BlockRow:
+    block = BlockRow(*row)  # type: ignore[arg-type]
+    return block._replace(open=bool(block.open))
+
+
+# --- data sets
+
+
+def insert(
+    connection: Connection,
+    *,
+    name: str,
+    owner: str,
+    group: str,
+    now: float,
+    request: int | None = None,
+    step: int | None = None,
+) -> DataSetRow | None:
+    """Insert an open data set; None: the name is taken."""
+    row = connection.execute(
+        "INSERT INTO datasets (name, owner, grp, created, request_id, step) VALUES (?, ?, ?, ?, ?, ?)"
+        f" ON CONFLICT (name) DO NOTHING RETURNING {_DATA_SET}",
+        (name, owner, group, now, request, step),
+    ).fetchone()
+    return None if row is None else _data_set(row)
+
+
+def by_name(connection: Connection, name: str) -> DataSetRow | None:
+    sql = f"SELECT {_DATA_SET} FROM datasets WHERE name = ? AND {_KEPT}"
+    row = connection.execute(sql, (name,)).fetchone()
+    return None if row is None else _data_set(row)
+
+
+def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, DataSetRow]:
+    """Also removed data sets."""
+    condition, value = in_list(connection, "id", ids)
+    rows = connection.execute(f"SELECT {_DATA_SET} FROM datasets WHERE {condition}", (value,))
+    return {row[0]: _data_set(row) for row in rows}
+
+
+def lock(connection: Connection, dataset: int) -> DataSetRow | None:
+    """The data set, locked until the transaction ends; None: it was removed."""
+    sql = f"SELECT {_DATA_SET} FROM datasets WHERE id = ? AND {_KEPT}{lock_clause(connection, 'UPDATE')}"
+    row = connection.execute(sql, (dataset,)).fetchone()
+    return None if row is None else _data_set(row)
+
+
+def page(
+    connection: Connection, after: int, limit: int, *, contains: str = "", owner: str = ""
+) -> list[DataSetRow]:
+    """Data sets with ids above `after`. `contains`: a part of their name."""
+    sql = (
+        f"SELECT {_DATA_SET} FROM datasets WHERE id > ? AND {_KEPT} AND (? = '' OR replace(name, ?, '') <> name)"
+        " AND (? = '' OR owner = ?) ORDER BY id LIMIT ?"
+    )
+    values = (after, contains, contains, owner, owner, limit)
+    return [_data_set(row) for row in connection.execute(sql, values)]
+
+
+def totals(connection: Connection, datasets: Sequence[int]) -> dict[int, Totals]:
+    """The sums over the blocks of each data set. Open blocks that jobs write are not in them."""
+    condition, value = in_list(connection, "dataset_id", datasets)
+    rows = connection.execute(
+        "SELECT dataset_id, count(*), sum(open), sum(files), sum(events), sum(size)"
+        f" FROM blocks WHERE {condition} GROUP BY dataset_id",
+        (value,),
+    )
+    return {row[0]: Totals(*map(int, row[1:])) for row in rows}
+
+
+def close(connection: Connection, dataset: int) -> None:
+    connection.execute("UPDATE datasets SET open = 0 WHERE id = ?", (dataset,))
+
+
+# --- blocks
+
+
+def insert_block(
+    connection: Connection, dataset: int, name: str, now: float, location_set: int, located: float | None
+) -> int | None:
+    """Insert an open block; returns its id. None: the name is taken."""
+    row = connection.execute(
+        "INSERT INTO blocks (dataset_id, name, created, location_set, located) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (dataset_id, name) DO NOTHING RETURNING id",
+        (dataset, name, now, location_set, located),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def block_named(connection: Connection, dataset: int, name: str) -> BlockRow | None:
+    sql = f"SELECT {_BLOCK} FROM blocks WHERE dataset_id = ? AND name = ?"
+    row = connection.execute(sql, (dataset, name)).fetchone()
+    return None if row is None else _block(row)
+
+
+def blocks_by_ids(connection: Connection, blocks: Sequence[int]) -> dict[int, BlockRow]:
+    condition, value = in_list(connection, "id", blocks)
+    rows = connection.execute(f"SELECT {_BLOCK} FROM blocks WHERE {condition}", (value,))
+    return {row[0]: _block(row) for row in rows}
+
+
+def open_blocks(connection: Connection, dataset: int) -> list[BlockRow]:
+    """The open blocks of a data set, oldest first."""
+    sql = f"SELECT {_BLOCK} FROM blocks WHERE dataset_id = ? AND open = 1 ORDER BY id"
+    return [_block(row) for row in connection.execute(sql, (dataset,))]
+
+
+def lock_open_blocks(connection: Connection, blocks: Sequence[int]) -> list[BlockRow]:
+    """Of these blocks those that are open and not in use by another transaction, locked until this one ends."""
+    condition, value = in_list(connection, "id", blocks)
+    clause = lock_clause(connection, "UPDATE SKIP LOCKED")
+    sql = f"SELECT {_BLOCK} FROM blocks WHERE {condition} AND open = 1 ORDER BY id{clause}"
+    return [_block(row) for row in connection.execute(sql, (value,))]
+
+
+def closed_blocks(connection: Connection, dataset: int, after: int, limit: int) -> list[BlockRow]:
+    """The closed blocks with a `closed_number` above `after`, in its order: none is skipped by a later call."""
+    sql = (
+        f"SELECT {_BLOCK} FROM blocks WHERE dataset_id = ? AND closed_number > ?"
+        " ORDER BY closed_number LIMIT ?"
+    )
+    return [_block(row) for row in connection.execute(sql, (dataset, after, limit))]
+
+
+def block_page(connection: Connection, dataset: int, after: int, limit: int) -> list[BlockRow]:
+    """Blocks with ids above `after`."""
+    sql = f"SELECT {_BLOCK} FROM blocks WHERE dataset_id = ? AND id > ? ORDER BY id LIMIT ?"
+    return [_block(row) for row in connection.execute(sql, (dataset, after, limit))]
+
+
+def add_contents(connection: Connection, block: int, added: Totals) -> None:
+    """Add to the counts of an open block."""
+    connection.execute(
+        "UPDATE blocks SET files = files + ?, events = events + ?, size = size + ? WHERE id = ?",
+        (added.files, added.events, added.size, block),
+    )
+
+
+def close_block(connection: Connection, dataset: int, block: int) -> None:
+    """Close an open block. The data set is locked, so that the numbers of closed blocks rise as they are committed."""
+    connection.execute(
+        "UPDATE blocks SET open = 0, closed_number = 1 + (SELECT coalesce(max(b.closed_number), 0)"
+        " FROM blocks b WHERE b.dataset_id = ? AND b.closed_number IS NOT NULL) WHERE id = ? AND open = 1",
+        (dataset, block),
+    )
+
+
+def count_contents(connection: Connection, block: int) -> None:
+    """Store the counts of a block from its files."""
+    contents = contents_of(connection, [block]).get(block, Totals())
+    connection.execute(
+        "UPDATE blocks SET files = ?, events = ?, size = ? WHERE id = ?",
+        (contents.files, contents.events, contents.size, block),
+    )
+
+
+def contents_of(connection: Connection, blocks: Sequence[int]) -> dict[int, Totals]:
+    """The contents of blocks, counted from their files."""
+    condition, value = in_list(connection, "block_id", blocks)
+    rows = connection.execute(
+        f"SELECT block_id, count(*), sum(events), sum(size) FROM files WHERE {condition} GROUP BY block_id",
+        (value,),
+    )
+    return {row[0]: Totals(1, 0, *map(int, row[1:])) for row in rows}
+
+
+# --- files
+
+_INSERT_FILES = bulk_statements.insert(
+    "files",
+    ("dataset_id", "block_id", "name", "size", "events", "checksum", "lumis", "created", "element_job_id"),
+    conflict=("dataset_id", "name"),
+    otherwise="NOTHING",
+    returning="name",
+)
+
+
+def insert_files(
+    connection: Connection,
+    dataset: int,
+    files: Iterable[tuple[int, FileEntry, int | None]],
+    now: float,
+) -> set[str]:
+    """Insert (block, file, element job); returns the names of the inserted files. Names that exist are left alone."""
+    rows = [
+        (
+            dataset,
+            block,
+            file.name,
+            file.size,
+            file.events,
+            file.checksum,
+            json.dumps(file.lumis, separators=(",", ":")) if file.lumis else "",
+            now,
+            element_job,
+        )
+        for block, file, element_job in files
+    ]
+    return {row[0] for row in connection.execute_bulk_returning(_INSERT_FILES, rows)}
+
+
+def files_named(connection: Connection, dataset: int, names: Sequence[str]) -> dict[str, FileRow]:
+    """The files of a data set with these names."""
+    condition, value = in_list(connection, "name", names)
+    sql = f"SELECT {_FILE} FROM files WHERE dataset_id = ? AND {condition}"
+    return {row[2]: FileRow(*row) for row in connection.execute(sql, (dataset, value))}
+
+
+def has_files(connection: Connection, block: int, count: int) -> bool:
+    """Whether a block has at least `count` files."""
+    sql = "SELECT 1 FROM files WHERE block_id = ? LIMIT 1 OFFSET ?"
+    return connection.execute(sql, (block, count - 1)).fetchone() is not None
+
+
+def file_page(connection: Connection, block: int, after: int, limit: int) -> list[FileRow]:
+    """Files of a block with ids above `after`."""
+    sql = f"SELECT {_FILE} FROM files WHERE block_id = ? AND id > ? ORDER BY id LIMIT ?"
+    return [FileRow(*row) for row in connection.execute(sql, (block, after, limit))]
+
+
+def files_by_ids(connection: Connection, files: Sequence[int]) -> dict[int, FileRow]:
+    condition, value = in_list(connection, "id", files)
+    rows = connection.execute(f"SELECT {_FILE} FROM files WHERE {condition}", (value,))
+    return {row[0]: FileRow(*row) for row in rows}
+
+
+def lumis_of(file: FileRow) -> list[list[int]]:
+    """The records [run, first, last] of a file."""
+    return json.loads(file.lumis) if file.lumis else []
+
+
+# --- removal
+
+_ENDED = (
+    "'failed', 'rejected', 'completed', 'closed-out', 'announced', 'normal-archived', 'aborted-completed',"
+    " 'aborted-archived', 'rejected-archived'"
+)
+
+
+def requests_using(connection: Connection, dataset: int) -> list[int]:
+    """The requests that have not ended, and read or write a data set."""
+    rows = connection.execute(
+        "SELECT DISTINCT r.id FROM request_steps s JOIN requests r ON r.id = s.request_id"
+        f" WHERE (s.input_dataset = ? OR s.output_dataset = ?) AND r.state NOT IN ({_ENDED}) ORDER BY r.id",
+        (dataset, dataset),
+    )
+    return [row[0] for row in rows]
+
+
+def mark_removed(connection: Connection, dataset: int, now: float) -> None:
+    """Hide a data set and free its name. Its rows are deleted later, by `delete_slice`."""
+    connection.execute(
+        "UPDATE datasets SET removed = ?, open = 0, name = name || ' removed ' || id WHERE id = ?",
+        (now, dataset),
+    )
+
+
+def removed(connection: Connection) -> list[int]:
+    """The data sets that are removed, and have rows left."""
+    return [row[0] for row in connection.execute("SELECT id FROM datasets WHERE removed IS NOT NULL")]
+
+
+def delete_slice(connection: Connection, dataset: int, limit: int) -> bool:
+    """Delete at most `limit` files of a removed data set, then its blocks, then itself. False: nothing is left."""
+    sql = (
+        "DELETE FROM files WHERE id IN (SELECT f.id FROM files f JOIN blocks b ON b.id = f.block_id"
+        " WHERE b.dataset_id = ? LIMIT ?)"
+    )
+    if connection.execute(sql, (dataset, limit)).rowcount:
+        return True
+    blocks = "SELECT id FROM blocks WHERE dataset_id = ? LIMIT ?"
+    connection.execute(f"DELETE FROM replicas WHERE block_id IN ({blocks})", (dataset, limit))
+    if connection.execute(f"DELETE FROM blocks WHERE id IN ({blocks})", (dataset, limit)).rowcount:
+        return True
+    connection.execute("DELETE FROM datasets WHERE id = ? AND removed IS NOT NULL", (dataset,))
+    return False

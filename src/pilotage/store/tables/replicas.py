@@ -1,0 +1,174 @@
+"""Replicas of blocks at sites, and the sets of sites that stand for locations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pilotage.core.datasets.facts import Replica, sorted_sites
+from pilotage.store.engine import bulk_statements
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
+
+UNKNOWN = 0
+"""The location set of a block whose location is not known. It has no row."""
+
+
+class ReplicaRow(NamedTuple):
+    block: int
+    site: str
+    prefix: str
+    known: float
+    """When this was last known to be true."""
+
+    @property
+    def replica(self) -> Replica:
+        return Replica(self.site, self.prefix)
+
+
+class MovedBlock(NamedTuple):
+    """A block whose location has changed, while elements may still have the earlier one."""
+
+    block: int
+    number: int
+    """Raised by each change."""
+    moved: float
+
+
+# --- sets of sites
+
+
+def set_of(connection: Connection, sites: Sequence[str]) -> int:
+    """The id of a set of sites; a new set gets a row. `["*"]`: anywhere; empty: known to be nowhere."""
+    text = json.dumps(sorted(set(sites)), ensure_ascii=False, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    for _ in range(2):
+        row = connection.execute("SELECT id FROM location_sets WHERE digest = ?", (digest,)).fetchone()
+        if row is None:
+            row = connection.execute(
+                "INSERT INTO location_sets (digest, sites) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING RETURNING id",
+                (digest, text),
+            ).fetchone()
+        if row is not None:
+            return int(row[0])
+    raise AssertionError("a set of sites is neither there nor can be inserted")
+
+
+def sites_of_sets(connection: Connection, sets: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    """The sites of each set. `UNKNOWN` is not in the answer."""
+    condition, value = in_list(connection, "id", sorted(set(sets)))
+    rows = connection.execute(f"SELECT id, sites FROM location_sets WHERE {condition}", (value,))
+    return {row[0]: tuple(json.loads(row[1])) for row in rows}
+
+
+# --- replicas
+
+_SAVE = bulk_statements.insert(
+    "replicas",
+    ("block_id", "site", "prefix", "known"),
+    conflict=("block_id", "site"),
+    otherwise="UPDATE",
+)
+_CONFIRM = bulk_statements.update(
+    "replicas", ("known", "block_id"), "known = {known}", "block_id = {block_id} AND known < {known}"
+)
+_SET_LOCATION = bulk_statements.update(
+    "blocks",
+    ("location_set", "located", "id"),
+    "location_set = {location_set}, located = {located}",
+    "id = {id}",
+)
+
+
+def save(connection: Connection, rows: Iterable[ReplicaRow]) -> None:
+    """Insert replicas; one at the same site gets the new prefix and time."""
+    connection.execute_bulk(_SAVE, list(rows))
+
+
+def confirm(connection: Connection, blocks: Iterable[int], now: float) -> None:
+    """All replicas of these blocks are known to be true now."""
+    connection.execute_bulk(_CONFIRM, [(now, block) for block in blocks])
+
+
+def delete(connection: Connection, blocks: Sequence[int], site: str = "") -> None:
+    """Delete the replicas of blocks at one site, or all of them."""
+    condition, value = in_list(connection, "block_id", blocks)
+    connection.execute(
+        f"DELETE FROM replicas WHERE {condition} AND (? = '' OR site = ?)", (value, site, site)
+    )
+
+
+def of_blocks(connection: Connection, blocks: Sequence[int]) -> dict[int, list[ReplicaRow]]:
+    """The replicas of each block by site. A block without any is not in the answer."""
+    condition, value = in_list(connection, "block_id", blocks)
+    sql = f"SELECT block_id, site, prefix, known FROM replicas WHERE {condition} ORDER BY block_id, site"
+    found: dict[int, list[ReplicaRow]] = {}
+    for row in connection.execute(sql, (value,)):
+        found.setdefault(row[0], []).append(ReplicaRow(*row))
+    return found
+
+
+def share_open_block(connection: Connection, dataset: int, replica: Replica) -> int | None:
+    """The newest open block of a data set at this place. Nobody can close it until the transaction ends."""
+    row = connection.execute(
+        "SELECT b.id FROM blocks b JOIN replicas r ON r.block_id = b.id"
+        " WHERE b.dataset_id = ? AND b.open = 1 AND r.site = ? AND r.prefix = ? ORDER BY b.id DESC LIMIT 1"
+        + lock_clause(connection, "SHARE OF b"),
+        (dataset, replica.site, replica.prefix),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+# --- locations of blocks
+
+
+def locate(connection: Connection, blocks: Sequence[int], now: float, *, forget: bool = False) -> int:
+    """Store the location of blocks from their replicas; returns how many have moved.
+
+    A block without replicas is then known to be nowhere. With `forget` its location is unknown instead.
+    """
+    condition, value = in_list(connection, "id", blocks)
+    before = dict(
+        connection.execute(f"SELECT id, location_set FROM blocks WHERE {condition}", (value,)).fetchall()
+    )
+    replicas = of_blocks(connection, blocks)
+    sets: dict[tuple[str, ...], int] = {}
+    changes, moved = [], []
+    for block, old in before.items():
+        if forget:
+            new = UNKNOWN
+        else:
+            sites = sorted_sites(row.replica for row in replicas.get(block, ()))
+            new = sets[sites] if sites in sets else sets.setdefault(sites, set_of(connection, sites))
+        changes.append((new, None if forget else now, block))
+        if new != old:
+            moved.append((block, 1, now))
+    connection.execute_bulk(_SET_LOCATION, changes)
+    _record_moved(connection, moved)
+    return len(moved)
+
+
+def _record_moved(connection: Connection, rows: Sequence[tuple[int, int, float]]) -> None:
+    """Remember that elements need the new location of these blocks."""
+    for row in rows:
+        connection.execute_later(
+            "INSERT INTO moved_blocks (block_id, number, moved) VALUES (?, ?, ?) ON CONFLICT (block_id)"
+            " DO UPDATE SET number = moved_blocks.number + 1, moved = excluded.moved",
+            row,
+        )
+
+
+def moved_blocks(connection: Connection, limit: int) -> list[MovedBlock]:
+    sql = "SELECT block_id, number, moved FROM moved_blocks ORDER BY block_id LIMIT ?"
+    return [MovedBlock(*row) for row in connection.execute(sql, (limit,))]
+
+
+_SETTLE = bulk_statements.delete(
+    "moved_blocks", ("block_id", "number"), "block_id = {block_id} AND number = {number}"
+)
+
+
+def settle(connection: Connection, moved: Iterable[MovedBlock]) -> None:
+    """All elements have the location of these blocks, unless a block has moved again since."""
+    connection.execute_bulk(_SETTLE, [(row.block, row.number) for row in moved])

@@ -1,0 +1,397 @@
+"""The catalogue on each store: registration, blocks, replicas, outputs, and the locations of elements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from pilotage.services.catalogue import locations, outputs, registration
+from pilotage.services.catalogue.locations import ReplicaChange
+from pilotage.services.catalogue.outputs import BlockLimits, OutputFile
+from pilotage.store.tables import datasets, replicas
+from pilotage.store.tables.selections import Viewer
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
+from tests.contract.stores import Store
+
+ADA = Viewer("ada")
+HERE, THERE = Replica("here", "/data"), Replica("there", "root://there//store")
+
+
+def add(
+    writer: Writer,
+    names: str,
+    *,
+    block: str = "run1",
+    places: tuple[Replica, ...] = (HERE,),
+    complete: bool = True,
+    now: float = 1.0,
+    changer: Viewer = ADA,
+    **facts: Any,
+) -> registration.Added:
+    entry = BlockEntry(block, tuple(FileEntry(name, **facts) for name in names.split()), places)
+    return writer.call(
+        lambda tx: registration.add_block(tx, "raw", entry, changer=changer, complete=complete, now=now)
+    )
+
+
+@pytest.fixture
+def raw(writer: Writer) -> int:
+    """An empty data set of ada's."""
+    return writer.call(
+        lambda tx: registration.create(tx, "raw", owner="ada", group="physics", changer=ADA, now=1.0)
+    ).id
+
+
+def blocks(connection: Any, dataset: int) -> dict[str, list[str]]:
+    """The names of the files by block."""
+    return {
+        block.name: [file.name for file in datasets.file_page(connection, block.id, 0, 1000)]
+        for block in datasets.block_page(connection, dataset, 0, 1000)
+    }
+
+
+def sites(connection: Any, block: int) -> tuple[str, ...] | None:
+    row = datasets.blocks_by_ids(connection, [block])[block]
+    return replicas.sites_of_sets(connection, [row.location_set]).get(row.location_set)
+
+
+def test_a_block_is_closed_with_its_last_files_and_has_its_location(
+    writer: Writer, connection: Any, raw: int
+) -> None:
+    lumis = ((1, 1, 4), (2, 7, 7))
+    assert (
+        add(writer, "a", complete=False, size=3, events=10, lumis=lumis, checksum="adler32:00000001").files
+        == 1
+    )
+    [begun] = datasets.open_blocks(connection, raw)
+    assert datasets.closed_blocks(connection, raw, 0, 10) == []
+    assert add(writer, "b c", size=4, events=20) == registration.Added(2, 0, 1)
+    [block] = datasets.closed_blocks(connection, raw, 0, 10)
+    assert (block.id, block.files, block.events, block.size) == (begun.id, 3, 50, 11)
+    assert sites(connection, block.id) == ("here",)
+    assert block.located == 1.0
+    file = datasets.files_named(connection, raw, ["a"])["a"]
+    assert datasets.lumis_of(file) == [[1, 1, 4], [2, 7, 7]]
+    assert datasets.totals(connection, [raw]) == {raw: datasets.Totals(1, 0, 3, 50, 11)}
+
+
+def test_adding_again_changes_nothing_and_new_files_get_a_further_block(
+    writer: Writer, connection: Any, raw: int
+) -> None:
+    add(writer, "a b")
+    assert add(writer, "a b") == registration.Added(0, 2, 0)
+    for number, name in enumerate(("c", "d", "e", "f", "g"), 2):
+        assert add(writer, f"a {name}") == registration.Added(1, 1, 1)
+        assert blocks(connection, raw)[f"run1#{number}"] == [name]
+    numbers = [block.closed_number for block in datasets.closed_blocks(connection, raw, 0, 10)]
+    assert numbers == [1, 2, 3, 4, 5, 6]
+    assert [b.name for b in datasets.closed_blocks(connection, raw, 4, 10)] == ["run1#5", "run1#6"]
+
+
+def test_a_block_that_was_begun_goes_on_only_at_the_same_places(
+    writer: Writer, connection: Any, raw: int
+) -> None:
+    add(writer, "a", complete=False)
+    add(writer, "b", complete=False, places=(HERE, THERE))
+    add(writer, "c", complete=True, places=(HERE, THERE))
+    assert blocks(connection, raw) == {"run1": ["a"], "run1#2": ["b", "c"]}
+    assert not datasets.open_blocks(connection, raw)
+
+
+def test_a_registered_file_never_changes(writer: Writer, raw: int) -> None:
+    add(writer, "a", size=3, events=5)
+    assert add(writer, "a", size=0, checksum="md5:" + "0" * 32).known == 1
+    with pytest.raises(Conflict, match=r"another size.*: a"):
+        add(writer, "a b", size=4)
+    assert add(writer, "b").files == 1
+
+
+def test_files_without_a_place_have_an_unknown_location(writer: Writer, connection: Any, raw: int) -> None:
+    add(writer, "a", places=())
+    [block] = datasets.closed_blocks(connection, raw, 0, 10)
+    assert (block.location_set, block.located) == (replicas.UNKNOWN, None)
+
+
+def test_only_the_owner_and_its_sharing_group_change_a_data_set(writer: Writer, raw: int) -> None:
+    for changer in (Viewer("bob"), Viewer("bob", "other")):
+        with pytest.raises(Forbidden):
+            add(writer, "a", changer=changer)
+        with pytest.raises(Forbidden):
+            writer.call(lambda tx, by=changer: registration.close(tx, "raw", changer=by))
+        with pytest.raises(Forbidden):
+            writer.call(lambda tx, by=changer: registration.remove(tx, "raw", changer=by, now=1.0))
+        with pytest.raises(Forbidden):
+            writer.call(
+                lambda tx, by=changer: registration.create(
+                    tx, "raw", owner="bob", group="other", changer=by, now=1.0
+                )
+            )
+    for changer in (Viewer("bob", "physics"), Viewer("root", everything=True)):
+        add(writer, f"by-{changer.owner}", changer=changer)
+
+
+def test_a_closed_data_set_takes_only_files_that_it_has(writer: Writer, connection: Any, raw: int) -> None:
+    add(writer, "a", complete=False)
+    for _ in range(2):
+        writer.call(lambda tx: registration.close(tx, "raw", changer=ADA))
+    assert len(datasets.closed_blocks(connection, raw, 0, 10)) == 1
+    assert add(writer, "a").known == 1
+    with pytest.raises(Conflict, match="is closed"):
+        add(writer, "b")
+
+
+def test_a_removed_data_set_is_gone_at_once_and_its_rows_in_slices(
+    writer: Writer, connection: Any, raw: int
+) -> None:
+    add(writer, "a b c")
+    add(writer, "d", block="run2")
+    writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=2.0))
+    with pytest.raises(NotFound):
+        add(writer, "x")
+    assert datasets.page(connection, 0, 10) == []
+    again = writer.call(
+        lambda tx: registration.create(tx, "raw", owner="bob", group="g", changer=Viewer("bob"), now=3.0)
+    )
+    slices = 0
+    while writer.call(lambda tx: registration.delete_removed(tx, 2)):
+        slices += 1
+    assert slices == 3
+    for table in ("files", "blocks", "replicas"):
+        assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
+    assert [row.id for row in datasets.page(connection, 0, 10)] == [again.id]
+
+
+def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connection: Any, raw: int) -> None:
+    add(writer, "a")
+    [block] = [row.id for row in datasets.closed_blocks(connection, raw, 0, 1)]
+
+    def change(now: float, **change: Any) -> int:
+        return writer.call(lambda tx: locations.change_replicas(tx, [block], ReplicaChange(**change), now))
+
+    assert change(2.0, add=(Replica("there", ""),)) == 1
+    assert sites(connection, block) == ("here", "there")
+    assert replicas.of_blocks(connection, [block])[block][1].prefix == "/data"
+    assert change(3.0, add=(THERE,)) == 0
+    assert change(4.0, remove=("here",)) == 1
+    assert change(5.0, remove=("there",)) == 1
+    row = datasets.blocks_by_ids(connection, [block])[block]
+    assert (sites(connection, block), row.located) == ((), 5.0)
+    assert locations_of(connection, row.location_set)
+    assert change(6.0, forget=True) == 1
+    row = datasets.blocks_by_ids(connection, [block])[block]
+    assert (row.location_set, row.located, sites(connection, block)) == (replicas.UNKNOWN, None, None)
+    assert not locations_of(connection, row.location_set)
+    with pytest.raises(InvalidInput, match="prefix"):
+        change(7.0, add=(Replica("there", ""),))
+    assert change(8.0, add=(Replica("*", "https://web"),)) == 1
+    assert datasets.blocks_by_ids(connection, [block])[block].location_set == 1
+    assert writer.call(lambda tx: locations.set_replicas(tx, {block: [HERE]}, 9.0)) == 1
+    assert sites(connection, block) == ("here",)
+    assert [row.number for row in replicas.moved_blocks(connection, 10)] == [6]
+
+
+def locations_of(connection: Any, location_set: int) -> bool:
+    return locations.has_no_place(connection, location_set)
+
+
+# --- outputs
+
+
+def register(
+    writer: Writer, dataset: int, job: int, *names: str, place: Replica = HERE, now: float = 1.0
+) -> Any:
+    files = [OutputFile(dataset, FileEntry(name, 10, 2), place) for name in names]
+    return writer.call(
+        lambda tx: outputs.register_outputs(tx, job, files, now, BlockLimits(files=3, size=10**6, age=100.0))
+    )
+
+
+@pytest.fixture
+def produced(writer: Writer) -> int:
+    def create(tx: Transaction) -> int:
+        row = outputs.create_output(tx, "aod", owner="ada", group="g", request=7, step=0, now=1.0)
+        assert row is not None
+        return row.id
+
+    return writer.call(create)
+
+
+def test_outputs_go_to_the_open_block_of_their_place(writer: Writer, connection: Any, produced: int) -> None:
+    assert register(writer, produced, 1, "1/a") == ()
+    assert register(writer, produced, 2, "2/a", place=THERE) == ()
+    assert register(writer, produced, 3, "3/a", "3/b") == ()
+    assert register(writer, produced, 4, "4/a") == ()
+    assert register(writer, produced, 5, "5/a", place=Replica("here", "/scratch")) == ()
+    assert blocks(connection, produced) == {
+        "here": ["1/a", "3/a", "3/b"], "there": ["2/a"], "here#2": ["4/a"], "here#3": ["5/a"],
+    }  # fmt: skip
+
+
+def test_outputs_registered_again_change_nothing_and_foreign_names_are_reported(
+    writer: Writer, connection: Any, produced: int
+) -> None:
+    assert register(writer, produced, 1, "a", "b") == ()
+    assert register(writer, produced, 1, "a", "b") == ()
+    assert register(writer, produced, 2, "b", "c") == ("b",)
+    assert blocks(connection, produced) == {"here": ["a", "b", "c"]}
+
+
+def test_blocks_close_at_a_limit_and_all_of_them_at_the_end(
+    writer: Writer, connection: Any, produced: int
+) -> None:
+    limits = BlockLimits(files=2, size=1000, age=100.0)
+
+    def close(now: float, **how: Any) -> int:
+        return writer.call(lambda tx: outputs.close_blocks(tx, produced, now, limits, **how))
+
+    register(writer, produced, 1, "a", "b")
+    register(writer, produced, 2, "c", place=THERE)
+    assert close(2.0) == 1
+    [block] = datasets.closed_blocks(connection, produced, 0, 10)
+    assert (block.name, block.files, block.events, block.size) == ("here", 2, 4, 20)
+    assert close(101.0) == 0
+    register(writer, produced, 3, "d")
+    with pytest.raises(Conflict, match="request 7"):
+        writer.call(lambda tx: registration.close(tx, "aod", changer=ADA))
+    assert writer.call(lambda tx: outputs.close_output(tx, produced, 102.0))
+    assert [row.name for row in datasets.closed_blocks(connection, produced, 0, 10)] == [
+        "here",
+        "there",
+        "here#2",
+    ]
+    row = datasets.by_name(connection, "aod")
+    assert row is not None
+    assert not row.open
+
+
+def test_a_user_adds_nothing_to_the_output_of_a_request(writer: Writer, produced: int) -> None:
+    entry = BlockEntry("x", (FileEntry("x"),), (HERE,))
+    with pytest.raises(Conflict, match="request 7 writes"):
+        writer.call(lambda tx: registration.add_block(tx, "aod", entry, changer=ADA, complete=True, now=1.0))
+
+
+def test_two_servers_share_an_open_block_and_the_end_waits_for_neither(store: Store) -> None:
+    if store.name == "sqlite":
+        pytest.skip("a SQLite file has one server")
+    first, second = store.open_writer(), store.open_writer()
+    try:
+        first.begin()
+        row = outputs.create_output(
+            Transaction(first), "aod", owner="ada", group="g", request=7, step=0, now=1.0
+        )
+        assert row is not None
+        outputs.register_outputs(Transaction(first), 1, [OutputFile(row.id, FileEntry("a"), HERE)], 1.0)
+        first.commit()
+        for session, job in ((first, 2), (second, 3)):
+            session.begin()
+            outputs.register_outputs(
+                Transaction(session), job, [OutputFile(row.id, FileEntry(f"{job}"), HERE)], 1.0
+            )
+        first.commit()
+        first.begin()
+        assert outputs.close_blocks(Transaction(first), row.id, 2.0, everything=True) == 1
+        first.commit()
+        second.commit()
+        first.begin()
+        assert outputs.close_output(Transaction(first), row.id, 2.0)
+        first.commit()
+        [block] = datasets.closed_blocks(first, row.id, 0, 10)
+        assert (block.name, block.files) == ("here", 3)
+    finally:
+        for session in (first, second):
+            session.rollback()
+            session.close()
+
+
+# --- elements
+
+
+@pytest.fixture
+def make_element(connection: Any, raw: int) -> Callable[..., int]:
+    """Inserts an element of a request with the data set `raw` as input."""
+    connection.execute(
+        "INSERT INTO requests (id, name, owner, grp, priority, state, specification, sites, created, changed)"
+        " VALUES (1, 'r', 'ada', 'g', 1, 'acquired', '{}', '[]', 1, 1)"
+    )
+    connection.execute(
+        "INSERT INTO request_steps (request_id, position, name, type, start_policy, splitting, input_dataset)"
+        " VALUES (1, 0, 's', 'Processing', 'Block', '{}', ?)",
+        (raw,),
+    )
+
+    def make(blocks: list[int], location_set: int, state: str = "Available") -> int:
+        row = connection.execute(
+            "INSERT INTO elements (request_id, step, digest, state, jobs, blocks, location_set, created, changed)"
+            " VALUES (1, 0, ?, ?, 1, ?, ?, 1, 1) RETURNING id",
+            (f"{blocks} {state}", state, json.dumps(blocks), location_set),
+        ).fetchone()
+        return int(row[0])
+
+    return make
+
+
+def test_unsplit_elements_follow_their_blocks(
+    writer: Writer, connection: Any, raw: int, make_element: Callable[..., int]
+) -> None:
+    add(writer, "a", block="x")
+    add(writer, "b", block="y", places=(HERE, THERE))
+    add(writer, "c", block="z", places=())
+    x, y, z = datasets.closed_blocks(connection, raw, 0, 10)
+    here = x.location_set
+    waiting, held, running = (
+        make_element([x.id], here, state) for state in ("Available", "Acquired", "Running")
+    )
+    both = make_element([x.id, y.id], here)
+    unknown = make_element([x.id, z.id], replicas.UNKNOWN)
+
+    def follow(now: float) -> list[int]:
+        moved = replicas.moved_blocks(connection, 100)
+        moves = locations.element_moves(connection, moved)
+        lost = writer.call(lambda tx: locations.move_elements(tx, moves, now))
+        writer.call(lambda tx: locations.settle(tx, moved, now))
+        return lost
+
+    def change(now: float, **change: Any) -> None:
+        writer.call(lambda tx: locations.change_replicas(tx, [x.id], ReplicaChange(**change), now))
+
+    def sets() -> dict[int, int]:
+        return dict(connection.execute("SELECT id, location_set FROM elements").fetchall())
+
+    change(10.0, add=(THERE,))
+    assert follow(11.0) == []
+    two = y.location_set
+    assert sets() == {waiting: two, held: two, running: here, both: two, unknown: replicas.UNKNOWN}
+    change(12.0, remove=("here", "there"))
+    assert sorted(follow(13.0)) == [waiting, held, both]
+    change(14.0, forget=True)
+    assert follow(15.0) == []
+    assert sets() == dict.fromkeys((waiting, held, both, unknown), replicas.UNKNOWN) | {running: here}
+    assert len(replicas.moved_blocks(connection, 10)) == 1
+    follow(14.0 + locations.SETTLE)
+    assert replicas.moved_blocks(connection, 10) == []
+
+
+def test_a_block_that_moves_again_is_not_forgotten(writer: Writer, connection: Any, raw: int) -> None:
+    add(writer, "a")
+    [block] = [row.id for row in datasets.closed_blocks(connection, raw, 0, 1)]
+    change = ReplicaChange(add=(THERE,))
+    writer.call(lambda tx: locations.change_replicas(tx, [block], change, 1.0))
+    seen = replicas.moved_blocks(connection, 10)
+    writer.call(lambda tx: locations.change_replicas(tx, [block], ReplicaChange(remove=("there",)), 2.0))
+    writer.call(lambda tx: locations.settle(tx, seen, 1000.0))
+    assert [row.number for row in replicas.moved_blocks(connection, 10)] == [2]
+
+
+def test_a_data_set_in_use_is_not_removed(
+    writer: Writer, connection: Any, make_element: Callable[..., int]
+) -> None:
+    with pytest.raises(Conflict, match="request 1"):
+        writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
+    connection.execute("UPDATE requests SET state = 'completed'")
+    writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
