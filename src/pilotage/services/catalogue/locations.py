@@ -66,7 +66,7 @@ def _prefix_elsewhere(stored: Sequence[ReplicaRow]) -> str:
 
 
 def set_replicas(tx: Transaction, known: Mapping[int, Sequence[Replica]], now: float) -> int:
-    """Store what a catalogue has answered for these blocks; returns how many have moved.
+    """Store the answer of a catalogue about these blocks; returns how many have moved.
 
     A block that is not in `known` keeps its location: the catalogue does not know it, or has not answered.
     """
@@ -109,7 +109,7 @@ def element_moves(connection: Connection, moved: Sequence[MovedBlock]) -> list[E
 
 
 def move_elements(tx: Transaction, moves: Sequence[ElementMove], now: float) -> list[int]:
-    """Store the location of at most `ELEMENTS_AT_ONCE` elements; returns those that are now known to be nowhere.
+    """Store the location of at most `ELEMENTS_AT_ONCE` elements; returns the elements that are now known to be nowhere.
 
     An element that was split or ended meanwhile keeps its location.
     """
