@@ -184,7 +184,7 @@ def open_blocks(connection: Connection, dataset: int) -> list[BlockRow]:
 
 
 def lock_open_blocks(connection: Connection, blocks: Sequence[int]) -> list[BlockRow]:
-    """The open blocks among these that no other transaction uses, locked until this one ends."""
+    """The open blocks among these that no other transaction uses, locked until the end of the transaction."""
     condition, value = in_list(connection, "id", blocks)
     clause = lock_clause(connection, "UPDATE SKIP LOCKED")
     sql = f"SELECT {_BLOCK} FROM blocks WHERE {condition} AND open = 1 ORDER BY id{clause}"
