@@ -55,6 +55,14 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
     "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
+    "dataset add": _here("datasets.add", "add", "Register files as a data set, or add files to one"),
+    "dataset list": _here("datasets.show", "list_datasets", "List the data sets"),
+    "dataset show": _here("datasets.show", "show", "Show a data set, where it is, and its blocks"),
+    "dataset replicas": _here(
+        "datasets.show", "replicas", "Show or change the sites where a data set's blocks are"
+    ),
+    "dataset close": _here("datasets.show", "close", "Close a data set: no more files will come"),
+    "dataset remove": _here("datasets.show", "remove", "Remove a data set from the catalogue"),
     "cost": _here("cost", "cost", "Show where the core-hours of pilots went"),
     "director": _here(
         "director", "director", "Explain how many pilots are submitted, and where (administrators)"
@@ -90,6 +98,7 @@ GROUPS: dict[str, str] = {
     "pilot": "List, show and end pilots",
     "site": "List, drain and enable sites",
     "ce": "Add a computing element (CE), where pilots start",
+    "dataset": "Register data sets and show where their files are",
     "share": "Show shares, usage and priorities of groups and owners",
     "fairness": "Compare usage with the shares",
     "accounting": "Export usage by month, site, group and owner",

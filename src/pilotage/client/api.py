@@ -23,6 +23,7 @@ from pilotage.client.credentials import (
     server_facts_of,
     write_server_facts,
 )
+from pilotage.client.datasets import DataSetMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
 from pilotage.client.reports import ReportMethods
@@ -54,7 +55,9 @@ BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
 
 
-class Client(SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, TypedRequests):
+class Client(
+    SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, DataSetMethods, TypedRequests
+):
     """A connection to one server with one identity; thread-safe.
 
     >>> from pilotage.client import Client                                # doctest: +SKIP

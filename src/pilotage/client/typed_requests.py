@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pilotage.client.answers import decode
 from pilotage.client.transport import Query, Transport
+from pilotage.wire.datasets import BlocksPage, DataSetFilesPage, DataSetsPage
 from pilotage.wire.identity import TokensPage
 from pilotage.wire.jobs import JobsPage
 from pilotage.wire.limits import MAX_PAGE
@@ -15,7 +16,17 @@ from pilotage.wire.policy import PolicyVersionsPage
 from pilotage.wire.pool import PilotsPage, QueuesPage
 
 T = TypeVar("T")
-P = TypeVar("P", JobsPage, QueuesPage, PilotsPage, PolicyVersionsPage, TokensPage)
+P = TypeVar(
+    "P",
+    JobsPage,
+    QueuesPage,
+    PilotsPage,
+    PolicyVersionsPage,
+    TokensPage,
+    DataSetsPage,
+    BlocksPage,
+    DataSetFilesPage,
+)
 
 
 class TypedRequests:
@@ -26,8 +37,8 @@ class TypedRequests:
     def _get(self, path: str, kind: type[T], query: Query | None = None) -> T:
         return decode(self._transport.request("GET", quote(path), query=query).content, kind)
 
-    def _post(self, path: str, body: object, kind: type[T]) -> T:
-        return decode(self._transport.request("POST", path, json=body).content, kind)
+    def _post(self, path: str, body: object, kind: type[T], *, idempotent: bool | None = None) -> T:
+        return decode(self._transport.request("POST", path, json=body, idempotent=idempotent).content, kind)
 
     def _pages(
         self,

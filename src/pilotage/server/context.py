@@ -86,6 +86,8 @@ class Context:
     """Set when the number of pilots that are needed may have changed."""
     director: DirectorState = field(default_factory=DirectorState)
     submit_pools: SubmitPools = field(init=False)
+    wake_locations: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when blocks have moved or data sets were removed."""
     wake_shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections must be computed again."""
     wake_intake: asyncio.Event = field(default_factory=asyncio.Event)

@@ -45,9 +45,9 @@ def common_folder(names: Sequence[str]) -> str:
         return ""
     first, last = min(names), max(names)
     length = 0
-    for number, (one, other) in enumerate(zip(first, last, strict=False)):
-        if one != other:
+    for number, (letter, other) in enumerate(zip(first, last, strict=False)):
+        if letter != other:
             break
-        if one == "/":
+        if letter == "/":
             length = number
     return first[:length]

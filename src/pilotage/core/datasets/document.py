@@ -52,12 +52,12 @@ def lines_of(text: str, kind: str, paths: Iterable[Path]) -> dict[Path, int]:
     for path, line in scan(text):
         if path in above:
             lines.setdefault(path, line)
-    found = {}
+    nearest_lines = {}
     for path in wanted:
         nearest = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), None)
         if nearest is not None:
-            found[path] = lines[nearest]
-    return found
+            nearest_lines[path] = lines[nearest]
+    return nearest_lines
 
 
 # --- JSON

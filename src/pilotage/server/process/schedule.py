@@ -20,6 +20,7 @@ from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.intake import INTAKE_PERIOD, IntakeDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
+from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import LIMIT_PERIOD, POLL_PERIOD, WATCH_PERIOD, DatabaseClock, PeersDuty
 from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
@@ -40,7 +41,7 @@ ABANDONED_PERIOD = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
-    *("servers", "limits", "submissions", "costs", "intake", "agents"),
+    *("servers", "limits", "submissions", "costs", "intake", "agents", "locations"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -86,6 +87,7 @@ class DutySchedule:
         queues, shares, reasons = QueueDuty(context), ShareDuty(context), ReasonDuty(context)
         costs = CostDuty(context, self._duty_leases)
         intake, agents = IntakeDuty(context), AgentDuty(context)
+        locations = LocationDuty(context)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
@@ -100,6 +102,9 @@ class DutySchedule:
             every(context, costs.period, costs.cycle),
             every(context, lambda: INTAKE_PERIOD, self._leased("intake", intake.cycle), context.wake_intake),
             every(context, lambda: AGENT_PERIOD, self._leased("agents", agents.cycle)),
+            every(
+                context, locations.period, self._leased("locations", locations.cycle), context.wake_locations
+            ),
         ]
 
     async def _batch_pilots(self) -> None:

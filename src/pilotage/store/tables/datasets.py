@@ -206,6 +206,12 @@ def block_page(connection: Connection, dataset: int, after: int, limit: int) -> 
     return [_block(row) for row in connection.execute(sql, (dataset, after, limit))]
 
 
+def block_ids(connection: Connection, dataset: int) -> list[int]:
+    """The ids of all blocks of a data set."""
+    rows = connection.execute("SELECT id FROM blocks WHERE dataset_id = ? ORDER BY id", (dataset,))
+    return [row[0] for row in rows]
+
+
 def add_contents(connection: Connection, block: int, added: Totals) -> None:
     """Add to the counts of an open block."""
     connection.execute(

@@ -103,10 +103,31 @@ def of_blocks(connection: Connection, blocks: Sequence[int]) -> dict[int, list[R
     """The replicas of each block by site. A block without any is not in the answer."""
     condition, value = in_list(connection, "block_id", blocks)
     sql = f"SELECT block_id, site, prefix, known FROM replicas WHERE {condition} ORDER BY block_id, site"
-    found: dict[int, list[ReplicaRow]] = {}
+    by_block: dict[int, list[ReplicaRow]] = {}
     for row in connection.execute(sql, (value,)):
-        found.setdefault(row[0], []).append(ReplicaRow(*row))
-    return found
+        by_block.setdefault(row[0], []).append(ReplicaRow(*row))
+    return by_block
+
+
+def by_site(connection: Connection, dataset: int) -> list[tuple[str, int, int, int, float]]:
+    """(site, blocks, files, bytes, oldest time of a replica) for each site with a part of a data set."""
+    rows = connection.execute(
+        "SELECT r.site, count(*), sum(b.files), sum(b.size), min(r.known) FROM blocks b"
+        " JOIN replicas r ON r.block_id = b.id WHERE b.dataset_id = ? GROUP BY r.site ORDER BY r.site",
+        (dataset,),
+    )
+    return [(row[0], int(row[1]), int(row[2]), int(row[3]), row[4]) for row in rows]
+
+
+def unplaced(connection: Connection, dataset: int) -> tuple[int, int]:
+    """How many blocks of a data set are at an unknown location, and how many are known to be nowhere."""
+    nowhere = connection.execute("SELECT id FROM location_sets WHERE sites = '[]'").fetchone()
+    row = connection.execute(
+        "SELECT coalesce(sum(CASE WHEN location_set = 0 THEN 1 ELSE 0 END), 0),"
+        " coalesce(sum(CASE WHEN location_set = ? THEN 1 ELSE 0 END), 0) FROM blocks WHERE dataset_id = ?",
+        (-1 if nowhere is None else nowhere[0], dataset),
+    ).fetchone()
+    return int(row[0]), int(row[1])
 
 
 def share_open_block(connection: Connection, dataset: int, replica: Replica) -> int | None:
@@ -159,9 +180,10 @@ def _record_moved(connection: Connection, rows: Sequence[tuple[int, int, float]]
         )
 
 
-def moved_blocks(connection: Connection, limit: int) -> list[MovedBlock]:
-    sql = "SELECT block_id, number, moved FROM moved_blocks ORDER BY block_id LIMIT ?"
-    return [MovedBlock(*row) for row in connection.execute(sql, (limit,))]
+def moved_blocks(connection: Connection, limit: int, after: int = 0) -> list[MovedBlock]:
+    """Moved blocks with ids above `after`, by id."""
+    sql = "SELECT block_id, number, moved FROM moved_blocks WHERE block_id > ? ORDER BY block_id LIMIT ?"
+    return [MovedBlock(*row) for row in connection.execute(sql, (after, limit))]
 
 
 _SETTLE = bulk_statements.delete(

@@ -129,7 +129,7 @@ def prepare_submission(
     With `trial` files may be missing: their announced sizes count.
     """
     policy = context.pool.policy
-    group = _group(policy, caller, sent.group)
+    group = group_of(policy, caller, sent.group)
     submission, description = sent.submission, sent.submission.description
     check_places(description, policy)
     connection = context.readers.connection()
@@ -159,7 +159,7 @@ def prepare_submission(
     )
 
 
-def _group(policy: Policy, caller: Caller, wanted: str) -> str:
+def group_of(policy: Policy, caller: Caller, wanted: str) -> str:
     """The group to submit as. Raises Forbidden if the caller is not in it."""
     group = wanted or caller.group
     user = policy.users.get(caller.user)

@@ -1,0 +1,125 @@
+"""`pilotage dataset add`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.core.datasets.arrangement import BLOCK_SIZE
+from pilotage.core.datasets.facts import CHECKSUMS, BlockEntry, Replica, check_replica
+from pilotage.core.errors import InvalidInput
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the data set")]
+MAX_BLOCK_SIZE = 100_000
+
+
+@connected
+def add(
+    session: Session,
+    name: NameArgument,
+    source: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder with the files, or a manifest that lists them")
+    ],
+    site: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--site",
+            metavar="SITE[=PREFIX]",
+            help="Where the files are; default: here, at the path given. May be repeated",
+        ),
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option("--match", metavar="PATTERN", help="Only files of a folder that fit; may be repeated"),
+    ] = None,
+    block_size: Annotated[
+        int, typer.Option("--block-size", metavar="N", help="Most files of a block")
+    ] = BLOCK_SIZE,
+    block_depth: Annotated[
+        int, typer.Option("--block-depth", metavar="N", help="Parts of a folder that name a block; 0: all")
+    ] = 0,
+    events_per_file: Annotated[
+        int, typer.Option("--events-per-file", metavar="N", help="Events of files whose number is not given")
+    ] = 0,
+    checksum: Annotated[
+        str, typer.Option("--checksum", metavar="NAME", help="Compute checksums, such as adler32 or sha256")
+    ] = "",
+    group: Annotated[
+        str, typer.Option("--group", "-g", metavar="GROUP", help="Group that owns a new data set with you")
+    ] = "",
+    close: Annotated[
+        bool, typer.Option("--close", help="Close the data set: no more files will come")
+    ] = False,
+) -> int | None:
+    """Register files as a data set: each folder is a block. Adding again adds new files only.
+
+    The files are not copied: they stay at their sites.
+    """
+    from pilotage.client.datasets import FileOptions
+
+    _check_numbers(block_size, block_depth, events_per_file, checksum)
+    options = FileOptions(tuple(match or ()), events_per_file, checksum, block_size, block_depth)
+    blocks, closes = _blocks(name, source, site or [], options)
+    count = sum(len(block.files) for block in blocks)
+    with (
+        session.client(patience=LONG_PATIENCE) as client,
+        session.screen.progress(f"add to {name}") as advance,
+    ):
+        client.create_dataset(name, group=group)
+        added = client.add_to_dataset(
+            name, blocks, lambda sent: advance(sent, count, f"{sent:,} of {count:,} files")
+        )
+        if close or closes:
+            client.close_dataset(name)
+    if session.as_json:
+        session.screen.json(added)
+        return None
+    known = f", {added.known:,} were there" if added.known else ""
+    session.screen.line(f"{name}: added {added.files:,} files in {added.closed:,} blocks{known}")
+    return None
+
+
+def _check_numbers(block_size: int, block_depth: int, events_per_file: int, checksum: str) -> None:
+    if not 1 <= block_size <= MAX_BLOCK_SIZE:
+        raise InvalidInput(f"--block-size is a number from 1 to {MAX_BLOCK_SIZE:,}")
+    if block_depth < 0 or events_per_file < 0:
+        raise InvalidInput("--block-depth and --events-per-file must not be negative")
+    if checksum and checksum not in CHECKSUMS:
+        raise InvalidInput(f"unknown checksum {checksum!r}", hint=f"known: {', '.join(CHECKSUMS)}")
+
+
+def _blocks(name: str, source: Path, sites: Sequence[str], options: object) -> tuple[list[BlockEntry], bool]:
+    """The blocks to register, and whether the manifest closes the data set."""
+    from pilotage.client.datasets import FileOptions, blocks_of_folder, blocks_of_manifest, read_manifest
+
+    assert isinstance(options, FileOptions)
+    path = source.expanduser().absolute()
+    if path.is_dir():
+        return blocks_of_folder(path, parse_places(sites or [""], str(path)), options), False
+    if options.patterns or options.checksum:
+        raise InvalidInput("--match and --checksum go with a folder, not with a manifest")
+    manifest = read_manifest(path)
+    if manifest.name and manifest.name != name:
+        raise InvalidInput(
+            f"{source} is the manifest of {manifest.name}, not of {name}",
+            hint=f"pilotage dataset add {manifest.name} {source}",
+        )
+    prefix = str(path.parent) if manifest.prefix is None else manifest.prefix
+    if not sites and not manifest.replicas:
+        sites = [""]
+    places = parse_places(sites, prefix)
+    return blocks_of_manifest(manifest, places, options), manifest.closed
+
+
+def parse_places(sites: Sequence[str], prefix: str) -> list[Replica]:
+    """The places of SITE[=PREFIX]; `prefix` is used where none is given."""
+    places = []
+    for text in sites:
+        site, _, given = text.partition("=")
+        place = check_replica(site or "here", given or prefix or "/")
+        places.append(place._replace(site=site))
+    return places

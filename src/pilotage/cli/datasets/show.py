@@ -1,0 +1,280 @@
+"""`pilotage dataset list|show|replicas|close|remove`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant, format_size
+from pilotage.core.datasets.facts import Replica, check_replica
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A data set")]
+BLOCKS_SHOWN = 20
+"""Blocks of `show`, unless all are asked for."""
+
+
+@connected
+def list_datasets(
+    session: Session,
+    text: Annotated[
+        str, typer.Argument(metavar="[TEXT]", help="Only data sets with this text in their name")
+    ] = "",
+    owner: Annotated[str, typer.Option("--owner", metavar="USER", help="Only data sets of this user")] = "",
+) -> int | None:
+    """List the data sets with their blocks, files, events and bytes."""
+    now = time.time()
+    with session.client() as client:
+        summaries = list(client.datasets(contains=text, owner=owner))
+    if session.as_json:
+        session.screen.json({"datasets": summaries})
+        return None
+    columns = (
+        Column("data set"),
+        Column("owner"),
+        Column("state"),
+        *(Column(name, right=True) for name in ("blocks", "files", "events", "size")),
+        Column("created"),
+    )
+    rows = (
+        (
+            row.name,
+            row.owner,
+            "open" if row.open else "closed",
+            row.blocks,
+            row.files,
+            row.events,
+            _size(session, row.size),
+            format_instant(row.created, now, exact=not session.screen.terminal),
+        )
+        for row in summaries
+    )
+    session.screen.table(columns, rows)
+    return None
+
+
+@connected
+def show(
+    session: Session,
+    name: NameArgument,
+    block: Annotated[
+        str, typer.Option("--block", metavar="NAME", help="List the files of this block instead")
+    ] = "",
+    everything: Annotated[bool, typer.Option("--all", help=f"More than {BLOCKS_SHOWN} blocks")] = False,
+) -> int | None:
+    """Show a data set: its totals, where it is, and its blocks."""
+    if block:
+        _show_files(session, name, block)
+        return None
+    with session.client() as client:
+        report = client.dataset(name)
+        blocks = list(islice(client.dataset_blocks(name), None if everything else BLOCKS_SHOWN))
+    if session.as_json:
+        session.screen.json({"report": report, "blocks": blocks})
+        return None
+    _print_facts(session, report)
+    if blocks:
+        session.screen.line("")
+        _print_blocks(session, blocks)
+    if report.dataset.blocks > len(blocks):
+        session.screen.note(f"... and {report.dataset.blocks - len(blocks):,} more blocks (--all)")
+    return None
+
+
+def _show_files(session: Session, name: str, block: str) -> None:
+    with session.client() as client:
+        files = list(client.dataset_files(name, block))
+    if session.as_json:
+        session.screen.json({"files": files})
+        return
+    columns = (
+        Column("file"),
+        Column("size", right=True),
+        Column("events", right=True),
+        Column("checksum"),
+        Column("records"),
+    )
+    session.screen.table(
+        columns,
+        (
+            (
+                file.name,
+                _size(session, file.size),
+                file.events,
+                file.checksum,
+                " ".join(f"{run}:{first}-{last}" for run, first, last in file.lumis),
+            )
+            for file in files
+        ),
+    )
+
+
+def _print_facts(session: Session, report: DataSetReport) -> None:
+    dataset = report.dataset
+    writer = "" if dataset.request is None else f"request {dataset.request}, step {dataset.step}"
+    blocks = f"{dataset.blocks:,}" + (
+        f", {dataset.open_blocks:,} of them open" if dataset.open_blocks else ""
+    )
+    session.screen.facts(
+        (
+            ("data set", dataset.name),
+            ("state", "open: more files may come" if dataset.open else "closed"),
+            ("owner", f"{dataset.owner} ({dataset.group})"),
+            ("written by", writer),
+            ("blocks", blocks),
+            ("files", f"{dataset.files:,}"),
+            ("events", f"{dataset.events:,}" if dataset.events else ""),
+            ("size", _size(session, dataset.size)),
+            ("sites", _sites(report)),
+            ("unknown place", f"{report.unknown:,} blocks" if report.unknown else ""),
+            ("no place", f"{report.nowhere:,} blocks" if report.nowhere else ""),
+        )
+    )
+
+
+def _sites(report: DataSetReport) -> str:
+    total = report.dataset.blocks
+    return ", ".join(
+        f"{_site(share.site)} ({'all' if share.blocks == total else f'{share.blocks:,} blocks'})"
+        for share in report.sites
+    )
+
+
+def _print_blocks(session: Session, blocks: Iterable[BlockSummary]) -> None:
+    columns = (
+        Column("block"),
+        Column("state"),
+        *(Column(name, right=True) for name in ("files", "events", "size")),
+        Column("sites"),
+    )
+    session.screen.table(
+        columns,
+        (
+            (
+                block.name,
+                "open" if block.open else "closed",
+                block.files,
+                block.events,
+                _size(session, block.size),
+                _block_sites(block),
+            )
+            for block in blocks
+        ),
+    )
+
+
+def _block_sites(block: BlockSummary) -> str:
+    if block.located is None:
+        return "(unknown)"
+    return ", ".join(_site(replica.site) for replica in block.replicas) or "(none)"
+
+
+def _site(name: str) -> str:
+    return "(any site)" if name == "*" else name
+
+
+def _size(session: Session, size: int) -> str:
+    return format_size(size) if session.screen.terminal else str(size)
+
+
+@connected
+def replicas(
+    session: Session,
+    name: NameArgument,
+    block: Annotated[str | None, typer.Option("--block", metavar="NAME", help="Only of this block")] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add", metavar="SITE[=PREFIX]", help="The files are at this site too; may be repeated"
+        ),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove", metavar="SITE", help="The files are no longer at this site; may be repeated"
+        ),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Where the files are is not known any more")
+    ] = False,
+) -> int | None:
+    """Show where the blocks of a data set are, and when this was last known; or change it.
+
+    Only the catalogue changes: nothing is copied or deleted. Work that waits follows within seconds.
+    """
+    with session.client() as client:
+        if add or remove or forget:
+            changed = client.change_replicas(
+                name,
+                block=block,
+                add=[_place(text) for text in add or ()],
+                remove=remove or (),
+                forget=forget,
+            )
+            if session.as_json:
+                session.screen.json(changed)
+            else:
+                session.screen.line(
+                    f"{name}: {changed.moved:,} of {changed.blocks:,} blocks are at other sites now"
+                )
+            return None
+        blocks = [row for row in client.dataset_blocks(name) if block is None or row.name == block]
+    if session.as_json:
+        session.screen.json({"blocks": blocks})
+        return None
+    _print_replicas(session, blocks)
+    return None
+
+
+def _place(text: str) -> Replica:
+    site, _, prefix = text.partition("=")
+    if not site:
+        raise InvalidInput(f"--add {text}: the site is missing", hint="--add SITE or --add SITE=PREFIX")
+    return check_replica(site, prefix) if prefix else Replica(site, "")
+
+
+def _print_replicas(session: Session, blocks: Iterable[BlockSummary]) -> None:
+    now, exact = time.time(), not session.screen.terminal
+    rows: list[tuple[str, str, str, str]] = []
+    for block in blocks:
+        rows += [
+            (block.name, _site(place.site), place.prefix, format_instant(place.known, now, exact=exact))
+            for place in block.replicas
+        ]
+        if not block.replicas:
+            unknown = block.located is None
+            known = "" if unknown else format_instant(block.located, now, exact=exact)
+            rows.append((block.name, "(unknown)" if unknown else "(none)", "", known))
+    session.screen.table(tuple(Column(name) for name in ("block", "site", "prefix", "known")), rows)
+
+
+@connected
+def close(session: Session, name: NameArgument) -> int | None:
+    """Close a data set: no more files will come, so requests that read it can end."""
+    with session.client() as client:
+        summary = client.close_dataset(name)
+    _tell(session, summary, "is closed")
+    return None
+
+
+@connected
+def remove(session: Session, name: NameArgument) -> int | None:
+    """Remove a data set from the catalogue. The files themselves stay where they are."""
+    with session.client() as client:
+        summary = client.remove_dataset(name)
+    _tell(session, summary, "is removed; its files stay where they are")
+    return None
+
+
+def _tell(session: Session, summary: DataSetSummary, state: str) -> None:
+    if session.as_json:
+        session.screen.json(summary)
+    else:
+        session.screen.line(f"{summary.name} ({summary.files:,} files in {summary.blocks:,} blocks) {state}")

@@ -1,0 +1,241 @@
+"""Methods of the client for data sets, and the files that a data set is made of."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pilotage.client.typed_requests import TypedRequests
+from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes
+from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_entry_name
+from pilotage.core.datasets.manifest import KINDS, Manifest, parse_manifest
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.datasets import (
+    BlocksPage,
+    BlockSummary,
+    DataSetChange,
+    DataSetCreate,
+    DataSetFile,
+    DataSetFilesPage,
+    DataSetReport,
+    DataSetsPage,
+    DataSetSummary,
+    FilesAdd,
+    FilesAdded,
+    FileSummary,
+    ReplicaLocation,
+    ReplicasChange,
+    ReplicasChanged,
+)
+
+FILES_PER_REQUEST = 1000
+
+Progress = Callable[[int], None]
+"""Called with the number of files that the server has stored so far."""
+
+
+class DataSetMethods(TypedRequests):
+    """Methods of the client for data sets."""
+
+    def datasets(self, *, contains: str = "", owner: str = "") -> Iterator[DataSetSummary]:
+        """Iterate over the data sets by id. `contains`: only names with this text in them."""
+        query = {"contains": contains, "owner": owner}
+        yield from self._pages("/v1/datasets", DataSetsPage, lambda answer: answer.datasets, query=query)
+
+    def dataset(self, name: str) -> DataSetReport:
+        """Return a data set and the part of it at each site. Raises NotFound."""
+        return self._get("/v1/datasets/report", DataSetReport, {"name": name})
+
+    def dataset_blocks(self, name: str) -> Iterator[BlockSummary]:
+        """Iterate over the blocks of a data set, with their replicas. Raises NotFound."""
+        yield from self._pages(
+            "/v1/datasets/blocks", BlocksPage, lambda answer: answer.blocks, query={"name": name}
+        )
+
+    def dataset_files(self, name: str, block: str) -> Iterator[FileSummary]:
+        """Iterate over the files of a block. Raises NotFound."""
+        yield from self._pages(
+            "/v1/datasets/files",
+            DataSetFilesPage,
+            lambda answer: answer.files,
+            query={"name": name, "block": block},
+        )
+
+    def create_dataset(self, name: str, *, group: str = "") -> DataSetSummary:
+        """Make an open data set; one of this name that you may change is returned as it is."""
+        return self._post("/v1/datasets", DataSetCreate(name, group), DataSetSummary, idempotent=True)
+
+    def add_to_dataset(
+        self, name: str, blocks: Iterable[BlockEntry], progress: Progress | None = None
+    ) -> FilesAdded:
+        """Add the files of blocks to a data set. Files that are registered already change nothing.
+
+        Each block is closed with its last file. Raises Conflict if the data set is closed, or if a registered file has
+        another size, number of events or checksum.
+        """
+        total, sent = FilesAdded(0, 0, 0), 0
+        for block in blocks:
+            for first in range(0, max(1, len(block.files)), FILES_PER_REQUEST):
+                files = block.files[first : first + FILES_PER_REQUEST]
+                complete = first + FILES_PER_REQUEST >= len(block.files)
+                request = FilesAdd(
+                    name,
+                    block.name,
+                    [DataSetFile(file[0], file[1], file[2], file[3], list(file[4])) for file in files],
+                    [ReplicaLocation(*place) for place in block.replicas],
+                    complete,
+                )
+                added = self._post("/v1/datasets/files", request, FilesAdded, idempotent=True)
+                total.files += added.files
+                total.known += added.known
+                total.closed += added.closed
+                sent += len(files)
+                if progress is not None:
+                    progress(sent)
+        return total
+
+    def close_dataset(self, name: str) -> DataSetSummary:
+        """Close a data set and its open blocks: no more files will come."""
+        return self._post("/v1/datasets/close", DataSetChange(name), DataSetSummary, idempotent=True)
+
+    def remove_dataset(self, name: str) -> DataSetSummary:
+        """Remove a data set from the catalogue. Its files stay. Raises Conflict while a request uses it."""
+        return self._post("/v1/datasets/remove", DataSetChange(name), DataSetSummary)
+
+    def change_replicas(
+        self,
+        name: str,
+        *,
+        block: str | None = None,
+        add: Sequence[Replica] = (),
+        remove: Sequence[str] = (),
+        forget: bool = False,
+    ) -> ReplicasChanged:
+        """Change the replicas of a data set, or of one block.
+
+        A new replica with an empty prefix gets the prefix that the block has elsewhere. A block that loses its last
+        replica is known to be nowhere; `forget` makes its location unknown instead.
+        """
+        places = [ReplicaLocation(*place) for place in add]
+        request = ReplicasChange(name, block, places, list(remove), forget)
+        return self._post("/v1/datasets/replicas", request, ReplicasChanged, idempotent=True)
+
+
+# --- the files of a data set
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How files on this machine become files of a data set."""
+
+    patterns: tuple[str, ...] = ()
+    """Only files whose name or path fits one of these; none: all that do not begin with a dot."""
+    events_per_file: int = 0
+    checksum: str = ""
+    """An algorithm to compute the checksum of each file; empty: none."""
+    block_size: int = BLOCK_SIZE
+    block_depth: int = 0
+    """Parts of a folder that name a block; 0: all."""
+
+
+def blocks_of_folder(root: Path, places: Sequence[Replica], options: FileOptions) -> list[BlockEntry]:
+    """The files below a folder: a block for each folder. Raises `InvalidInput` if there are none."""
+    files = [_file(root, name, options) for name in _names_below(root, options.patterns)]
+    if not files:
+        chosen = f" that fit {', '.join(options.patterns)}" if options.patterns else ""
+        raise InvalidInput(f"{root} has no files{chosen}")
+    return arrange(files, places, options)
+
+
+def arrange(files: Iterable[FileEntry], places: Sequence[Replica], options: FileOptions) -> list[BlockEntry]:
+    """Files as blocks: one for each folder, cut to the block size."""
+    return list(in_sizes(by_folder(files, tuple(places), options.block_depth), options.block_size))
+
+
+def _names_below(root: Path, patterns: Sequence[str]) -> Iterator[str]:
+    def report(error: OSError) -> None:
+        raise InvalidInput(f"cannot read {error.filename}: {error.strerror}") from error
+
+    for folder, folders, names in os.walk(root, onerror=report):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        relative = os.path.relpath(folder, root)
+        for name in sorted(names):
+            path = name if relative == "." else f"{relative}/{name}"
+            if name.startswith(".") or not os.path.isfile(os.path.join(folder, name)):
+                continue
+            if not patterns or any(
+                fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in (name, path)
+            ):
+                yield path
+
+
+def _file(root: Path, name: str, options: FileOptions) -> FileEntry:
+    path = root / name
+    check_entry_name(name, "the file name")
+    try:
+        checksum = compute_checksum(path, options.checksum) if options.checksum else ""
+        return FileEntry(name, path.stat().st_size, options.events_per_file, checksum)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+
+
+def compute_checksum(path: Path, algorithm: str) -> str:
+    """The checksum of a file as ALGORITHM:HEX."""
+    with path.open("rb") as stream:
+        if algorithm in ("adler32", "crc32"):
+            update = zlib.adler32 if algorithm == "adler32" else zlib.crc32
+            value = 1 if algorithm == "adler32" else 0
+            while part := stream.read(1 << 20):
+                value = update(part, value)
+            return f"{algorithm}:{value:08x}"
+        return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a file; its format follows from the ending of its name."""
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidInput(
+            f"{path}: the ending {path.suffix or '(none)'} is not that of a manifest",
+            hint=f"a manifest ends in {', '.join(KINDS)}; a data set of files is given as their folder",
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8: byte {error.start} is not") from error
+    return parse_manifest(text, kind)
+
+
+def blocks_of_manifest(
+    manifest: Manifest, places: Sequence[Replica], options: FileOptions
+) -> list[BlockEntry]:
+    """The blocks of a manifest at these places, or at its own. Sizes that it does not tell are looked up."""
+    where = tuple(places) or manifest.replicas
+    named = [block._replace(replicas=block.replicas or where) for block in manifest.blocks]
+    loose = arrange(manifest.loose, where, options)
+    prefix = manifest.prefix
+    return [block._replace(files=_with_sizes(prefix, block.files, options)) for block in (*named, *loose)]
+
+
+def _with_sizes(
+    prefix: str | None, files: Sequence[FileEntry], options: FileOptions
+) -> tuple[FileEntry, ...]:
+    """Sizes of files below a local prefix, if they are there, and the events of the options."""
+    local = prefix is not None and prefix.startswith("/")
+    completed = []
+    for file in files:
+        size = file.size
+        if local and not size:
+            try:
+                size = os.stat(f"{prefix}/{file.name}").st_size
+            except OSError:
+                size = 0
+        completed.append(file._replace(size=size, events=file.events or options.events_per_file))
+    return tuple(completed)

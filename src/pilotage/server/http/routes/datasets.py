@@ -1,0 +1,263 @@
+"""Routes for data sets: register, list and remove them, and change their replicas."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from pilotage.core.datasets.facts import (
+    ANYWHERE,
+    BlockEntry,
+    FileEntry,
+    Replica,
+    check_checksum,
+    check_entry_name,
+    check_lumis,
+    check_replica,
+)
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.policy import Policy
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.pages import page
+from pilotage.server.http.routes.submissions import group_of
+from pilotage.server.tokens import Caller
+from pilotage.services.catalogue import locations, registration, reports
+from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
+from pilotage.services.catalogue.registration import FILES_AT_ONCE, Added
+from pilotage.store.tables import datasets
+from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
+from pilotage.wire import limits
+from pilotage.wire.datasets import (
+    BlocksPage,
+    DataSetChange,
+    DataSetCreate,
+    DataSetFile,
+    DataSetFilesPage,
+    DataSetReport,
+    DataSetsPage,
+    DataSetSummary,
+    FilesAdd,
+    FilesAdded,
+    ReplicaLocation,
+    ReplicasChange,
+    ReplicasChanged,
+)
+from pilotage.wire.limits import MAX_PAGE
+
+router = APIRouter(prefix="/v1", tags=["data sets"], route_class=CheckedRoute)
+
+
+@router.get("/datasets", response_model=DataSetsPage)
+def list_datasets(
+    contains: limits.Name = "",
+    owner: limits.Name = "",
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    _: Caller = Depends(caller_of),
+) -> Response:
+    """The data sets by id. `contains`: only names with this text in them. Every user may see every data set."""
+    connection = context.readers.connection()
+    rows = datasets.page(connection, after, limit, contains=contains, owner=owner)
+    totals = datasets.totals(connection, [row.id for row in rows])
+    return page("datasets", ((row.id, _summary(row, totals.get(row.id))) for row in rows), limit)
+
+
+@router.post("/datasets")
+async def create_dataset(
+    body: DataSetCreate, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> DataSetSummary:
+    """Make an open data set. One of this name that the caller may change is returned as it is."""
+    context.space.check()
+    group = group_of(context.pool.policy, caller, body.group)
+    row = await context.writer.acall(
+        lambda tx: registration.create(
+            tx, body.name, owner=caller.user, group=group, changer=caller.viewer(), now=context.clock()
+        )
+    )
+    return await _read_summary(context, row)
+
+
+@router.get("/datasets/report")
+def report_dataset(
+    name: limits.GivenName, context: Context = Depends(context_of), _: Caller = Depends(caller_of)
+) -> DataSetReport:
+    """A data set with its totals, and the part of it at each site."""
+    connection = context.readers.connection()
+    row = registration.find(connection, name)
+    places = reports.places(connection, row.id)
+    summary = _summary(row, reports.live_totals(connection, row.id))
+    return DataSetReport(summary, places.sites, places.unknown, places.nowhere)
+
+
+@router.get("/datasets/blocks", response_model=BlocksPage)
+def list_blocks(
+    name: limits.GivenName,
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    _: Caller = Depends(caller_of),
+) -> Response:
+    """The blocks of a data set by id, with their replicas."""
+    connection = context.readers.connection()
+    row = registration.find(connection, name)
+    return page("blocks", reports.blocks(connection, row.id, after, limit), limit)
+
+
+@router.get("/datasets/files", response_model=DataSetFilesPage)
+def list_files(
+    name: limits.GivenName,
+    block: limits.FileName,
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    _: Caller = Depends(caller_of),
+) -> Response:
+    """The files of a block by id."""
+    connection = context.readers.connection()
+    row = _block(context, registration.find(connection, name), block)
+    return page("files", reports.files(connection, row.id, after, limit), limit)
+
+
+@router.post("/datasets/files")
+async def add_files(
+    body: FilesAdd, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> FilesAdded:
+    """Add files to a block. They are stored in slices; after an error the same request may be sent again."""
+    context.space.check()
+    name = check_entry_name(body.block, "block")
+    places = _places(context.pool.policy, body.replicas)
+    files = _entries(body.files)
+    total = Added()
+    for first in range(0, max(1, len(files)), FILES_AT_ONCE):
+        entry = BlockEntry(name, files[first : first + FILES_AT_ONCE], places)
+        complete = body.complete and first + FILES_AT_ONCE >= len(files)
+        added = await context.writer.acall(
+            lambda tx, entry=entry, complete=complete: registration.add_block(  # type: ignore[misc]
+                tx, body.dataset, entry, changer=caller.viewer(), complete=complete, now=context.clock()
+            )
+        )
+        total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
+    return FilesAdded(total.files, total.known, total.closed)
+
+
+def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
+    entries: dict[str, FileEntry] = {}
+    for number, file in enumerate(files):
+        try:
+            name = check_entry_name(file.name, "name")
+            entry = FileEntry(
+                name, file.size, file.events, check_checksum(file.checksum), check_lumis(file.lumis)
+            )
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"files.{number}: {error.message}", hint=error.hint, field=f"files.{number}.{error.field}"
+            ) from None
+        if entries.setdefault(name, entry) is not entry:
+            raise InvalidInput(f"files.{number}: {name!r} is listed twice", field=f"files.{number}.name")
+    return tuple(entries.values())
+
+
+def _places(
+    policy: Policy, places: Sequence[ReplicaLocation], *, further: bool = False
+) -> tuple[Replica, ...]:
+    """The checked places. `further`: of replicas that are added, whose prefix may be that of other sites."""
+    checked: dict[str, Replica] = {}
+    for place in places:
+        site = place.site or home_site(policy)
+        if site != ANYWHERE and site not in policy.sites:
+            near = difflib.get_close_matches(site, policy.sites, 1)
+            hint = f"did you mean {near[0]}?" if near else "see `pilotage site list`"
+            raise NotFound(f"the policy has no site {site}", hint=hint)
+        if site in checked:
+            raise InvalidInput(f"the site {site} is given twice", field="replicas")
+        checked[site] = (
+            Replica(site, "") if further and not place.prefix else check_replica(site, place.prefix)
+        )
+    return tuple(sorted(checked.values()))
+
+
+def home_site(policy: Policy) -> str:
+    """The site of this server's machine: that of its local CE, or the only site of the policy."""
+    local = {ce.site for ce in policy.ces.values() if ce.type == "local"}
+    sites = local or set(policy.sites)
+    if len(sites) != 1:
+        raise InvalidInput(
+            "the site of the files is needed: the policy has no local CE, or local CEs at several sites",
+            hint="--site NAME",
+            field="replicas",
+        )
+    return sites.pop()
+
+
+@router.post("/datasets/replicas")
+async def change_replicas(
+    body: ReplicasChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> ReplicasChanged:
+    """Add, remove or forget the replicas of a data set or of one block. Elements follow within seconds."""
+    policy = context.pool.policy
+    if not (body.add or body.remove or body.forget):
+        raise InvalidInput("nothing to change: give add, remove or forget")
+    if body.forget and (body.add or body.remove):
+        raise InvalidInput("forget goes with neither add nor remove", field="forget")
+    change = ReplicaChange(_places(policy, body.add, further=True), tuple(body.remove), body.forget)
+    connection = context.readers.connection()
+    row = registration.find(connection, body.dataset)
+    registration.need_rights(row, caller.viewer())
+    ids = (
+        datasets.block_ids(connection, row.id)
+        if body.block is None
+        else [_block(context, row, body.block).id]
+    )
+    moved = 0
+    for first in range(0, len(ids), BLOCKS_AT_ONCE):
+        part = ids[first : first + BLOCKS_AT_ONCE]
+        moved += await context.writer.acall(
+            lambda tx, part=part: locations.change_replicas(tx, part, change, context.clock())  # type: ignore[misc]
+        )
+    context.wake_locations.set()
+    return ReplicasChanged(len(ids), moved)
+
+
+def _block(context: Context, row: DataSetRow, name: str) -> BlockRow:
+    block = datasets.block_named(context.readers.connection(), row.id, name)
+    if block is None:
+        raise NotFound(
+            f"the data set {row.name} has no block {name}", hint=f"see `pilotage dataset show {row.name}`"
+        )
+    return block
+
+
+@router.post("/datasets/close")
+async def close_dataset(
+    body: DataSetChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> DataSetSummary:
+    """Close a data set and its open blocks: no more files will come. Its owner, or an administrator."""
+    row = await context.writer.acall(lambda tx: registration.close(tx, body.name, changer=caller.viewer()))
+    return await _read_summary(context, row)
+
+
+@router.post("/datasets/remove")
+async def remove_dataset(
+    body: DataSetChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> DataSetSummary:
+    """Remove a data set from the catalogue; its files stay where they are. Refused while a request uses it."""
+    name = body.name
+    summary = await _read_summary(context, registration.find(context.readers.connection(), name))
+    await context.writer.acall(
+        lambda tx: registration.remove(tx, name, changer=caller.viewer(), now=context.clock())
+    )
+    context.wake_locations.set()
+    return summary
+
+
+async def _read_summary(context: Context, row: DataSetRow) -> DataSetSummary:
+    totals = await context.quick_read(lambda connection: datasets.totals(connection, [row.id]))
+    return _summary(row, totals.get(row.id))
+
+
+def _summary(row: DataSetRow, totals: Totals | None) -> DataSetSummary:
+    return DataSetSummary(*row, *(totals or Totals()))
