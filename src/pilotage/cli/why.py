@@ -9,30 +9,41 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.request_why import show_request
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
 
-QUEUE = "queue:"
+QUEUE, REQUEST, ELEMENT = "queue", "request", "element"
+KINDS = (QUEUE, REQUEST, ELEMENT)
 
 
 @connected
 def why(
     session: Session,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A job (12), or a task queue from `queue list` (queue:3)")
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="A job (12), a task queue from `queue list` (queue:3), a request (request:5), or one of its"
+            " elements (element:9)",
+        ),
     ],
 ) -> int | None:
-    """Explain why a job or a task queue waits.
+    """Explain why a job, a task queue, a request or an element waits.
 
     Shows the conditions that refuse it, the jobs and queues ahead of it, and changes that would start it.
     """
-    queue = target.startswith(QUEUE)
-    number = _number(target.removeprefix(QUEUE), target)
+    kind, colon, rest = target.rpartition(":")
+    number = _number(rest if kind in ("", *KINDS) else target, target)
     with session.client() as client:
-        answer = client.why_queue(number) if queue else client.why(number)
+        if kind in (REQUEST, ELEMENT):
+            waits = client.why_request(number) if kind == REQUEST else client.why_element(number)
+            show_request(session, waits, time.time())
+            return None
+        answer = client.why_queue(number) if colon else client.why(number)
     if session.as_json:
         session.screen.json(answer)
     else:
@@ -45,7 +56,8 @@ def _number(text: str, whole: str) -> int:
         [number] = parse_ids([text])
     except (InvalidInput, ValueError):
         raise InvalidInput(
-            f"{whole!r} is neither a job nor a queue", hint="write 12 for job 12, queue:3 for task queue 3"
+            f"{whole!r} is neither a job nor a queue",
+            hint="write 12 for job 12, queue:3 for task queue 3, request:5 for request 5, element:9 for element 9",
         ) from None
     return number
 

@@ -46,6 +46,7 @@ from pilotage.wire.jobs import (
 )
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import QueuesPage, QueueSummary
+from pilotage.wire.request_why import RequestWhy
 from pilotage.wire.server_trust import ServerTrust
 from pilotage.wire.sites import SiteSummary
 from pilotage.wire.submissions import SubmissionSource
@@ -357,6 +358,14 @@ class Client(
     def why_queue(self, queue: int) -> Why:
         """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
         return self._get(f"/v1/queues/{queue}/why", Why)
+
+    def why_request(self, request: int) -> RequestWhy:
+        """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""
+        return self._get(f"/v1/requests/{request}/why", RequestWhy)
+
+    def why_element(self, element: int) -> RequestWhy:
+        """Explain why an element of a request is not further. Raises NotFound."""
+        return self._get(f"/v1/elements/{element}/why", RequestWhy)
 
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -42,7 +42,7 @@ class AgentPull:
         """Claim at most `limit` elements; returns them with their new epoch."""
         connection = self.tx.connection
         requests = queued_requests.pullable(connection, self.agent.team) if self.slots else []
-        room = self._room(requests)
+        room = room_of_agent(connection, self.agent.id, self.slots, self.load, requests)
         admitted: list[Admission] = []
         for part in _by_priority(requests):
             if not room.open_sites(part[0].priority):
@@ -60,21 +60,6 @@ class AgentPull:
             moves.record(row._replace(state=ElementState.AVAILABLE), ElementState.NEGOTIATING)
         moves.save(connection)
         return [rows[admission.element] for admission in admitted if admission.element in rows]
-
-    def _room(self, requests: Sequence[QueuedRequest]) -> SiteRoom:
-        """The jobs of the agent that do not run, against the slots."""
-        connection = self.tx.connection
-        held = elements.held_jobs(connection, self.agent.id)
-        priorities = {request.id: request.priority for request in requests}
-        others = {request for request, _, _ in held} | {request for _, request in self.load.waiting}
-        missing = queued_requests.by_ids(connection, sorted(others - priorities.keys()))
-        priorities.update({request.id: request.priority for request in missing.values()})
-        room = SiteRoom(self.slots)
-        for request, site, jobs in held:
-            room.add(site, priorities.get(request, 0), jobs)
-        for (site, request), jobs in self.load.waiting.items():
-            room.add(site, priorities.get(request, 0), jobs)
-        return room
 
     def _groups(self, requests: Sequence[QueuedRequest], room: SiteRoom) -> list[CandidateGroup]:
         """The groups of elements of some requests that may run at a site with room."""
@@ -100,6 +85,27 @@ class AgentPull:
         rules = self.queue.rules(request)
         open_sites: Sites = room.open_sites(request.priority) - rules.banned
         return bool(open_sites if rules.listed is None else open_sites & rules.listed)
+
+
+def room_of_agent(
+    connection: Connection,
+    agent: int,
+    slots: Mapping[str, int],
+    load: AgentLoad,
+    requests: Sequence[QueuedRequest] = (),
+) -> SiteRoom:
+    """The jobs of an agent that do not run, against the slots. `requests`: rows that the caller has read."""
+    held = elements.held_jobs(connection, agent)
+    priorities = {request.id: request.priority for request in requests}
+    others = {request for request, _, _ in held} | {request for _, request in load.waiting}
+    missing = queued_requests.by_ids(connection, sorted(others - priorities.keys()))
+    priorities.update({request.id: request.priority for request in missing.values()})
+    room = SiteRoom(slots)
+    for request, site, jobs in held:
+        room.add(site, priorities.get(request, 0), jobs)
+    for (site, request), jobs in load.waiting.items():
+        room.add(site, priorities.get(request, 0), jobs)
+    return room
 
 
 def _by_priority(requests: Sequence[QueuedRequest]) -> Iterator[Sequence[QueuedRequest]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.coverage import ElementCoverage
 from pilotage.core.workqueue.eligibility import Locations, SiteRules, Sites, eligible_sites
 from pilotage.core.workqueue.thresholds import SlotRules
@@ -14,7 +15,6 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.workqueue.loads import LoadBook
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import dataset_blocks, location_sets
-from pilotage.store.tables.agent_loads import site_states
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 
 MAX_COVERAGES = 64
@@ -45,47 +45,28 @@ class WorkQueue:
         settings = self.pool.policy.requests
         return SlotRules(settings.pending_fraction, settings.queue_depth, settings.site_floor)
 
-    def available_slots(self) -> dict[str, int]:
-        """The processors that the pilots of each site may use, by the CEs of the policy."""
-        policy, nodes = self.pool.policy, self.pool.local_nodes
-        slots = dict.fromkeys(policy.sites, 0)
-        for name, ce in policy.ces.items():
-            if ce.type != "local":
-                count = ce.max_running * ce.pilot_processors
-            elif ce.processors or name not in nodes:
-                count = ce.processors or 1
-            else:
-                count = nodes[name].processors
-            slots[ce.site] = slots.get(ce.site, 0) + count
-        return slots
-
-    def site_states(self, connection: Connection, now: float) -> dict[str, str]:
-        """The state of each site of the policy: normal, drain or down. The policy's word stands above the rows."""
-        rows = site_states(connection, now)
-        states: dict[str, str] = {}
-        for name, site in self.pool.policy.sites.items():
-            given = rows.get(name, "normal")
-            if site.banned:
-                states[name] = "down"
-            else:
-                states[name] = "drain" if site.draining and given == "normal" else given
-        return states
+    def site_states(self) -> dict[str, SiteState]:
+        """The state of each site of the policy."""
+        return {site: self.pool.site_state(site) for site in self.pool.policy.sites}
 
     def eligible(
         self, connection: Connection, request: QueuedRequest, step: QueuedStep, location_set: int, now: float
     ) -> Sites:
         """The sites of the policy where an element of this step may run."""
-        further = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.further_inputs)]
-        pileups = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.pileup)]
+        data = self.locations(connection, step, location_set, now)
         lists = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
-        key = (*lists, location_set, *further, None, *pileups, self.pool.policy_version)
+        key = (*lists, data, self.pool.policy_version)
         known = self._eligible.use(key)
         if known is None:
-            inputs = (self._sites_of_set(connection, location_set), *further)
-            locations = Locations(inputs, (), tuple(pileups))
-            known = eligible_sites(self.pool.policy.sites, self.rules(request), locations)
+            known = eligible_sites(self.pool.policy.sites, self.rules(request), data)
             self._eligible[key] = known
         return known
+
+    def locations(self, connection: Connection, step: QueuedStep, location_set: int, now: float) -> Locations:
+        """Where the data of an element of this step is. `location_set`: of its input."""
+        further = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.further_inputs)]
+        pileups = [self._dataset_sites(connection, dataset, now) for dataset in _ids(step.pileup)]
+        return Locations((self._sites_of_set(connection, location_set), *further), (), tuple(pileups))
 
     def rules(self, request: QueuedRequest) -> SiteRules:
         """The lists and flags of a request."""

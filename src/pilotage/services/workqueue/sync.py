@@ -5,11 +5,13 @@ The hand-over's table decides each message about an element. A turn that is sent
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from pilotage.core.errors import Superseded
 from pilotage.core.handover import Answer, Custody, Effect, Fence, Message, decide
+from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.states import ElementState, custody_of
 from pilotage.core.workqueue.thresholds import lesser_slots, slots_of_sites
 from pilotage.services.workqueue.loads import AgentLoad
@@ -47,12 +49,12 @@ def sync(
     peers = set(agents.live_of_team(tx.connection, agent.team, now))
     if not draining:
         peers.add(agent.id)
-    states = queue.site_states(tx.connection, now)
-    slots = slots_of_sites(queue.available_slots(), len(peers), queue.slot_rules)
+    states = queue.site_states()
+    slots = slots_of_sites(queue.pool.site_slots(), len(peers), queue.slot_rules)
     room = max(0, settings.owner_limit - load.in_pool)
     again = turn.repeated()
     if not again and not draining and room and message.want:
-        normal = {site: count for site, count in slots.items() if states.get(site) == "normal"}
+        normal = {site: count for site, count in slots.items() if states.get(site) is SiteState.NORMAL}
         pull = AgentPull(queue, tx, agent, lesser_slots(normal, message.slots), load, now, rng)
         again = pull.run(min(message.want, settings.elements_per_pull))
         if again:
@@ -171,7 +173,7 @@ class _Turn:
 
 
 def _sites(
-    tx: Transaction, slots: dict[str, int], states: dict[str, str], load: AgentLoad
+    tx: Transaction, slots: dict[str, int], states: Mapping[str, SiteState], load: AgentLoad
 ) -> list[SiteOfAgent]:
     requests = queued_requests.by_ids(tx.connection, sorted({request for _, request in load.waiting}))
     waiting: dict[str, dict[int, int]] = {}
@@ -182,7 +184,7 @@ def _sites(
     return [
         SiteOfAgent(
             site,
-            states.get(site, "normal"),
+            str(states.get(site, SiteState.DOWN)),
             count,
             load.running.get(site, 0),
             [list(level) for level in sorted(waiting.get(site, {}).items(), reverse=True)],

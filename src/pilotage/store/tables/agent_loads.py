@@ -1,4 +1,4 @@
-"""Counts of the unfinished jobs that agents have made, and the states of sites."""
+"""Counts of the unfinished jobs that agents have made."""
 
 from __future__ import annotations
 
@@ -34,9 +34,3 @@ def of_agent(connection: Connection, agent: int) -> list[LoadCount]:
         " GROUP BY request_id, site, is_running, is_released"
     )
     return [LoadCount(*row) for row in connection.execute(sql, (agent,))]
-
-
-def site_states(connection: Connection, now: float) -> dict[str, str]:
-    """The state of each site that is not normal."""
-    sql = "SELECT site, state FROM site_states WHERE state <> 'normal' AND (until IS NULL OR until > ?)"
-    return dict(connection.execute(sql, (now,)).fetchall())

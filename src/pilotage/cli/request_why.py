@@ -1,0 +1,50 @@
+"""Prints the answer of `pilotage why` for a request or an element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session
+from pilotage.cli.time_format import format_instant
+from pilotage.wire.request_why import RequestWhy
+
+OPEN = "open: the next pull may take them"
+
+
+def show_request(session: Session, answer: RequestWhy, now: float) -> None:
+    """Print the summary, the verdict of each site, and the changes that would help."""
+    if session.as_json:
+        session.screen.json(answer)
+        return
+    session.screen.facts(_facts(answer, now, exact=not session.screen.terminal))
+    if answer.sites:
+        session.screen.line()
+        session.screen.line("Elements that no agent has, by site")
+        session.screen.table(
+            (Column("site"), Column("elements", right=True), Column("condition")),
+            ((row.site, f"{row.elements:,}", row.reason or OPEN) for row in answer.sites),
+        )
+    if answer.changes:
+        session.screen.line()
+        session.screen.line("Single changes that would let elements go")
+        session.screen.table(
+            (Column("elements", right=True), Column("change")),
+            ((f"{row.elements:,}", row.change) for row in answer.changes),
+        )
+
+
+def _facts(answer: RequestWhy, now: float, *, exact: bool) -> Iterator[tuple[str, object]]:
+    yield "request", f"{answer.request} ({answer.name}, {answer.state})"
+    if answer.element is not None:
+        yield "element", answer.element
+    yield "why", answer.summary
+    yield "hint", answer.advice
+    yield "elements", _counts(answer.elements)
+    yield "jobs", _counts(answer.jobs)
+    if answer.next_retry is not None:
+        yield "next retry", format_instant(answer.next_retry, now, exact=exact)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in counts.items())

@@ -1,0 +1,51 @@
+"""Routes that explain why a request, or an element, is not further."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from pilotage.core.errors import NotFound
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.tokens import Caller
+from pilotage.services.requests import why
+from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import queued_requests, request_waits, requests
+from pilotage.store.tables.queued_requests import QueuedRequest
+from pilotage.wire.limits import Id
+from pilotage.wire.request_why import RequestWhy
+
+router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
+
+
+@router.get("/requests/{request}/why")
+def why_request(
+    request: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> RequestWhy:
+    """The reason why a request is not further: the conditions at each site, and the changes that would help."""
+    connection = context.readers.connection()
+    row = _find(connection, caller, request, f"there is no request {request}")
+    # A work queue of its own: the server's one belongs to the writer's thread.
+    return why.why_request(WorkQueue(context.pool), connection, row, context.clock())
+
+
+@router.get("/elements/{element}/why")
+def why_element(
+    element: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> RequestWhy:
+    """The reason why an element of a request is not further."""
+    connection, missing = context.readers.connection(), f"there is no element {element}"
+    facts = request_waits.element(connection, element)
+    if facts is None:
+        raise NotFound(missing, hint="or it is not yours")
+    row = _find(connection, caller, facts.request_id, missing)
+    return why.why_element(WorkQueue(context.pool), connection, row, element, facts, context.clock())
+
+
+def _find(connection: Connection, caller: Caller, request: int, missing: str) -> QueuedRequest:
+    """A request that the caller may see. Others' requests do not exist."""
+    row = requests.by_id(connection, request)
+    if row is None or not caller.viewer().may_see(row.owner, row.group):
+        raise NotFound(missing, hint="or it is not yours; `pilotage request list`")
+    return queued_requests.by_ids(connection, [request])[request]

@@ -1,0 +1,207 @@
+"""Answers to `why` for requests and elements, by the functions that decide a pull."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilotage.core.requests.states import REQUEST_STATES, RequestState
+from pilotage.core.workqueue.eligibility import Obstacle
+from pilotage.core.workqueue.pull import SiteRoom
+from pilotage.core.workqueue.states import ElementState
+from pilotage.core.workqueue.thresholds import slots_of_sites
+from pilotage.core.workqueue.why import AgentFacts, Hold, PullFacts, WaitingGroup, is_open, unblocks, verdicts
+from pilotage.services.workqueue.loads import AgentLoad
+from pilotage.services.workqueue.pull import room_of_agent
+from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import agents, queued_requests, request_waits
+from pilotage.store.tables.agents import AgentRow
+from pilotage.store.tables.queued_requests import QueuedRequest
+from pilotage.store.tables.request_waits import ElementFacts
+from pilotage.wire.request_why import RequestChange, RequestWhy, SiteCondition
+
+CHANGES_SHOWN = 20
+
+QUEUED = frozenset({RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED})
+"""States in which elements are pulled."""
+
+_ORDER = {str(verdict): place for place, verdict in enumerate([*Obstacle, *Hold])}
+"""The conditions in the order in which a pull checks them."""
+
+_BEFORE_THE_QUEUE: Mapping[RequestState, tuple[str, str]] = {
+    RequestState.NEW: ("it is not approved", "`pilotage request approve {id}` (production managers)"),
+    RequestState.ASSIGNMENT_APPROVED: (
+        "it has no team, so no agent may take it",
+        "`pilotage request assign {id} --team TEAM` (production managers)",
+    ),
+    RequestState.STAGING: ("its input is being brought to the sites", "data placement moves it on"),
+}
+
+
+def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float) -> RequestWhy:
+    """Why a request is not further."""
+    answer = RequestWhy(
+        request.id,
+        request.name,
+        request.state,
+        "",
+        elements=request_waits.elements_by_state(connection, request.id),
+        jobs=request_waits.jobs_by_state(connection, request.id),
+        next_retry=request_waits.next_retry(connection, request.id),
+        waiting_job=request_waits.waiting_job(connection, request.id),
+    )
+    state = RequestState(request.state)
+    if state in _BEFORE_THE_QUEUE:
+        answer.summary, advice = _BEFORE_THE_QUEUE[state]
+        answer.advice = advice.format(id=request.id)
+    elif state in (RequestState.ASSIGNED, RequestState.STAGED):
+        answer.summary, answer.advice = _intake(request)
+    elif state not in QUEUED:
+        answer.summary = f"it is {state}: {REQUEST_STATES.rows[state].meaning}"
+    elif answer.elements.get(ElementState.AVAILABLE):
+        groups = _groups(queue, connection, request, now)
+        _explain(answer, groups, pull_facts(queue, connection, request, now), request.team)
+    else:
+        answer.summary, answer.advice = _after_the_queue(answer)
+    return answer
+
+
+def why_element(
+    queue: WorkQueue,
+    connection: Connection,
+    request: QueuedRequest,
+    number: int,
+    element: ElementFacts,
+    now: float,
+) -> RequestWhy:
+    """Why one element of a request is not further."""
+    answer = RequestWhy(
+        request.id,
+        request.name,
+        request.state,
+        "",
+        element=number,
+        elements={element.state: 1},
+        jobs=request_waits.jobs_by_state(connection, request.id, number),
+        waiting_job=request_waits.waiting_job(connection, request.id, number),
+    )
+    state = ElementState(element.state)
+    if state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
+        groups = _groups(queue, connection, request, now, element)
+        _explain(answer, groups, pull_facts(queue, connection, request, now), request.team)
+    elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
+        agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)
+        holder = "an agent" if agent is None else f"agent {agent.name} ({agent.status(now)})"
+        answer.summary = f"{holder} has it for site {element.site}, and splits it into jobs"
+        answer.advice = (
+            "`pilotage agent list` shows the agents; an element of a lost agent goes back by itself"
+        )
+    elif state is ElementState.AVAILABLE:
+        answer.summary = f"its request is {request.state}"
+        answer.advice = f"`pilotage why request:{request.id}`"
+    elif state is ElementState.RUNNING:
+        answer.summary, answer.advice = _after_the_queue(answer)
+    else:
+        answer.summary = f"it is {state}" + (f": {element.reason}" if element.reason else "")
+    return answer
+
+
+def pull_facts(queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float) -> PullFacts:
+    """The facts that the next pull of the request's team would decide by."""
+    live = agents.live_of_team(connection, request.team, now)
+    rows = [row for row in (agents.by_id(connection, agent) for agent in live) if row is not None]
+    slots = slots_of_sites(queue.pool.site_slots(), len(rows), queue.slot_rules)
+    return PullFacts(
+        queue.rules(request),
+        queue.site_states(),
+        tuple(_agent(queue, connection, row, slots, now) for row in rows),
+    )
+
+
+def _agent(
+    queue: WorkQueue, connection: Connection, row: AgentRow, slots: Mapping[str, int], now: float
+) -> AgentFacts:
+    load = AgentLoad.read(connection, row.id, now)
+    room: SiteRoom = room_of_agent(connection, row.id, slots, load)
+    return AgentFacts(row.name, room, load.in_pool >= queue.pool.policy.requests.owner_limit)
+
+
+def _groups(
+    queue: WorkQueue,
+    connection: Connection,
+    request: QueuedRequest,
+    now: float,
+    element: ElementFacts | None = None,
+) -> list[WaitingGroup]:
+    """The available elements of a request, or one of them, by their locations."""
+    steps = {step.position: step for step in queued_requests.steps_of(connection, [request.id])}
+    counted = request_waits.waiting_elements(connection, request.id)
+    if element is not None:
+        counted = [request_waits.WaitingElements(element.step, element.location_set, 1)]
+    return [
+        WaitingGroup(
+            row.elements,
+            request.priority,
+            queue.locations(connection, steps[row.step], row.location_set, now),
+        )
+        for row in counted
+    ]
+
+
+def _explain(answer: RequestWhy, groups: list[WaitingGroup], facts: PullFacts, team: str) -> None:
+    """Tell the verdicts of the sites, and the changes that help."""
+    total = sum(group.elements for group in groups)
+    open_ = sum(group.elements for group in groups if is_open(group, facts))
+    answer.sites = [
+        SiteCondition(row.site, "" if row.verdict is None else str(row.verdict), row.elements)
+        for row in verdicts(groups, facts)
+    ]
+    answer.changes = [RequestChange(*unblock) for unblock in unblocks(groups, facts, team)[:CHANGES_SHOWN]]
+    noun = "element" if total == 1 else "elements"
+    if open_:
+        answer.summary = f"{open_:,} of {total:,} waiting {noun} may be taken by the next pull of an agent"
+    else:
+        answer.summary = f"no site takes its {total:,} waiting {noun} now: {_last_condition(answer)}"
+    if answer.changes:
+        best = answer.changes[0]
+        answer.advice = f"{best.change} (would let {best.elements:,} go)"
+
+
+def _last_condition(answer: RequestWhy) -> str:
+    """The reason of the site that comes closest: it fails at the last condition."""
+    reasons = {row.reason for row in answer.sites if row.reason}
+    return max(reasons, key=_ORDER.__getitem__, default="the policy has no site")
+
+
+def _intake(request: QueuedRequest) -> tuple[str, str]:
+    if not request.team:
+        return (
+            "it has no team, so no agent may take it",
+            f"`pilotage request assign {request.id} --team TEAM` (production managers)",
+        )
+    return "its elements are being made", "intake takes requests by priority, some each second"
+
+
+def _after_the_queue(answer: RequestWhy) -> tuple[str, str]:
+    """For work that agents have taken: where it is now."""
+    jobs = answer.jobs
+    if jobs.get("made"):
+        return (
+            f"{jobs['made']:,} jobs are made and wait for their release to the pool",
+            "sites take as many as their thresholds allow: `pilotage site list`",
+        )
+    if answer.waiting_job is not None:
+        return (
+            f"{jobs.get('released', 0):,} jobs are in the pool, and some wait there",
+            f"`pilotage why {answer.waiting_job}` explains the oldest",
+        )
+    if jobs.get("released"):
+        return f"{jobs['released']:,} jobs run", ""
+    if jobs.get("cooloff"):
+        return f"{jobs['cooloff']:,} failed jobs are made again after a pause", ""
+    if answer.elements.get(ElementState.NEGOTIATING) or answer.elements.get(ElementState.ACQUIRED):
+        return "agents split its elements into jobs", "`pilotage agent list`"
+    return (
+        "no element or job of it waits",
+        "a step that is open gets more elements when blocks of its input are closed",
+    )

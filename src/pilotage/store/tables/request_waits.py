@@ -1,0 +1,71 @@
+"""Counts of elements and element jobs that tell why a request waits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilotage.store.engine.connection import Connection
+
+
+class WaitingElements(NamedTuple):
+    """The available elements of a step with one set of locations."""
+
+    step: int
+    location_set: int
+    elements: int
+
+
+class ElementFacts(NamedTuple):
+    request_id: int
+    step: int
+    state: str
+    location_set: int
+    agent_id: int | None
+    site: str
+    reason: str
+
+
+def element(connection: Connection, element: int) -> ElementFacts | None:
+    sql = "SELECT request_id, step, state, location_set, agent_id, site, reason FROM elements WHERE id = ?"
+    row = connection.execute(sql, (element,)).fetchone()
+    return ElementFacts(*row) if row else None
+
+
+def waiting_elements(connection: Connection, request: int) -> list[WaitingElements]:
+    sql = (
+        "SELECT step, location_set, count(*) FROM elements WHERE state = 'Available' AND request_id = ?"
+        " GROUP BY step, location_set"
+    )
+    return [WaitingElements(*row) for row in connection.execute(sql, (request,))]
+
+
+def elements_by_state(connection: Connection, request: int) -> dict[str, int]:
+    sql = "SELECT state, count(*) FROM elements WHERE request_id = ? GROUP BY state"
+    return dict(connection.execute(sql, (request,)).fetchall())
+
+
+def jobs_by_state(connection: Connection, request: int, element: int | None = None) -> dict[str, int]:
+    """Element jobs by state; of one element only if it is given."""
+    if element is None:
+        sql, value = "SELECT state, count(*) FROM element_jobs WHERE request_id = ? GROUP BY state", request
+    else:
+        sql, value = "SELECT state, count(*) FROM element_jobs WHERE element_id = ? GROUP BY state", element
+    return dict(connection.execute(sql, (value,)).fetchall())
+
+
+def next_retry(connection: Connection, request: int) -> float | None:
+    """When the first failed job of a request is made again; None: none cools off."""
+    sql = "SELECT min(not_before) FROM element_jobs WHERE request_id = ? AND state = 'cooloff'"
+    earliest = connection.execute(sql, (request,)).fetchone()[0]
+    return None if earliest is None else float(earliest)
+
+
+def waiting_job(connection: Connection, request: int, element: int | None = None) -> int | None:
+    """The oldest job of a request in the pool that waits there; None: none does."""
+    condition, values = ("", (request,)) if element is None else (" AND e.element_id = ?", (request, element))
+    sql = (
+        "SELECT j.id FROM element_jobs e JOIN jobs j ON j.id = e.job_id WHERE e.request_id = ?"
+        f" AND e.state = 'released'{condition} AND j.state = 'Waiting' ORDER BY e.id LIMIT 1"
+    )
+    row = connection.execute(sql, values).fetchone()
+    return None if row is None else int(row[0])

@@ -1,0 +1,51 @@
+"""Messages that explain why a request or an element waits. Rules of errors: wire/__init__.py.
+
+GET    /v1/requests/{id}/why               RequestWhy
+GET    /v1/elements/{id}/why               RequestWhy
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional
+
+
+@dataclass
+class SiteCondition:
+    """The first condition that keeps elements from a site."""
+
+    site: str
+    reason: str
+    """Empty: the next pull may take them for this site."""
+    elements: int
+
+
+@dataclass
+class RequestChange:
+    """A single change, and the elements without an open site that it would let go."""
+
+    change: str
+    elements: int
+
+
+@dataclass
+class RequestWhy:
+    """Why a request, or one of its elements, is not further."""
+
+    request: int
+    name: str
+    state: str
+    summary: str
+    advice: str = ""
+    element: Optional[int] = None
+    elements: Dict[str, int] = field(default_factory=dict)
+    """By state."""
+    jobs: Dict[str, int] = field(default_factory=dict)
+    """Element jobs by state."""
+    sites: List[SiteCondition] = field(default_factory=list)
+    """For the elements that no agent has."""
+    changes: List[RequestChange] = field(default_factory=list)
+    next_retry: Optional[float] = None
+    """When the first failed job is made again."""
+    waiting_job: Optional[int] = None
+    """A job of the pool that waits: `pilotage why JOB` explains it."""
