@@ -32,7 +32,7 @@ from pilotage.main.server_options import (
 )
 
 if TYPE_CHECKING:
-    from pilotage.server.process.home import Home
+    from pilotage.server.process.home import Home, ServerFacts
 
 READY_WITHIN = 60.0
 LOOPBACK = "127.0.0.1"
@@ -164,7 +164,7 @@ def _start_detached(
     else:
         # As a variable, since it may contain a password.
         environment["PILOTAGE_DATABASE_URL"] = url or home.database.shown
-    before = home.log.stat().st_size if home.log.exists() else 0
+    last, before = home.known_facts(), home.log.stat().st_size if home.log.exists() else 0
     with home.log.open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -175,7 +175,21 @@ def _start_detached(
             cwd="/",
             env=environment,
         )
-    return _await_ready(home, process, before)
+    status = _await_ready(home, process, before)
+    if not status and last is not None and not port:
+        _tell_new_port(home, last)
+    return status
+
+
+def _tell_new_port(home: Home, last: ServerFacts) -> None:
+    """Say that the server could not have the port of the last one; its warning is in the log."""
+    facts = home.known_facts()
+    if facts is not None and urlsplit(facts.url).port != urlsplit(last.url).port:
+        print(
+            f"Port {urlsplit(last.url).port} of the last server is used by another program: its pilots do not find"
+            " this one, and their jobs start again elsewhere.",
+            file=sys.stderr,
+        )
 
 
 def _await_ready(home: Home, process: subprocess.Popen[bytes], log_start: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 from pilotage.core.errors import Conflict, InvalidInput
 
@@ -31,6 +32,28 @@ def listen(host: str, port: int, hint: str) -> socket.socket:
         raise Conflict(f"port {port} of {host} cannot be used: {error.strerror}", hint=hint) from None
     listener.listen(BACKLOG)
     return listener
+
+
+def ephemeral_ports(file: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> range:
+    """The ports from which the kernel takes one for a program that asks for any."""
+    try:
+        first, last = file.read_text().split()
+    except (OSError, ValueError):
+        first, last = "32768", "60999"
+    return range(int(first), int(last) + 1)
+
+
+def listen_again(host: str, port: int, hint: str) -> socket.socket:
+    """Listen at the port of the last server, or at any port if it was ephemeral and is taken.
+
+    The kernel may have given an ephemeral port to another program meanwhile. Nobody has chosen it.
+    """
+    try:
+        return listen(host, port, hint)
+    except Conflict:
+        if port not in ephemeral_ports():
+            raise
+        return listen(host, 0, hint)
 
 
 def accept_handles(listener: socket.socket) -> list[socket.socket]:

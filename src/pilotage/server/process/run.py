@@ -39,7 +39,7 @@ from pilotage.server.http.connection_limits import (
     raise_file_limit,
 )
 from pilotage.server.http.http_protocol import http_protocol_factory
-from pilotage.server.http.sockets import accept_handles, listen
+from pilotage.server.http.sockets import accept_handles, listen, listen_again
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
 from pilotage.server.process.schedule import DUTIES, DutySchedule
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CERTIFICATE_PERIOD = 1.0
+PILOTS_LOST = "pilots of the last server then do not find this one, and their jobs start again elsewhere"
 
 
 def serve(settings: Settings) -> None:
@@ -91,17 +92,17 @@ def serve(settings: Settings) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """The listening socket. It keeps the last server's port, where pilots look for a server."""
-    known = settings.home.known_facts()
-    port = settings.port
-    if not port and known is not None:
-        port = int(known.url.rpartition(":")[2])
-    hint = "choose another with --port"
-    if not settings.port:
-        hint += (
-            "; pilots of the last server then no longer find this one, and their jobs start again elsewhere"
-        )
-    return listen(settings.host, port, hint)
+    """The listening socket. It keeps the last server's port if it can, since pilots look for a server there."""
+    known, hint = settings.home.known_facts(), "choose another with --port"
+    if settings.port or known is None:
+        return listen(settings.host, settings.port, hint)
+    last_port = int(known.url.rpartition(":")[2])
+    listener = listen_again(settings.host, last_port, f"{hint}; {PILOTS_LOST}")
+    port = listener.getsockname()[1]
+    if port != last_port:
+        log.warning("another program uses port %d of the last server, this one has %d", last_port, port)
+        log.warning("%s", PILOTS_LOST)
+    return listener
 
 
 class _Server:
