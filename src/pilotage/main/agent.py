@@ -119,6 +119,6 @@ def _stop_on_signals(stop: StopFlag) -> None:
 
 def _stop_with_parent(stop: StopFlag) -> None:
     """End when the parent closes the other end of standard input, or dies."""
-    while sys.stdin.buffer.read(1024):
+    while os.read(0, 1024):
         pass
     stop.set()

@@ -18,6 +18,7 @@ from pilotage.server.duties.batch_clients import server_machine
 from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
+from pilotage.server.duties.embedded_agent import EMBEDDED_AGENT_PERIOD, EmbeddedAgentDuty
 from pilotage.server.duties.intake import INTAKE_PERIOD, IntakeDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
@@ -41,7 +42,7 @@ ABANDONED_PERIOD = 30.0
 LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
-    *("servers", "limits", "submissions", "costs", "intake", "agents", "locations"),
+    *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -68,6 +69,7 @@ class DutySchedule:
         self._local_ces = LocalCesDuty(context, self._local_ce)
         self._batch_ces = BatchCesDuty(context, self._batch_ce)
         self._director = DirectorDuty(context)
+        self._embedded_agent = EmbeddedAgentDuty(context, settings.home.folder)
         self._started = False
 
     async def run(self) -> None:
@@ -91,6 +93,7 @@ class DutySchedule:
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
+        embedded_agent = self._leased("embedded agent", self._embedded_agent.cycle)
         return [
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
             every(context, shares.period, self._leased("shares", shares.cycle), context.wake_shares),
@@ -105,6 +108,7 @@ class DutySchedule:
             every(
                 context, locations.period, self._leased("locations", locations.cycle), context.wake_locations
             ),
+            every(context, lambda: EMBEDDED_AGENT_PERIOD, embedded_agent),
         ]
 
     async def _batch_pilots(self) -> None:
@@ -169,6 +173,7 @@ class DutySchedule:
         return self._local_ces.has_running_pilots() or self._batch_ces.has_running_pilots()
 
     async def close(self) -> None:
-        """End the calls to batch systems that are under way."""
+        """End the agent, and the calls to batch systems that are under way."""
+        await self._embedded_agent.close()
         self._director.close()
         await self._batch_ces.close()

@@ -167,6 +167,13 @@ def in_states(
     return [_to_request(row) for row in connection.execute(sql, (value, after, most))]
 
 
+def has_unfinished(connection: Connection, team: str, states: Iterable[RequestState]) -> bool:
+    """Whether a request of a team is in one of these states."""
+    condition, value = in_list(connection, "state", [str(state) for state in states])
+    sql = f"SELECT 1 FROM requests WHERE {condition} AND team = ? LIMIT 1"
+    return connection.execute(sql, (value, team)).fetchone() is not None
+
+
 def steps_of(connection: Connection, request: int) -> list[StepRow]:
     """The steps of a request by position."""
     sql = f"SELECT {_STEP_COLUMNS} FROM request_steps WHERE request_id = ? ORDER BY position"

@@ -1,0 +1,137 @@
+"""The duty that runs an agent as a child process, for the team of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pilotage.core.requests.states import RequestState
+from pilotage.server.context import Context
+from pilotage.store.tables import requests
+
+EMBEDDED_AGENT_PERIOD = 1.0
+IDLE = 300.0
+"""Seconds without an unfinished request of its team after which the agent is ended."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before the agent is started again after it has died; doubled each time."""
+STEADY = 60.0
+"""An agent that has lived for as long starts again after the shortest pause."""
+STOP_WITHIN = 6.0
+"""Seconds that the agent has to give its elements back when the server stops."""
+MAX_LOG = 10 << 20
+"""Bytes. A larger log is renamed before the next start, and replaces the one before."""
+
+log = logging.getLogger(__name__)
+
+UNFINISHED = (
+    RequestState.ASSIGNED,
+    RequestState.STAGING,
+    RequestState.STAGED,
+    RequestState.ACQUIRED,
+    RequestState.RUNNING_OPEN,
+    RequestState.RUNNING_CLOSED,
+)
+"""States in which elements are there, or may come."""
+
+
+class EmbeddedAgentDuty:
+    """Starts the agent when a request needs it, and again when it has died. It ends with the server.
+
+    The agent's standard input is a pipe from the server. So the agent ends also when the server is killed.
+    """
+
+    def __init__(self, context: Context, home: Path) -> None:
+        self._context = context
+        self._home = home
+        self._log = home / "agent.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._team = ""
+        self._needed_at = 0.0
+        self._started_at = 0.0
+        self._not_before = 0.0
+        self._pause = SHORTEST_PAUSE
+
+    async def cycle(self) -> None:
+        now, team = time.monotonic(), self._context.pool.policy.requests.agent_team
+        is_needed = bool(team) and await self._context.quick_read(
+            lambda connection: requests.has_unfinished(connection, team, UNFINISHED)
+        )
+        if is_needed:
+            self._needed_at = now
+        self._look_after(now)
+        if self._process is not None:
+            if team != self._team or now - self._needed_at > IDLE:
+                await self.close()
+        elif is_needed and now >= self._not_before and not self._context.stop.is_set():
+            await asyncio.to_thread(self._start, team)
+            self._started_at = now
+
+    def _look_after(self, now: float) -> None:
+        """Note the end of the agent, and when it may start again."""
+        process = self._process
+        if process is None or process.poll() is None:
+            return
+        self._forget(process)
+        if now - self._started_at > STEADY:
+            self._pause = SHORTEST_PAUSE
+        self._not_before = now + self._pause
+        log.warning(
+            "the agent of team %s ended with code %s; it starts again in %.0f s; its log is %s",
+            *(self._team, process.returncode, self._pause, self._log),
+        )
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _start(self, team: str) -> None:
+        """Start the agent with the token of the home. Variables of the server's user do not reach it."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PILOTAGE_")}
+        with contextlib.suppress(FileNotFoundError):
+            if self._log.stat().st_size > MAX_LOG:
+                self._log.replace(self._log.with_suffix(".log.1"))
+        with self._log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "pilotage.main",
+                    "agent",
+                    "--team",
+                    team,
+                    "--home",
+                    str(self._home),
+                    "--embedded",
+                ],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                cwd="/",
+                env=environment,
+            )
+        self._team = team
+
+    async def close(self) -> None:
+        """End the agent: in order if it can, else at once."""
+        process = self._process
+        if process is not None:
+            process.terminate()
+            await asyncio.to_thread(_await_end, process)
+            self._forget(process)
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        self._process = None
+
+
+def _await_end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
