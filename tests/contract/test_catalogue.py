@@ -13,7 +13,7 @@ from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.services.catalogue import locations, outputs, registration
 from pilotage.services.catalogue.locations import ReplicaChange
 from pilotage.services.catalogue.outputs import BlockLimits, OutputFile
-from pilotage.store.tables import datasets, replicas
+from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -58,7 +58,8 @@ def blocks(connection: Any, dataset: int) -> dict[str, list[str]]:
 
 def sites(connection: Any, block: int) -> tuple[str, ...] | None:
     row = datasets.blocks_by_ids(connection, [block])[block]
-    return replicas.sites_of_sets(connection, [row.location_set]).get(row.location_set)
+    sets = location_sets.sites_of(connection, [row.location_set])
+    return tuple(sorted(sets[row.location_set])) if row.location_set in sets else None
 
 
 def test_a_block_is_closed_with_its_last_files_and_has_its_location(
@@ -115,7 +116,7 @@ def test_a_registered_file_never_changes(writer: Writer, raw: int) -> None:
 def test_files_without_a_place_have_an_unknown_location(writer: Writer, connection: Any, raw: int) -> None:
     add(writer, "a", places=())
     [block] = datasets.closed_blocks(connection, raw, 0, 10)
-    assert (block.location_set, block.located) == (replicas.UNKNOWN, None)
+    assert (block.location_set, block.located) == (location_sets.UNKNOWN, None)
 
 
 def test_only_the_owner_and_its_sharing_group_change_a_data_set(writer: Writer, raw: int) -> None:
@@ -182,11 +183,9 @@ def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connectio
     assert change(5.0, remove=("there",)) == 1
     row = datasets.blocks_by_ids(connection, [block])[block]
     assert (sites(connection, block), row.located) == ((), 5.0)
-    assert locations_of(connection, row.location_set)
     assert change(6.0, forget=True) == 1
     row = datasets.blocks_by_ids(connection, [block])[block]
-    assert (row.location_set, row.located, sites(connection, block)) == (replicas.UNKNOWN, None, None)
-    assert not locations_of(connection, row.location_set)
+    assert (row.location_set, row.located, sites(connection, block)) == (location_sets.UNKNOWN, None, None)
     with pytest.raises(InvalidInput, match="prefix"):
         change(7.0, add=(Replica("there", ""),))
     assert change(8.0, add=(Replica("*", "https://web"),)) == 1
@@ -194,10 +193,6 @@ def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connectio
     assert writer.call(lambda tx: locations.set_replicas(tx, {block: [HERE]}, 9.0)) == 1
     assert sites(connection, block) == ("here",)
     assert [row.number for row in replicas.moved_blocks(connection, 10)] == [6]
-
-
-def locations_of(connection: Any, location_set: int) -> bool:
-    return locations.has_no_place(connection, location_set)
 
 
 # --- outputs
@@ -348,7 +343,7 @@ def test_unsplit_elements_follow_their_blocks(
         make_element([x.id], here, state) for state in ("Available", "Acquired", "Running")
     )
     both = make_element([x.id, y.id], here)
-    unknown = make_element([x.id, z.id], replicas.UNKNOWN)
+    unknown = make_element([x.id, z.id], location_sets.UNKNOWN)
 
     def follow(now: float) -> list[int]:
         moved = replicas.moved_blocks(connection, 100)
@@ -366,12 +361,12 @@ def test_unsplit_elements_follow_their_blocks(
     change(10.0, add=(THERE,))
     assert follow(11.0) == []
     two = y.location_set
-    assert sets() == {waiting: two, held: two, running: here, both: two, unknown: replicas.UNKNOWN}
+    assert sets() == {waiting: two, held: two, running: here, both: two, unknown: location_sets.UNKNOWN}
     change(12.0, remove=("here", "there"))
     assert sorted(follow(13.0)) == [waiting, held, both]
     change(14.0, forget=True)
     assert follow(15.0) == []
-    assert sets() == dict.fromkeys((waiting, held, both, unknown), replicas.UNKNOWN) | {running: here}
+    assert sets() == dict.fromkeys((waiting, held, both, unknown), location_sets.UNKNOWN) | {running: here}
     assert len(replicas.moved_blocks(connection, 10)) == 1
     follow(14.0 + locations.SETTLE)
     assert replicas.moved_blocks(connection, 10) == []

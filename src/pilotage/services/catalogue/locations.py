@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pilotage.core.datasets.facts import Replica, common_sites
 from pilotage.core.errors import InvalidInput
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, element_locations, replicas
+from pilotage.store.tables import datasets, element_locations, location_sets, replicas
 from pilotage.store.tables.replicas import MovedBlock, ReplicaRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -99,10 +99,14 @@ def element_moves(connection: Connection, moved: Sequence[MovedBlock]) -> list[E
     elements = [row for row in element_locations.unsplit(connection, sorted(inputs)) if ids & set(row.blocks)]
     blocks = sorted({block for row in elements for block in row.blocks})
     sets = {block.id: block.location_set for block in datasets.blocks_by_ids(connection, blocks).values()}
-    known = replicas.sites_of_sets(connection, [*sets.values(), *(row.location_set for row in elements)])
+    ids_of_sets = sorted({*sets.values(), *(row.location_set for row in elements)})
+    known = {
+        number: tuple(sorted(sites))
+        for number, sites in location_sets.sites_of(connection, ids_of_sets).items()
+    }
     moves = []
     for row in elements:
-        sites = common_sites([known.get(sets.get(block, replicas.UNKNOWN)) for block in row.blocks])
+        sites = common_sites([known.get(sets.get(block, location_sets.UNKNOWN)) for block in row.blocks])
         if sites != known.get(row.location_set):
             moves.append(ElementMove(row.element, row.location_set, sites))
     return moves
@@ -115,18 +119,13 @@ def move_elements(tx: Transaction, moves: Sequence[ElementMove], now: float) -> 
     """
     connection = tx.connection
     sets = {
-        sites: replicas.UNKNOWN if sites is None else replicas.set_of(connection, sites)
+        sites: location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
         for sites in {move.sites for move in moves}
     }
     changed = element_locations.move(
         connection, [(sets[move.sites], now, move.element, move.old) for move in moves]
     )
     return [move.element for move in moves if move.sites == () and move.element in changed]
-
-
-def has_no_place(connection: Connection, location_set: int) -> bool:
-    """Whether data with this location is known to be nowhere. A held element goes back then. Unknown is not nowhere."""
-    return replicas.sites_of_sets(connection, [location_set]).get(location_set) == ()
 
 
 def settle(tx: Transaction, moved: Sequence[MovedBlock], now: float) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_data_set_name, sorted_sites
 from pilotage.core.errors import Conflict, Forbidden, NotFound
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, replicas
+from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow, Totals
 from pilotage.store.tables.replicas import ReplicaRow
 from pilotage.store.tables.selections import Viewer
@@ -159,7 +159,7 @@ def insert_part(
     connection: Connection, dataset: int, name: str, number: int, places: Sequence[Replica], now: float
 ) -> int | None:
     """Insert an open block; returns its id. None: this part exists. Without places its location is not known."""
-    location = replicas.set_of(connection, sorted_sites(places)) if places else replicas.UNKNOWN
+    location = location_sets.id_of(connection, sorted_sites(places)) if places else location_sets.UNKNOWN
     part = _part_name(name, number)
     block = datasets.insert_block(connection, dataset, part, now, location, now if places else None)
     if block is not None:

@@ -1,18 +1,14 @@
-"""Replicas of blocks at sites, and the sets of sites that stand for locations."""
+"""Replicas of blocks at sites, and the locations of blocks that follow from them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import Replica, sorted_sites
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
-
-UNKNOWN = 0
-"""The location set of a block whose location is not known. It has no row."""
+from pilotage.store.tables import location_sets
 
 
 class ReplicaRow(NamedTuple):
@@ -34,32 +30,6 @@ class MovedBlock(NamedTuple):
     number: int
     """Raised by each change."""
     moved: float
-
-
-# --- sets of sites
-
-
-def set_of(connection: Connection, sites: Sequence[str]) -> int:
-    """The id of a set of sites; a new set gets a row. `["*"]`: anywhere; empty: known to be nowhere."""
-    text = json.dumps(sorted(set(sites)), ensure_ascii=False, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    for _ in range(2):
-        row = connection.execute("SELECT id FROM location_sets WHERE digest = ?", (digest,)).fetchone()
-        if row is None:
-            row = connection.execute(
-                "INSERT INTO location_sets (digest, sites) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING RETURNING id",
-                (digest, text),
-            ).fetchone()
-        if row is not None:
-            return int(row[0])
-    raise AssertionError("a set of sites is neither there nor can be inserted")
-
-
-def sites_of_sets(connection: Connection, sets: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """The sites of each set. `UNKNOWN` is not in the answer."""
-    condition, value = in_list(connection, "id", sorted(set(sets)))
-    rows = connection.execute(f"SELECT id, sites FROM location_sets WHERE {condition}", (value,))
-    return {row[0]: tuple(json.loads(row[1])) for row in rows}
 
 
 # --- replicas
@@ -158,10 +128,14 @@ def locate(connection: Connection, blocks: Sequence[int], now: float, *, forget:
     changes, moved = [], []
     for block, old in before.items():
         if forget:
-            new = UNKNOWN
+            new = location_sets.UNKNOWN
         else:
             sites = sorted_sites(row.replica for row in replicas.get(block, ()))
-            new = sets[sites] if sites in sets else sets.setdefault(sites, set_of(connection, sites))
+            new = (
+                sets[sites]
+                if sites in sets
+                else sets.setdefault(sites, location_sets.id_of(connection, sites))
+            )
         changes.append((new, None if forget else now, block))
         if new != old:
             moved.append((block, 1, now))

@@ -141,6 +141,8 @@ async def add_files(
             )
         )
         total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
+    if total.closed:
+        context.wake_intake.set()
     return FilesAdded(total.files, total.known, total.closed)
 
 
@@ -237,6 +239,7 @@ async def close_dataset(
 ) -> DataSetSummary:
     """Close a data set and its open blocks: no more files will come. Its owner, or an administrator."""
     row = await context.writer.acall(lambda tx: registration.close(tx, body.name, changer=caller.viewer()))
+    context.wake_intake.set()
     return await _read_summary(context, row)
 
 
