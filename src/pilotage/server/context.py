@@ -92,6 +92,8 @@ class Context:
     """Set when shares or corrections must be computed again."""
     wake_intake: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a request was assigned, or a block was closed."""
+    wake_release: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when jobs of elements were made, or jobs of requests have ended."""
     retention_ran_at: float | None = None
     """When the retention duty last finished a cycle; None: not yet."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from random import Random
 from typing import NamedTuple
+
+from pilotage.core.sites import SiteState
 
 PROCESSING = "Processing"
 
@@ -25,6 +27,8 @@ TYPE_PRIORITIES: Mapping[str, int] = {
     PROCESSING: 0,
 }
 """The higher one goes first. The types of jobs of requests."""
+
+REQUEST_TYPES = frozenset(TYPE_PRIORITIES)
 
 WITHOUT_OVERFLOW = frozenset({"Merge", "Cleanup", "LogCollect"})
 """Types that never exceed the pending limits, also with a high priority."""
@@ -42,26 +46,17 @@ class Refusal(StrEnum):
     TYPE_ALL = "the site has enough jobs of this type"
 
 
-class SiteUse(StrEnum):
-    """Whether jobs may be released for a site."""
-
-    NORMAL = "normal"
-    DRAIN = "drain"
-    """Only jobs that can run nowhere else."""
-    DOWN = "down"
-
-
 @dataclass(frozen=True, slots=True)
 class ReleaseRules:
     """From the policy."""
 
-    pending_percent: float = 50.0
-    """Pending slots, as a percentage of the available slots."""
+    pending_fraction: float = 0.5
+    """Pending slots of a site, as a part of its slots."""
     pending_floor: int = 20
     """Jobs that may wait for a site, at least."""
-    processing_percent: float = 90.0
-    input_output_percent: float = 50.0
-    """The part of a site's slots for jobs of one such type."""
+    processing_part: float = 0.9
+    input_output_part: float = 0.5
+    """The part of a site's limits for jobs of one such type."""
     overflow: float = 0.2
     """The part of the pending limits that jobs of the highest priority may add."""
     max_jobs_per_owner: int = 100_000
@@ -72,8 +67,7 @@ class ReleaseRules:
         return self.max_jobs_per_owner * self.owner_limit_factor
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of one site for jobs of one type."""
 
     pending: int
@@ -85,9 +79,8 @@ class Limits:
 def limits_of(available: int, agents: int, job_type: str, rules: ReleaseRules) -> Limits:
     """The limits of a site with `available` slots, for one of `agents` agents that share it."""
     agents = max(agents, 1)
-    percent = rules.input_output_percent if job_type in INPUT_OUTPUT_TYPES else rules.processing_percent
-    part = percent / 100.0
-    pending = max(int(available * rules.pending_percent / 100.0 / agents), rules.pending_floor)
+    part = rules.input_output_part if job_type in INPUT_OUTPUT_TYPES else rules.processing_part
+    pending = max(int(available * rules.pending_fraction / agents), rules.pending_floor)
     running = max(int(available / agents), 1)
     return Limits(pending, running, max(int(pending * part), 1), max(int(running * part), 1))
 
@@ -149,10 +142,10 @@ def refusal(
     return None
 
 
-def usable_sites(eligible: Iterable[str], uses: Mapping[str, SiteUse]) -> frozenset[str]:
+def usable_sites(eligible: Iterable[str], uses: Mapping[str, SiteState]) -> frozenset[str]:
     """The sites for which a job is released. A draining site only if there is no other, one that is down never."""
-    alive = {site for site in eligible if uses.get(site, SiteUse.NORMAL) is not SiteUse.DOWN}
-    normal = {site for site in alive if uses.get(site, SiteUse.NORMAL) is SiteUse.NORMAL}
+    alive = {site for site in eligible if uses.get(site, SiteState.NORMAL) is not SiteState.DOWN}
+    normal = {site for site in alive if uses.get(site, SiteState.NORMAL) is SiteState.NORMAL}
     return frozenset(normal or alive)
 
 
@@ -170,7 +163,7 @@ class ReleaseGroup:
 
 
 class Release(NamedTuple):
-    """A job to be released, the place of its group in the list of groups, and the site at which it counts."""
+    """A job to be released, the place of its group, and the site at which it counts."""
 
     job: int
     group: int
@@ -222,16 +215,17 @@ _Head = tuple[int, int, int, int, ReleaseGroup, list[str]]
 class ReleasePass:
     """One pass over all groups, taken in parts. The loads grow with each job that it releases."""
 
-    def __init__(self, groups: Iterable[ReleaseGroup], loads: AgentLoads, rng: Random) -> None:
+    def __init__(self, loads: AgentLoads, rng: Random) -> None:
         self._loads, self._rng = loads, rng
         self._heap: list[_Head] = []
-        for place, group in enumerate(groups):
-            sites = self._open_sites(group)
-            first = next(group.jobs, None) if sites else None
-            if first is not None:
-                order = -TYPE_PRIORITIES.get(group.job_type, 0), -group.priority
-                self._heap.append((*order, first, place, group, sites))
-        heapify(self._heap)
+
+    def add(self, place: int, group: ReleaseGroup) -> None:
+        """Add a group, with a `place` that no other group has."""
+        sites = self._open_sites(group)
+        first = next(group.jobs, None) if sites else None
+        if first is not None:
+            order = -TYPE_PRIORITIES.get(group.job_type, 0), -group.priority
+            heappush(self._heap, (*order, first, place, group, sites))
 
     def take(self, limit: int) -> list[Release]:
         """At most `limit` jobs more; fewer only at the end of the pass."""

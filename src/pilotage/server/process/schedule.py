@@ -25,7 +25,9 @@ from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import LIMIT_PERIOD, POLL_PERIOD, WATCH_PERIOD, DatabaseClock, PeersDuty
 from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
+from pilotage.server.duties.release import RELEASE_PERIOD, ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
+from pilotage.server.duties.roll_up import ROLL_UP_PERIOD, RollUpDuty
 from pilotage.server.duties.shares import PRIORITY_PERIOD, LedgerDuty, PriorityDuty, ShareDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.process.settings import Settings
@@ -43,6 +45,7 @@ LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
+    *("release", "roll-up"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -90,6 +93,7 @@ class DutySchedule:
         costs = CostDuty(context, self._duty_leases)
         intake, agents = IntakeDuty(context), AgentDuty(context)
         locations = LocationDuty(context)
+        release, roll_up = self._leased("release", ReleaseDuty(context).cycle), RollUpDuty(context)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
@@ -109,6 +113,8 @@ class DutySchedule:
                 context, locations.period, self._leased("locations", locations.cycle), context.wake_locations
             ),
             every(context, lambda: EMBEDDED_AGENT_PERIOD, embedded_agent),
+            every(context, lambda: RELEASE_PERIOD, release, context.wake_release),
+            every(context, lambda: ROLL_UP_PERIOD, self._leased("roll-up", roll_up.cycle)),
         ]
 
     async def _batch_pilots(self) -> None:

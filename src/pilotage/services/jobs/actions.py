@@ -47,7 +47,7 @@ def act(
     places: dict[int, PilotRow | None] = {}
     outcome = Outcome([], [])
     for job in rows.values():
-        refusal = REFUSALS[verb](job)
+        refusal = REFUSALS[verb](job) or _refuse_of_request(pool, tx, verb, job)
         if refusal:
             outcome.refused.append((job.id, refusal))
         else:
@@ -96,6 +96,14 @@ def _refuse_reschedule(job: JobRow) -> str:
     if job.state in (JobState.FAILED, JobState.KILLED):
         return ""
     return f"the job is {job.state}: only failed and killed jobs can be rescheduled"
+
+
+def _refuse_of_request(pool: Pool, tx: Transaction, verb: str, job: JobRow) -> str:
+    """A failed job of a request is made again by its element: to reschedule it would process its events twice."""
+    if verb != "reschedule":
+        return ""
+    request = pool.submissions.get(tx, job.submission).row.request
+    return "" if request is None else f"the job works for request {request}: resubmit the request"
 
 
 def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:

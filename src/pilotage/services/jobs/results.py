@@ -46,7 +46,9 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         own_retries=description.retries,
     )
     if verdict is Retry.GIVE_UP:
-        moves.end(job, "finished", JobState.FAILED, reason, place, exit_code=finish.exit_code)
+        moves.end(
+            job, "finished", JobState.FAILED, reason, place, exit_code=finish.exit_code, failure=failure
+        )
         _close(finish, "applied", failure, moves)
         return JobState.FAILED
     _close(finish, "retried", failure, moves)

@@ -18,8 +18,9 @@ from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.offer_history import OfferRecord as Noted
+from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import attempts, jobs, pilots
+from pilotage.store.tables import attempts, job_outcomes, jobs, pilots
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
@@ -35,7 +36,7 @@ def counted(job: JobRow, failure: str) -> JobRow:
 
 _WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
 JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
-_encode = msgspec.json.encode
+_encode, _decode = msgspec.json.encode, msgspec.json.decode
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class JobTransitions:
     _held: list[jobs.HeldJob] = field(default_factory=list)
     _freed: list[jobs.FreedJob] = field(default_factory=list)
     _ended: list[jobs.EndedJob] = field(default_factory=list)
+    _outcomes: list[job_outcomes.JobEnd] = field(default_factory=list)
     _moved: list[jobs.StateChange] = field(default_factory=list)
     _counted: list[jobs.FailureCounts] = field(default_factory=list)
     _finishes: list[jobs.AcceptedFinish] = field(default_factory=list)
@@ -135,6 +137,7 @@ class JobTransitions:
         savers: tuple[tuple[Callable[[Any, Any], None], list[Any]], ...] = (
             (jobs.save_accepted_finishes, self._finishes),
             (jobs.save_ended, self._ended),
+            (job_outcomes.append, self._outcomes),
             (jobs.save_freed, self._freed),
             (jobs.save_state_changes, self._moved),
             (jobs.save_failure_counts, self._counted),
@@ -247,10 +250,14 @@ class JobTransitions:
         place: PilotRow | None,
         *,
         exit_code: int | None = None,
+        failure: str = "",
     ) -> None:
-        """Move to a final state."""
+        """Move to a final state. `failure` as in the hand-over's retry rule; empty: the job did not fail."""
         assert new in FINAL
         self._left(job, place)
+        identity = self.pool.queues.identities.get(job.queue)
+        if identity is None or identity.job_type in REQUEST_TYPES:
+            self._add_outcome(job, new, reason, exit_code, failure)
         event = self._event(kind, job, new, job.epoch, reason)
         self._ended.append(
             jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
@@ -296,6 +303,17 @@ class JobTransitions:
             self.write()
         self._moved_since.add(job.id)
         return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
+
+    def _add_outcome(
+        self, job: JobRow, new: JobState, reason: str, exit_code: int | None, failure: str
+    ) -> None:
+        """Append the end of a job of a request for the roll-up, which has read it if the job had ended before."""
+        if job.state in FINAL or self.pool.submissions.get(self.tx, job.submission).row.request is None:
+            return
+        [element_job] = _decode(job.parameters or "[0]")
+        self._outcomes.append(
+            job_outcomes.JobEnd(element_job, job.id, new, self.now, exit_code, failure, reason)
+        )
 
     def _now(self, job: JobRow, **changes: Any) -> JobRow:
         row = self.rows[job.id] = job._replace(**changes)

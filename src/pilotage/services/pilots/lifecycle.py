@@ -225,7 +225,8 @@ def _count_failed_try(moves: JobTransitions, job: JobRow, pilot: PilotRow, reaso
     if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
         moves.retry(job, "lease-over", reason, pilot)
     else:
-        moves.end(job, "lease-over", JobState.FAILED, f"{reason} ({job.failures} times)", pilot)
+        detail = f"{reason} ({job.failures} times)"
+        moves.end(job, "lease-over", JobState.FAILED, detail, pilot, failure="lease-over")
 
 
 def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:

@@ -18,6 +18,7 @@ from pilotage.core.workqueue.identity import digest_of
 from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
 from pilotage.services.workqueue.membership import present_agent
 from pilotage.services.workqueue.moves import ElementMoves
+from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_masks, elements, queued_requests
@@ -137,6 +138,8 @@ def _finish(
     moves = ElementMoves(now, f"agent:{agent.name}")
     moves.record(row, ElementState.RUNNING)
     moves.save(tx.connection)
+    # Its jobs may have ended before it was split.
+    end_elements(tx.connection, [row.id], now)
     queue.coverages.pop((row.id, row.epoch), None)
 
 

@@ -38,6 +38,11 @@ elements = sa.Table(
     sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("finished_digest", sa.Text, nullable=False, server_default=""),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    # Its jobs that have ended for good, and the events of jobs that are done.
+    sa.Column("jobs_done", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("jobs_failed", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("jobs_canceled", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("events_done", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index("ix_elements_request", "request_id", "step", "state"),
     sa.Index(
         "ix_elements_available",
@@ -97,6 +102,7 @@ element_jobs = sa.Table(
         "request_id",
         "step",
         "location_set",
+        "agent_id",
         "id",
         sqlite_where=sa.text("state = 'made'"),
         postgresql_where=sa.text("state = 'made'"),

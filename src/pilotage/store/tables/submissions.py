@@ -43,11 +43,13 @@ class SubmissionRow:
     """The time of the last request for this submission."""
     expected: int | None = None
     """The announced maximum of jobs, for which ids are reserved."""
+    request: int | None = None
+    """The request that its jobs work for; None: they are a user's own."""
 
 
 _COLUMNS = (
     "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, job_type, queue_id,"
-    " first_job, count, warnings, state, touched, expected"
+    " first_job, count, warnings, state, touched, expected, request_id"
 )
 
 
@@ -56,7 +58,7 @@ def insert(connection: Connection, submission: SubmissionRow) -> None:
     values = (
         *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
         *(s.job_name, s.job_group, s.job_type, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
-        *(s.state, s.touched, s.expected),
+        *(s.state, s.touched, s.expected, s.request),
     )
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO submissions ({_COLUMNS}) VALUES ({marks})", values)

@@ -9,6 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.release import (
     TYPE_PRIORITIES,
     AgentLoads,
@@ -19,7 +20,6 @@ from pilotage.core.workqueue.release import (
     ReleasePass,
     ReleaseRules,
     SiteLoad,
-    SiteUse,
     limits_of,
     refusal,
     usable_sites,
@@ -44,7 +44,14 @@ def group(
 
 
 def released(groups: list[ReleaseGroup], held: AgentLoads, limit: int = 10**6) -> list[Release]:
-    return ReleasePass(groups, held, Random(1)).take(limit)
+    return begun(groups, held).take(limit)
+
+
+def begun(groups: list[ReleaseGroup], held: AgentLoads, seed: int = 1) -> ReleasePass:
+    one_pass = ReleasePass(held, Random(seed))
+    for place, group in enumerate(groups):
+        one_pass.add(place, group)
+    return one_pass
 
 
 def test_type_then_priority_then_id() -> None:
@@ -59,7 +66,7 @@ def test_type_then_priority_then_id() -> None:
 
 
 def test_a_pass_continues_where_it_stopped() -> None:
-    one_pass = ReleasePass([group(range(0, 10, 2)), group(range(1, 10, 2))], loads(WIDE), Random(1))
+    one_pass = begun([group(range(0, 10, 2)), group(range(1, 10, 2))], loads(WIDE))
     taken: list[int] = []
     while part := one_pass.take(3):
         taken += [release.job for release in part]
@@ -114,7 +121,7 @@ def test_agents_are_limited_apart_and_each_by_the_owner_limit() -> None:
 
 
 def test_draining_sites_are_used_only_without_another() -> None:
-    uses = {"D": SiteUse.DRAIN, "X": SiteUse.DOWN}
+    uses = {"D": SiteState.DRAIN, "X": SiteState.DOWN}
     assert usable_sites("ADX", uses) == {"A"}
     assert usable_sites("DX", uses) == {"D"}
     assert usable_sites("X", uses) == frozenset()
@@ -153,7 +160,7 @@ def test_no_limit_is_exceeded_by_more_than_the_overflow(
         ReleaseGroup(kind, priority, agent, frozenset(sites), iter(range(place * 100, place * 100 + count)))
         for place, (kind, priority, agent, sites, count) in enumerate(drawn)
     ]
-    taken = ReleasePass(groups, held, Random(seed)).take(10**6)
+    taken = begun(groups, held, seed).take(10**6)
     assert len({release.job for release in taken}) == len(taken)
     for load in held.loads.values():
         most = limits.pending * 1.2 + 1

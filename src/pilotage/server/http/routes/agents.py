@@ -141,9 +141,11 @@ async def post_masks(
     """Make jobs of an element, each of one mask. Groups with the property AGENT."""
     _need_agent(caller)
     queue, now = context.work_queue, context.clock()
-    return await context.writer.acall(
+    posted: PostedMasks = await context.writer.acall(
         lambda tx: splitting.post_masks(queue, tx, agent, caller.user, element, body, now)
     )
+    context.wake_release.set()
+    return posted
 
 
 def _held_element(context: Context, caller: Caller, agent: int, element: int, epoch: int) -> ElementRow:

@@ -1,0 +1,83 @@
+"""The duty of the release: made jobs go to the pool as soon as its limits allow."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from time import perf_counter
+
+from pilotage.server.context import Context
+from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SlicePace
+from pilotage.services.workqueue.programs import ProgramCache
+from pilotage.services.workqueue.release import RELEASING, ReleaseRun
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import element_jobs, releasing
+from pilotage.store.tables.element_jobs import BEFORE_ALL, ReleasedCount
+
+RELEASE_PERIOD = 1.0
+"""Seconds between two cycles that nothing wakes."""
+
+AIM = 0.002
+"""Seconds for one transaction on SQLite. With its commit no write takes over 5 ms."""
+
+MAX_LOAD = 0.1
+"""Maximum fraction of the time in which the jobs in the pool are counted."""
+
+AGAIN = 200
+"""Jobs made again by one transaction, when their cool-off is over."""
+
+
+class ReleaseDuty:
+    """Counts the unfinished jobs beside the writer, then releases in slices."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pace = SlicePace(AIM if context.in_loop else POSTGRESQL_AIM)
+        self._programs = ProgramCache()
+        self._rng = Random(0)  # noqa: S311
+        self._next_count = 0.0
+
+    async def cycle(self) -> None:
+        context = self._context
+        await self._make_again()
+        if not await context.quick_read(
+            lambda connection: element_jobs.made_groups(connection, BEFORE_ALL, 1)
+        ):
+            return
+        begun = perf_counter()
+        if begun < self._next_count:
+            await asyncio.sleep(self._next_count - begun)
+            begun = perf_counter()
+        counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
+        ended = perf_counter()
+        self._next_count = ended + (ended - begun) / MAX_LOAD
+        run = ReleaseRun(context.work_queue, self._programs, counts, self._rng)
+        while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
+            pass
+        released = 0
+        while not context.stop.is_set():
+            size = self._pace.size
+            taken = await context.writer.acall(
+                lambda tx, size=size: self._pace.measured(  # type: ignore[misc]
+                    size, lambda: run.release(tx, size, context.clock())
+                )
+            )
+            released += taken
+            if taken < size:
+                break
+        if released:
+            context.wake_director.set()
+
+    async def _make_again(self) -> None:
+        context = self._context
+        soonest = await context.quick_read(element_jobs.next_cooloff_end)
+        if soonest is None or soonest >= context.clock():
+            return
+        while await context.writer.acall(
+            lambda tx: element_jobs.make_again(tx.connection, context.clock(), AGAIN)
+        ):
+            pass
+
+
+def _count(connection: Connection) -> list[ReleasedCount]:
+    return element_jobs.released_counts(connection, releasing.in_states(connection, sorted(RELEASING)))

@@ -1,0 +1,91 @@
+"""The jobs of each step of a request, as they are submitted to the pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.policy import Policy
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.specification import Retry
+from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
+from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.submission.accept import identity_of
+from pilotage.services.submission.of_requests import RequestJobs
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import requests
+from pilotage.wire.pilot import Input
+
+MAX_PROGRAMS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgram:
+    """The facts of a step that never change."""
+
+    owner: str
+    group: str
+    description: JobDescription
+    inputs: tuple[Input, ...]
+    retries: RetryRules
+
+
+@dataclass(slots=True)
+class ProgramCache:
+    """Reads the specification of a request when the program of a step is not in memory."""
+
+    _programs: LruCache[tuple[int, int], StepProgram] = field(default_factory=lambda: LruCache(MAX_PROGRAMS))
+
+    def get(self, connection: Connection, request: int, step: int) -> StepProgram | None:
+        """The program of a step; None: there is no such request."""
+        program = self._programs.use((request, step))
+        if program is None:
+            row = requests.by_id(connection, request)
+            if row is None:
+                return None
+            for planned in stored_steps(row.specification, request):
+                description, inputs = JobDescription(executable=planned.action or "true"), tuple[Input, ...]()
+                if planned.program is not None:
+                    description = planned.program.description
+                    inputs = tuple(
+                        Input(file.name, "copy", file.digest, file.size, file.executable)
+                        for file in planned.program.inputs
+                    )
+                own = replace(
+                    description,
+                    job_name=f"{row.name}/{planned.name}".replace("%", "%%"),
+                    job_group=row.name,
+                    job_type=planned.type,
+                    retries=0,
+                )
+                self._programs[request, planned.position] = StepProgram(
+                    row.owner, row.group, own, inputs, retry_rules(planned.retry)
+                )
+            program = self._programs.use((request, step))
+        return program
+
+
+def retry_rules(retry: Retry) -> RetryRules:
+    """The rules of a step: the word of its request stands above the defaults."""
+    rules = RetryRules(fatal_exit_codes=frozenset(retry.fatal_exit_codes))
+    if retry.max_retries is not None:
+        rules = replace(rules, retries=retry.max_retries, of_type={})
+    if retry.cooloff is not None:
+        rules = replace(rules, bases=dict.fromkeys(FailureClass, float(retry.cooloff)))
+    if retry.growth:
+        rules = replace(rules, rule=PauseRule(retry.growth))
+    return rules
+
+
+def jobs_of_step(
+    program: StepProgram, request: int, priority: int, sites: frozenset[str], policy: Policy
+) -> RequestJobs:
+    """The submission of jobs of a step that may run at `sites`, as the policy and the request have it now."""
+    description = replace(
+        program.description,
+        user_priority=policy.requests.user_priority(priority),
+        sites=tuple(sorted(sites)),
+        banned_sites=(),
+    )
+    identity = identity_of(description, program.owner, program.group, policy)
+    return RequestJobs(request, program.owner, program.group, description, program.inputs, identity)

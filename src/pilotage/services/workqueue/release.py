@@ -1,0 +1,210 @@
+"""The release of made jobs to the pool: in slices, in order, and within the limits of sites and types.
+
+A slice decides and stores in one transaction. It submits one closed submission for the jobs of a step that may run at
+equal sites. Priority, lists of sites and the state of a request are read in this transaction, so a change acts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from pilotage.core.requests.states import RequestState
+from pilotage.core.sites import SiteState
+from pilotage.core.workqueue.release import (
+    PROCESSING,
+    AgentLoads,
+    Limits,
+    Release,
+    ReleaseGroup,
+    ReleasePass,
+    ReleaseRules,
+    limits_of,
+    usable_sites,
+)
+from pilotage.services.submission.of_requests import submit_element_jobs
+from pilotage.services.workqueue.programs import ProgramCache, jobs_of_step
+from pilotage.services.workqueue.state import WorkQueue
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import element_jobs, queued_requests, releasing
+from pilotage.store.tables.element_jobs import MadeGroup, ReleasedCount, ReleasedJob
+from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
+from pilotage.store.writer.transaction import Transaction
+
+RELEASING = frozenset(
+    {
+        RequestState.ACQUIRED,
+        RequestState.RUNNING_OPEN,
+        RequestState.RUNNING_CLOSED,
+        RequestState.FORCE_COMPLETE,
+    }
+)
+"""States of requests with jobs to release."""
+
+GROUPS = 100
+"""Groups of made jobs read by one transaction."""
+
+
+def release_rules(queue: WorkQueue) -> ReleaseRules:
+    settings = queue.pool.policy.requests
+    return ReleaseRules(
+        pending_fraction=settings.pending_fraction,
+        overflow=settings.overflow,
+        max_jobs_per_owner=settings.max_jobs_per_owner,
+        owner_limit_factor=settings.owner_limit_factor,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SiteGroup:
+    """A group of made jobs, and the sites where they may run now."""
+
+    made: MadeGroup
+    request: QueuedRequest
+    sites: frozenset[str]
+
+
+@dataclass(slots=True)
+class ReleaseRun:
+    """One pass over all made jobs. Only requests of the writer use it."""
+
+    queue: WorkQueue
+    programs: ProgramCache
+    counts: Sequence[ReleasedCount]
+    """The unfinished pool jobs when the pass begins."""
+    rng: Random
+    connection: Connection | None = None
+    """Of the transaction that uses it now."""
+    groups: list[SiteGroup] = field(default_factory=list)
+    _after: MadeGroup = element_jobs.BEFORE_ALL
+    _requests: dict[int, QueuedRequest] = field(default_factory=dict)
+    _steps: dict[tuple[int, int], QueuedStep] = field(default_factory=dict)
+    _live: Mapping[str, list[int]] = field(default_factory=dict)
+    _uses: Mapping[str, SiteState] = field(default_factory=dict)
+    _passes: dict[str, ReleasePass] = field(default_factory=dict)
+
+    def read_groups(self, tx: Transaction, now: float) -> bool:
+        """Read the next groups of made jobs. Returns whether all are read."""
+        self.connection = connection = tx.connection
+        if not self._uses:
+            self._uses = self.queue.site_states()
+            self._live = releasing.live_agents(connection, now)
+            self._load_requests(connection, [count.request for count in self.counts])
+        groups = element_jobs.made_groups(connection, self._after, GROUPS)
+        self._load_requests(connection, [group.request for group in groups])
+        self.queue.load_location_sets(connection, [group.location_set for group in groups])
+        for group in groups:
+            self._after = group
+            request, step = self._requests.get(group.request), self._steps.get((group.request, group.step))
+            if request is not None and step is not None and request.state in RELEASING:
+                self._add(connection, group, request, step, now)
+        return len(groups) < GROUPS
+
+    def release(self, tx: Transaction, most: int, now: float) -> int:
+        """Release at most `most` jobs; returns the number taken from the groups. 0: the pass is over."""
+        self.connection = tx.connection
+        taken: list[Release] = []
+        for one_pass in self._passes.values():
+            taken += one_pass.take(most - len(taken))
+            if len(taken) == most:
+                break
+        if taken:
+            self._store(tx, taken, now)
+        return len(taken)
+
+    # --- steps
+
+    def _load_requests(self, connection: Connection, ids: Sequence[int]) -> None:
+        missing = sorted(set(ids) - self._requests.keys())
+        self._requests |= queued_requests.by_ids(connection, missing)
+        for step in queued_requests.steps_of(connection, missing):
+            self._steps[step.request_id, step.position] = step
+
+    def _add(
+        self, connection: Connection, group: MadeGroup, request: QueuedRequest, step: QueuedStep, now: float
+    ) -> None:
+        eligible = self.queue.eligible(connection, request, step, group.location_set, now)
+        sites = usable_sites(eligible, self._uses)
+        if not sites:
+            return
+        jobs = element_jobs.made_jobs(self._connect, group)
+        agent = self._agent(request.team, group.agent)
+        made = ReleaseGroup(step.type, request.priority, agent, sites, jobs)
+        self._pass_of(request.team).add(len(self.groups), made)
+        self.groups.append(SiteGroup(group, request, sites))
+
+    def _connect(self) -> Connection:
+        assert self.connection is not None
+        return self.connection
+
+    def _agent(self, team: str, agent: int) -> int:
+        """The agent to which jobs count: a live one of the team stands for an agent that is gone."""
+        live = self._live.get(team, [])
+        return agent if agent in live or not live else live[agent % len(live)]
+
+    def _pass_of(self, team: str) -> ReleasePass:
+        """The pass over the requests of a team. Its agents share the slots of each site."""
+        one_pass = self._passes.get(team)
+        if one_pass is None:
+            agents, rules = len(self._live.get(team, ())), release_rules(self.queue)
+            slots = self.queue.pool.site_slots()
+
+            def limits(site: str, job_type: str) -> Limits:
+                return self._fixed(
+                    site, job_type, limits_of(slots.get(site, 0), agents, job_type, rules), agents
+                )
+
+            loads = AgentLoads(limits, rules)
+            for count in self.counts:
+                request, step = (
+                    self._requests.get(count.request),
+                    self._steps.get((count.request, count.step)),
+                )
+                if request is not None and request.team == team:
+                    kind = step.type if step else PROCESSING
+                    number = {"running" if count.running else "pending": count.jobs}
+                    agent = self._agent(team, count.agent)
+                    loads.add(agent, count.site, kind, request.priority, **number)
+            one_pass = self._passes[team] = ReleasePass(loads, self.rng)
+        return one_pass
+
+    def _fixed(self, site: str, job_type: str, limits: Limits, agents: int) -> Limits:
+        """The limits with the fixed numbers of the policy in place of the computed ones."""
+        settings, values = self.queue.pool.policy.requests, list(limits)
+        for place, kind in ((0, ""), (2, job_type)):
+            threshold = settings.threshold(site, kind)
+            for part, fixed in enumerate((threshold.pending, threshold.running)):
+                if fixed is not None:
+                    values[place + part] = -(-fixed // max(agents, 1))
+        return Limits(*values)
+
+    def _store(self, tx: Transaction, taken: Sequence[Release], now: float) -> None:
+        """Submit the jobs that are still made, and whose requests are still as they were."""
+        made = element_jobs.still_made(tx.connection, [release.job for release in taken])
+        current = releasing.share(
+            tx.connection, sorted({self._group(release).request.id for release in taken})
+        )
+        batches: dict[tuple[int, int, frozenset[str]], list[Release]] = {}
+        for release in taken:
+            group = self._group(release)
+            if release.job in made and current.get(group.request.id) == group.request:
+                key = group.made.request, group.made.step, group.sites
+                batches.setdefault(key, []).append(release)
+        for (request, step, sites), releases in batches.items():
+            program = self.programs.get(tx.connection, request, step)
+            if program is None:
+                continue
+            priority, policy = self._requests[request].priority, self.queue.pool.policy
+            jobs = jobs_of_step(program, request, priority, sites, policy)
+            first = submit_element_jobs(self.queue.pool, tx, jobs, [release.job for release in releases], now)
+            element_jobs.save_released(
+                tx.connection,
+                [
+                    ReleasedJob(release.site, first + place, release.job)
+                    for place, release in enumerate(releases)
+                ],
+            )
+
+    def _group(self, release: Release) -> SiteGroup:
+        return self.groups[release.group]

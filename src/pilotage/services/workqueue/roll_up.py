@@ -1,0 +1,175 @@
+"""The roll-up: ends of pool jobs become states of element jobs, of elements, of steps and of requests.
+
+It reads the outcomes that were appended in the transactions of the ends, in slices, and deletes them in the same
+transaction. So each end counts once, whichever server dies when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pilotage.core.jobs.states import JobState
+from pilotage.core.requests.states import RequestState
+from pilotage.core.workqueue.retries import FailedTry, after_failed_try
+from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
+from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
+from pilotage.services.catalogue.outputs import close_output
+from pilotage.services.workqueue.programs import ProgramCache
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import element_jobs, element_progress, job_outcomes, requests
+from pilotage.store.tables.element_jobs import ElementJobRow, RolledJob
+from pilotage.store.tables.element_progress import ElementProgress, EndedElement, JobsEnded
+from pilotage.store.tables.job_outcomes import Outcome
+from pilotage.store.tables.requests import RequestRow, StepRow
+from pilotage.store.writer.transaction import Transaction
+
+J = ElementJobState
+
+ACTOR = "server"
+
+
+@dataclass(slots=True)
+class RollUpResult:
+    """The consequences of one slice."""
+
+    outcomes: int
+    """The number of ends that were used."""
+    requests: set[int] = field(default_factory=set)
+    """Requests with an element that has ended: see `advance`."""
+
+
+def roll_up(tx: Transaction, programs: ProgramCache, now: float, most: int) -> RollUpResult:
+    """Use at most `most` ends of pool jobs."""
+    connection = tx.connection
+    outcomes = job_outcomes.oldest(connection, most)
+    result = RollUpResult(len(outcomes))
+    if not outcomes:
+        return result
+    rows = element_jobs.by_ids(connection, sorted({outcome.element_job for outcome in outcomes}))
+    rolled: dict[int, RolledJob] = {}
+    for outcome in outcomes:
+        row = rows.get(outcome.element_job)
+        if row is not None and row.state is J.RELEASED and row.job == outcome.job and row.id not in rolled:
+            rolled[row.id] = _rolled(connection, programs, row, outcome)
+    element_jobs.save_rolled(connection, list(rolled.values()))
+    elements = _add_progress(connection, [(rows[id_], job.state) for id_, job in rolled.items()])
+    result.requests = end_elements(connection, elements, now)
+    job_outcomes.delete(connection, [outcome.id for outcome in outcomes])
+    return result
+
+
+def _rolled(
+    connection: Connection, programs: ProgramCache, row: ElementJobRow, outcome: Outcome
+) -> RolledJob:
+    """The element job after this end of its pool job."""
+    retries, not_before, message = row.retries, None, outcome.message
+    state = state_of_job(JobState(outcome.state), canceling=row.canceling)
+    if state is None:
+        program = programs.get(connection, row.request, row.step)
+        if program is None:
+            state = J.EXHAUSTED
+        else:
+            failed = FailedTry(program.description.job_type, row.retries, outcome.failure, outcome.exit_code)
+            verdict = after_failed_try(failed, program.retries)
+            if verdict.pause is None:
+                state, message = J.EXHAUSTED, f"{message}; {verdict.why}"
+            else:
+                state, retries, not_before = J.COOLOFF, row.retries + 1, outcome.at + verdict.pause
+    ELEMENT_JOB_STATES.check(row.state, state)
+    text = message[: element_jobs.MESSAGE_LENGTH]
+    return RolledJob(state, retries, not_before, outcome.at, outcome.exit_code, outcome.failure, text, row.id)
+
+
+def _add_progress(connection: Connection, jobs: Iterable[tuple[ElementJobRow, ElementJobState]]) -> list[int]:
+    """Count the ended jobs of each element; returns the elements with such jobs."""
+    counts: dict[int, dict[ElementJobState, int]] = {}
+    events: dict[int, int] = {}
+    for row, state in jobs:
+        if state in (J.DONE, J.EXHAUSTED, J.CANCELED):
+            of_element = counts.setdefault(row.element, dict.fromkeys(J, 0))
+            of_element[state] += 1
+            if state is J.DONE:
+                events[row.element] = events.get(row.element, 0) + row.events
+    element_progress.add(
+        connection,
+        [
+            JobsEnded(count[J.DONE], count[J.EXHAUSTED], count[J.CANCELED], events.get(element, 0), element)
+            for element, count in sorted(counts.items())
+        ],
+    )
+    return sorted(counts)
+
+
+def end_elements(connection: Connection, elements: Sequence[int], now: float) -> set[int]:
+    """End the elements among these whose jobs have all ended. Returns their requests, to be advanced."""
+    if not elements:
+        return set()
+    ended: list[tuple[ElementProgress, ElementState]] = []
+    for element in element_progress.by_ids(connection, elements):
+        state = state_of_element(
+            element.state, unfinished=element.unfinished, failed=element.failed, canceled=element.canceled
+        )
+        if state is not None:
+            ELEMENT_STATES.check(element.state, state)
+            ended.append((element, state))
+    element_progress.save_ended(
+        connection, [EndedElement(state, now, _reason(element), element.id) for element, state in ended]
+    )
+    return {element.request for element, _ in ended}
+
+
+def _reason(element: ElementProgress) -> str:
+    return f"{element.failed} of {element.jobs} jobs failed for good" if element.failed else ""
+
+
+def advance(tx: Transaction, request: int, now: float) -> bool:
+    """End the steps of a request that are over, and move the request as its elements are. Returns whether it moved.
+
+    The output data set of a step is closed with its end, so that the next step sees the last block.
+    """
+    connection = tx.connection
+    row = requests.for_change(connection, request)
+    if row is None or row.state not in ROLLED:
+        return False
+    steps = requests.steps_of(connection, request)
+    states: set[ElementState] = set()
+    ended = 0
+    moved = False
+    for step in steps:
+        of_step = element_progress.states_of_step(connection, request, step.position)
+        states |= of_step
+        if step.ended or _end_step(tx, row, step, of_step, now):
+            ended += 1
+            moved = moved or not step.ended
+    closed = all(step.closed for step in steps) or ended == len(steps)
+    following = next_states(
+        row.state,
+        states,
+        closed=closed,
+        ended=bool(steps) and ended == len(steps),
+        has_jobs=element_jobs.has_any(connection, request),
+    )
+    for state in following:
+        row = requests.move(connection, row, state, actor=ACTOR, now=now)
+        moved = True
+    return moved
+
+
+def _end_step(
+    tx: Transaction,
+    row: RequestRow,
+    step: StepRow,
+    states: set[ElementState],
+    now: float,
+) -> bool:
+    """End a step that gets no further elements, and all of whose elements have ended. Returns whether it has ended."""
+    if not step.closed and row.state is not RequestState.ABORTED:
+        return False
+    if not states <= ENDED or element_jobs.has_unfinished(tx.connection, step.request, step.position):
+        return False
+    if step.output_dataset is not None and not close_output(tx, step.output_dataset, now):
+        return False
+    element_progress.end_step(tx.connection, step.request, step.position)
+    requests.record(tx.connection, row, "step-ended", actor=ACTOR, now=now, detail=step.name)
+    return True

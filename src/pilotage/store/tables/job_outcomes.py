@@ -1,0 +1,55 @@
+"""Ends of jobs of requests, appended in the transaction of the end. The roll-up deletes each one that it has used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pilotage.store.engine.bulk_statements import RowWriter, insert
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
+
+
+class JobEnd(NamedTuple):
+    """The end of the pool job of an element job."""
+
+    element_job_id: int
+    job_id: int
+    state: str
+    """A final state of jobs."""
+    at: float
+    exit_code: int | None
+    failure: str
+    """As the pilot or the lease reports it; empty: the job was done, or somebody ended it."""
+    message: str
+
+
+append = RowWriter[JobEnd](insert("job_outcomes", JobEnd._fields))
+
+
+class Outcome(NamedTuple):
+    """A stored end."""
+
+    id: int
+    element_job: int
+    job: int
+    state: str
+    at: float
+    exit_code: int | None
+    failure: str
+    message: str
+
+
+def oldest(connection: Connection, most: int) -> list[Outcome]:
+    """At most `most` stored ends, oldest first, locked until the transaction ends."""
+    sql = f"SELECT id, {', '.join(JobEnd._fields)} FROM job_outcomes ORDER BY id LIMIT ?"
+    rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (most,))
+    return [Outcome(*row) for row in rows]
+
+
+def is_empty(connection: Connection) -> bool:
+    return connection.execute("SELECT 1 FROM job_outcomes LIMIT 1").fetchone() is None
+
+
+def delete(connection: Connection, ids: Sequence[int]) -> None:
+    condition, value = in_list(connection, "id", ids)
+    connection.execute(f"DELETE FROM job_outcomes WHERE {condition}", (value,))

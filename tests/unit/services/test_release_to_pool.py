@@ -1,0 +1,164 @@
+"""Made jobs go to the pool, run, and end; elements and requests follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.requests.specification import Retry
+from tests.unit.services.bench import POLICY, Bench, Paper
+from tests.unit.services.request_bench import RequestBench, limited
+
+
+@pytest.fixture
+def of_requests(bench: Bench) -> RequestBench:
+    made = RequestBench(bench)
+    made.agent()
+    return made
+
+
+def run_all(worker: Paper, count: int, **content: object) -> int:
+    """Take and finish up to `count` jobs; returns their number."""
+    for done in range(count):
+        offers = worker.take()
+        if not offers:
+            return done
+        assert worker.confirm(offers[0]) == "accepted"
+        assert worker.finish(offers[0], **content) == "accepted"
+    return count
+
+
+def test_a_request_of_one_step_is_completed(bench: Bench, of_requests: RequestBench) -> None:
+    request = of_requests.request()
+    element = of_requests.element(request, 10)
+    assert of_requests.release() == 10
+    assert of_requests.jobs() == {"released": 10}
+    assert run_all(bench.pilot(), 20) == 10
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"done": 10}
+    assert of_requests.element_state(element) == "Done"
+    assert of_requests.progress(element) == {
+        "jobs_done": 10, "jobs_failed": 0, "jobs_canceled": 0, "events_done": 100,
+    }  # fmt: skip
+    assert of_requests.way(request) == ["acquired", "running-open", "running-closed", "completed"]
+    assert not bench.connection.execute("SELECT count(*) FROM job_outcomes").fetchone()[0]
+
+
+def test_a_pool_job_is_the_requests_and_has_its_place_and_priority(
+    bench: Bench, of_requests: RequestBench
+) -> None:
+    request = of_requests.request(priority=60_000, types=("Merge",), sites=("here",))
+    of_requests.element(request, 2)
+    of_requests.release(most=100)
+    [description] = of_requests.details(request)
+    assert (description["job_type"], description["names"]) == ("Merge", ["element_job"])
+    job = bench.job(of_requests.pool_jobs()[1])
+    [element_job] = bench.connection.execute(
+        "SELECT id FROM element_jobs WHERE job_id = ?", (job["id"],)
+    ).fetchone()
+    assert (job["parameters"], job["user_priority"]) == (f"[{element_job}]", 4)
+
+
+def test_users_jobs_leave_no_outcome(bench: Bench, of_requests: RequestBench) -> None:
+    bench.submit(2)
+    bench.submit(2, job_type="Processing")
+    run_all(bench.pilot(), 4)
+    assert not bench.connection.execute("SELECT count(*) FROM job_outcomes").fetchone()[0]
+
+
+def test_a_failed_job_is_made_again_after_its_pause(bench: Bench, of_requests: RequestBench) -> None:
+    request = of_requests.request(retry=Retry(max_retries=1, cooloff=100))
+    element = of_requests.element(request, 2)
+    of_requests.release()
+    worker = bench.pilot()
+    run_all(worker, 1, exit_code=3)
+    run_all(worker, 1)
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"done": 1, "cooloff": 1}
+    bench.now += 100.0
+    assert of_requests.make_again() == 0
+    bench.now += 0.1
+    assert of_requests.make_again() == 1
+    assert of_requests.release() == 1
+    run_all(worker, 1, exit_code=3)
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"done": 1, "exhausted": 1}
+    assert of_requests.element_state(element) == "Failed"
+    assert of_requests.state(request) == "completed"
+    failed = bench.connection.execute(
+        "SELECT retries, exit_code, failure, message FROM element_jobs WHERE state = 'exhausted'"
+    ).fetchone()
+    assert tuple(failed) == (1, 3, "payload", "exit code 3; it failed 2 times")
+
+
+def test_every_end_reaches_the_roll_up(bench: Bench, of_requests: RequestBench) -> None:
+    request = of_requests.request(retry=Retry(max_retries=0))
+    of_requests.element(request, 3)
+    of_requests.release()
+    deleted, lost, killed = of_requests.pool_jobs(request)
+    bench.act("kill", killed, deleted)
+    bench.act("delete", deleted)
+    for _ in range(10):
+        worker = bench.pilot()
+        for offer in worker.take():
+            worker.confirm(offer)
+        bench.later(400.0)
+        bench.later(400.0)
+    assert bench.state(lost) == "Failed"
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"exhausted": 3}
+    failures = bench.connection.execute("SELECT failure FROM element_jobs ORDER BY job_id").fetchall()
+    assert [row[0] for row in failures] == ["", "lease-over", ""]
+
+
+def test_nobody_reschedules_a_job_of_a_request(bench: Bench, of_requests: RequestBench) -> None:
+    request = of_requests.request(retry=Retry(max_retries=0))
+    of_requests.element(request, 1)
+    of_requests.release()
+    [job] = of_requests.pool_jobs()
+    bench.act("kill", job)
+    [(_, why)] = bench.act("reschedule", job).refused
+    assert f"request {request}" in why
+
+
+def test_a_request_stays_open_while_a_step_may_get_elements(bench: Bench, of_requests: RequestBench) -> None:
+    request = of_requests.request(closed=False)
+    of_requests.element(request, 1)
+    of_requests.release()
+    run_all(bench.pilot(), 1)
+    of_requests.roll_up()
+    assert of_requests.way(request) == ["acquired", "running-open"]
+
+
+def test_the_limits_of_the_policy_hold(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limited(POLICY, pending=5, running=2))
+    of_requests = RequestBench(bench)
+    low, high = of_requests.request(priority=1), of_requests.request(priority=9)
+    agent = of_requests.agent()
+    of_requests.element(low, 20, agent=agent)
+    assert of_requests.release(most=2) == 5
+    assert of_requests.release() == 0
+    worker = bench.pilot()
+    worker.hold()
+    assert of_requests.release() == 1
+    of_requests.element(high, 20, agent=agent)
+    assert of_requests.release() == 1
+    assert of_requests.jobs(high) == {"released": 1, "made": 19}
+    bench.check()
+    bench.end()
+
+
+def test_agents_share_the_limits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limited(POLICY, pending=6))
+    of_requests = RequestBench(bench)
+    request = of_requests.request()
+    first, second = of_requests.agent(), of_requests.agent()
+    of_requests.element(request, 20, agent=first)
+    assert of_requests.release() == 3
+    of_requests.element(request, 20, agent=second)
+    assert of_requests.release() == 3
+    gone = second + 1
+    of_requests.element(request, 20, agent=gone)
+    assert of_requests.release() == 0
+    bench.end()
