@@ -44,6 +44,11 @@ COMMANDS: dict[str, LazyCommand] = {
     "site drain": _here("sites", "drain", "Send no new work to a site (administrators)"),
     "site down": _here("sites", "down", "Let no job start at a site (administrators)"),
     "site enable": _here("sites", "enable", "Make a site normal again (administrators)"),
+    "agent list": _here("agents", "list_agents", "List the agents, which split requests into jobs"),
+    "agent show": _here("agents", "show", "Show one agent: its lease, elements and jobs"),
+    "agent drain": _here("agents", "drain", "Let an agent take no more work"),
+    "agent enable": _here("agents", "enable", "Let a drained agent take work again"),
+    "agent remove": _here("agents", "remove", "End an agent at once; its elements go back to the queue"),
     "ban": _here("bans", "ban", "Ban a user from a site, and kill their running jobs there (administrators)"),
     "ban list": _here("bans", "list_bans", "List the bans of users: where, by whom, why and until when"),
     "unban": _here("bans", "unban", "End the ban of a user (administrators)"),
@@ -93,6 +98,7 @@ COMMANDS: dict[str, LazyCommand] = {
 }
 
 GROUPS: dict[str, str] = {
+    "agent": "List, drain and remove agents, which split requests into jobs",
     "db": "Back up, restore, check and upgrade the database",
     "queue": "List the task queues",
     "pilot": "List, show and end pilots",

@@ -1,0 +1,124 @@
+"""`pilotage agent list|show|drain|enable|remove`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant
+from pilotage.wire.agents import AgentSummary
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent, as `agent list` names it")]
+
+
+def elements_text(agent: AgentSummary) -> str:
+    """The numbers of its elements by state, unfinished states first."""
+    order = ("Negotiating", "Acquired", "Running", "CancelRequested", "Done", "Failed", "Canceled")
+    counts = [f"{agent.elements[state]:,} {state}" for state in order if agent.elements.get(state)]
+    return ", ".join(counts)
+
+
+@connected
+def list_agents(
+    session: Session,
+    everything: Annotated[bool, typer.Option("--all", help="Ended agents too")] = False,
+) -> int | None:
+    """List the agents: where they run, when they last called, their elements and jobs."""
+    with session.client() as client:
+        agents = client.agents(everything=everything)
+    if session.as_json:
+        session.screen.json({"agents": agents})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (
+        Column("agent"),
+        Column("team"),
+        Column("state"),
+        Column("host"),
+        Column("seen"),
+        Column("elements"),
+        Column("waiting", right=True),
+        Column("running", right=True),
+    )
+    rows = (
+        (
+            agent.name,
+            agent.team,
+            agent.state,
+            agent.host,
+            format_instant(agent.seen, now, exact=exact),
+            elements_text(agent),
+            agent.waiting,
+            agent.running,
+        )
+        for agent in agents
+    )
+    session.screen.table(columns, rows)
+    return None
+
+
+@connected
+def show(session: Session, name: NameArgument) -> int | None:
+    """Show one agent, also if it has ended: its lease, elements and jobs."""
+    with session.client() as client:
+        agent = client.agent(name)
+    if session.as_json:
+        session.screen.json(agent)
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    session.screen.facts(
+        (
+            ("agent", agent.name),
+            ("team", agent.team),
+            ("state", agent.state),
+            ("owner", agent.owner),
+            ("host", agent.host),
+            ("version", agent.version),
+            ("joined", format_instant(agent.joined, now, exact=exact)),
+            ("last seen", format_instant(agent.seen, now, exact=exact)),
+            ("lease until", format_instant(agent.lease_until, now, exact=exact)),
+            ("elements", elements_text(agent)),
+            ("waiting jobs", f"{agent.waiting:,}"),
+            ("running jobs", f"{agent.running:,}"),
+        )
+    )
+    return None
+
+
+@connected
+def drain(session: Session, name: NameArgument) -> int | None:
+    """Let an agent take no more work. It gives back unsplit elements; its jobs go on."""
+    with session.client() as client:
+        agent = client.drain_agent(name)
+    return _report(session, agent, f"agent {name} takes no more work")
+
+
+@connected
+def enable(session: Session, name: NameArgument) -> int | None:
+    """Let a drained agent take work again."""
+    with session.client() as client:
+        agent = client.enable_agent(name)
+    return _report(session, agent, f"agent {name} takes work again")
+
+
+@connected
+def remove(session: Session, name: NameArgument) -> int | None:
+    """End an agent at once: unsplit elements go back to the queue, its jobs get another agent of the team.
+
+    A process that still runs joins again by itself. Stop it first, or drain it instead.
+    """
+    with session.client() as client:
+        agent = client.remove_agent(name)
+    return _report(session, agent, f"agent {name} has ended")
+
+
+def _report(session: Session, agent: AgentSummary, line: str) -> int | None:
+    if session.as_json:
+        session.screen.json(agent)
+    else:
+        session.screen.line(line)
+    return None
