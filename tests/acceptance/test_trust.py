@@ -17,8 +17,10 @@ import httpx
 import jwt
 import pytest
 
+from pilotage.agent.calls import AgentCalls
 from pilotage.client import Client
-from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound
+from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound, Superseded
+from pilotage.wire.agents import JoinRequest, SyncRequest
 from pilotage.wire.jobs import Selection
 from tests.instance import Instance, descendants, running, until
 
@@ -50,6 +52,32 @@ def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance
     assert alice.log(job).data == b"private\n"
     until(lambda: "alice" in [row.name for row in shared.client().costs(by="owner").rows], what="a booking")
     assert {row.name for row in bob.costs(by="owner").rows} <= {"bob"}
+
+
+def test_agents_need_a_right_and_belong_to_their_user(shared: Instance) -> None:
+    bob, owner = shared.client("bob"), shared.client()
+    tokens = {"bob": owner.create_token("bob").token, "": (shared.home / "token").read_text().strip()}
+    calls = {user: AgentCalls(bob.url, token) for user, token in tokens.items()}
+    who = JoinRequest("one", "home", "nonce")
+    with pytest.raises(Forbidden, match="may run no agent"):
+        calls["bob"].join(who)
+    agent = calls[""].join(who).agent
+    with pytest.raises(Forbidden, match="may run no agent"):
+        calls["bob"].sync(agent, SyncRequest("nonce"))
+    assert calls[""].sync(agent, SyncRequest("nonce", 1, 5, {"here": 9})).elements == []
+    assert "one" in [row.name for row in owner.agents()]
+    assert bob.agents() == []
+    for act in (bob.drain_agent, bob.enable_agent, bob.remove_agent, bob.agent):
+        with pytest.raises(NotFound):
+            act("one")
+    assert owner.drain_agent("one").state == "draining"
+    assert calls[""].sync(agent, SyncRequest("nonce", 2)).drain
+    assert owner.enable_agent("one").state == "live"
+    assert owner.remove_agent("one").state == "ended"
+    with pytest.raises(Superseded):
+        calls[""].sync(agent, SyncRequest("nonce", 3))
+    for call in calls.values():
+        call.close()
 
 
 def test_values_of_the_environment_are_the_owners_alone(shared: Instance) -> None:

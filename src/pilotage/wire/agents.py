@@ -30,6 +30,7 @@ MAX_MASKS = 1000
 MAX_HELD = 10_000
 """The most elements that an agent may hold unsplit."""
 
+MaskDocument = Annotated[Dict[str, Any], Limit(longest=8)]
 Slots = Annotated[Dict[Name, Count], Limit(longest=100_000)]
 
 
@@ -43,7 +44,7 @@ class JoinRequest:
     name: GivenName
     team: GivenName
     nonce: GivenName
-    protocol: int = AGENT_PROTOCOL
+    protocol: Int32 = AGENT_PROTOCOL
     version: Name = ""
     host: Name = ""
 
@@ -186,7 +187,7 @@ class PostMasks:
     """Make jobs of an element. Masks that exist already change nothing."""
 
     epoch: Int32
-    masks: Annotated[List[Dict[str, Any]], Limit(longest=MAX_MASKS)] = field(default_factory=list)
+    masks: Annotated[List[MaskDocument], Limit(longest=MAX_MASKS)] = field(default_factory=list)
     """Each as of `core/splitting/mask.py`: {"files": [[file, first, events, lumis?], ...], "events": ...}."""
     last: bool = False
     """With these masks the element is split: it passes from the agent to the server."""

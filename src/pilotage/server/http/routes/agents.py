@@ -88,8 +88,8 @@ async def _load(context: Context, agent: int, now: float) -> AgentLoad:
 def read_files(
     agent: limits.Id,
     element: limits.Id,
-    epoch: limits.Int32 = Query(description="of the offer"),
-    after: limits.Cursor = Query(0, description="`next` of the page before"),
+    epoch: int = Query(ge=0, le=limits.MAX_INT32, description="of the offer"),
+    after: int = Query(0, ge=0, le=limits.MAX_INT64, description="`next` of the page before"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> FilesPage:
@@ -118,8 +118,8 @@ def read_files(
 def read_masks(
     agent: limits.Id,
     element: limits.Id,
-    epoch: limits.Int32 = Query(description="of the offer"),
-    after: limits.Cursor = Query(0, description="`next` of the page before"),
+    epoch: int = Query(ge=0, le=limits.MAX_INT32, description="of the offer"),
+    after: int = Query(0, ge=0, le=limits.MAX_INT64, description="`next` of the page before"),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> MasksPage:
