@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pilotage.client.agents import AgentMethods
 from pilotage.client.answers import decode
-from pilotage.client.typed_requests import TypedRequests
 from pilotage.wire.bans import BanLift, BanList, BanRequest, BanSummary
 from pilotage.wire.ces import (
     BatchSystem,
@@ -40,7 +40,7 @@ from pilotage.wire.sites import SiteStateRequest, SiteSummary
 from pilotage.wire.trace import Trace
 
 
-class AdministrationMethods(TypedRequests):
+class AdministrationMethods(AgentMethods):
     """Methods of the client that only administrators may call."""
 
     def enable_ce(self, name: str, reason: str = "") -> CeSummary:

@@ -12,7 +12,6 @@ from typing import Self
 
 from pilotage.client import downloads, polling, selections
 from pilotage.client.administration import AdministrationMethods
-from pilotage.client.agents import AgentMethods
 from pilotage.client.answers import decode
 from pilotage.client.credentials import (
     URL_HINT,
@@ -58,13 +57,7 @@ BULK_TIMEOUT = 600.0
 
 
 class Client(
-    SubmitMethods,
-    ReportMethods,
-    AdministrationMethods,
-    AgentMethods,
-    PilotMethods,
-    DataSetMethods,
-    TypedRequests,
+    SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, DataSetMethods, TypedRequests
 ):
     """A connection to one server with one identity; thread-safe.
 
