@@ -154,7 +154,7 @@ def checked(
         env={**keep, "PILOTAGE_HOME": str(home), **(more or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=500,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr.decode()
     seen = [json.loads(line) for line in told.read_text().splitlines()]
@@ -220,7 +220,7 @@ def spoil(home: Path, kind: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("streams", "more"), SURROUNDINGS)
 def test_all_commands_in_odd_surroundings(
     fake: tuple[Path, State], tmp_path: Path, streams: str, more: dict[str, str]
@@ -231,7 +231,7 @@ def test_all_commands_in_odd_surroundings(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", list(HOMES))
 def test_odd_homes(tmp_path: Path, kind: str) -> None:
     """All commands with one of them; with the others those that come to the home by a way of their own."""
