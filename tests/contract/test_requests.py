@@ -81,7 +81,7 @@ def test_a_move_is_stored_with_its_event_or_not_at_all(connection: Any) -> None:
         requests.change_facts(connection, moved, lists, kind="sites", actor="ada", now=9.0, detail="")
     history = requests.events_of(connection, stored.id)
     assert [(event.kind, event.actor, event.old, event.new, event.detail) for event in history] == [
-        ("submit", "ada", "", "new", ""),
+        ("submit", "user:ada", "", "new", ""),
         ("state", "bob", "new", "assignment-approved", ""),
         ("priority", "ada", "", "", "8000 → 9"),
     ]

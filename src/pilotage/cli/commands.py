@@ -34,6 +34,23 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "rerun": _here("rerun", "rerun", "Submit ended jobs again as new jobs, with the current files"),
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
+    "request submit": _here("requests.submit", "submit", "Submit requests: data sets to process, or events"),
+    "request list": _here("requests.lists", "list_requests", "List requests and how far they have come"),
+    "request show": _here("requests.show", "show", "Show the elements, jobs, sites and errors of a request"),
+    "request history": _here("requests.lists", "history", "Show who changed a request, when and why"),
+    "request wait": _here("requests.wait", "wait", "Wait until requests have ended"),
+    "request approve": _here("requests.verbs", "approve", "Approve new requests (production managers)"),
+    "request reject": _here("requests.verbs", "reject", "Refuse requests (production managers)"),
+    "request assign": _here(
+        "requests.verbs", "assign", "Give requests to a team of agents (production managers)"
+    ),
+    "request priority": _here("requests.verbs", "priority", "Change the priority of a request"),
+    "request sites": _here("requests.verbs", "sites", "Change where requests may run"),
+    "request abort": _here("requests.verbs", "abort", "End requests and cancel their work"),
+    "request force-complete": _here(
+        "requests.verbs", "force_complete", "End requests early; finished work counts"
+    ),
+    "request archive": _here("requests.verbs", "archive", "Put ended requests into the archive"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "pilot show": _here("pilots.show", "show", "Show one pilot, and why it ended"),
@@ -100,6 +117,7 @@ COMMANDS: dict[str, LazyCommand] = {
 GROUPS: dict[str, str] = {
     "agent": "List, drain and remove agents, which split requests into jobs",
     "db": "Back up, restore, check and upgrade the database",
+    "request": "Process a data set or generate events, step by step",
     "queue": "List the task queues",
     "pilot": "List, show and end pilots",
     "site": "List, drain and enable sites",

@@ -27,6 +27,7 @@ from pilotage.client.datasets import DataSetMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
 from pilotage.client.reports import ReportMethods
+from pilotage.client.requests import RequestMethods
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
@@ -46,7 +47,6 @@ from pilotage.wire.jobs import (
 )
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.pool import QueuesPage, QueueSummary
-from pilotage.wire.request_why import RequestWhy
 from pilotage.wire.server_trust import ServerTrust
 from pilotage.wire.sites import SiteSummary
 from pilotage.wire.submissions import SubmissionSource
@@ -57,7 +57,13 @@ BULK_TIMEOUT = 600.0
 
 
 class Client(
-    SubmitMethods, ReportMethods, AdministrationMethods, PilotMethods, DataSetMethods, TypedRequests
+    SubmitMethods,
+    RequestMethods,
+    DataSetMethods,
+    ReportMethods,
+    AdministrationMethods,
+    PilotMethods,
+    TypedRequests,
 ):
     """A connection to one server with one identity; thread-safe.
 
@@ -358,14 +364,6 @@ class Client(
     def why_queue(self, queue: int) -> Why:
         """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
         return self._get(f"/v1/queues/{queue}/why", Why)
-
-    def why_request(self, request: int) -> RequestWhy:
-        """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""
-        return self._get(f"/v1/requests/{request}/why", RequestWhy)
-
-    def why_element(self, element: int) -> RequestWhy:
-        """Explain why an element of a request is not further. Raises NotFound."""
-        return self._get(f"/v1/elements/{element}/why", RequestWhy)
 
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""

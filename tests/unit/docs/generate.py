@@ -17,6 +17,7 @@ from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.reference import correctors_markdown
+from pilotage.core.requests.reference import reference_markdown as request_specification
 from pilotage.core.requests.states import REQUEST_STATES, editable_markdown
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES
 from pilotage.main import SERVER_COMMANDS
@@ -187,6 +188,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "policy.md": the_policy,
     "cli.md": command_line,
     "job-description.md": job_description,
+    "requests.md": request_specification,
     "api.md": lambda: with_parts("api.md"),
     "client.md": lambda: with_parts("client.md"),
 }

@@ -32,8 +32,8 @@ class PlannedStep:
     type: str
     start_policy: str
     splitting: Splitting
-    input: tuple[str, ...]
-    """Names of data sets; empty for a generator."""
+    input: str
+    """Name of the data set; empty for a generator."""
     after: int | None
     """The position of the step that writes the input."""
     events: int
@@ -63,44 +63,49 @@ def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
 def _rows(
     request: Specification, step: Step, number: int, position: int, before: PlannedStep | None
 ) -> Iterator[PlannedStep]:
-    """The row of a step, and that of its merge. `before`: the row that writes its input."""
+    """A row for each input of a step, then that of its merge. `before`: the row that writes its input.
+
+    Rows of several inputs write the same data set. It is closed when all of them have ended.
+    """
     output = step.output
     if output.files and not output.dataset:
         output = replace(output, dataset=f"{request.name}-{number}/{step.name}")
     written = replace(output, dataset=output.dataset + UNMERGED) if step.merge else output
-    row = PlannedStep(
-        position=position,
-        name=step.name,
-        type=step.type,
-        start_policy=step.start_policy,
-        splitting=step.splitting,
-        input=(before.output.dataset,) if before else step.input,
-        after=before.position if before else None,
-        events=step.events,
-        pileup=step.pileup,
-        blocks=step.blocks,
-        banned_blocks=step.banned_blocks,
-        runs=step.runs,
-        output=written,
-        program=step.program,
-        action="",
-        retry=step.retry,
-    )
-    yield row
+    inputs = (before.output.dataset,) if before else step.input or ("",)
+    for place, dataset in enumerate(inputs):
+        row = PlannedStep(
+            position=position + place,
+            name=f"{step.name}.{place + 1}" if place else step.name,
+            type=step.type,
+            start_policy=step.start_policy,
+            splitting=step.splitting,
+            input=dataset,
+            after=before.position if before else None,
+            events=step.events,
+            pileup=step.pileup,
+            blocks=step.blocks,
+            banned_blocks=step.banned_blocks,
+            runs=step.runs,
+            output=written,
+            program=step.program,
+            action="",
+            retry=step.retry,
+        )
+        yield row
     if step.merge is not None:
-        yield _merge_of(row, step.merge, output)
+        yield _merge_of(step, row, step.merge, output)
 
 
-def _merge_of(row: PlannedStep, merge: Merge, output: Output) -> PlannedStep:
-    """The row that merges the output of `row` to `output`."""
+def _merge_of(step: Step, row: PlannedStep, merge: Merge, output: Output) -> PlannedStep:
+    """The row that merges the output of `row`, the last one of its step, to `output`."""
     return replace(
         row,
         position=row.position + 1,
-        name=f"{row.name}.merge",
+        name=f"{step.name}.merge",
         type=MERGE,
         start_policy=BLOCK,
         splitting=Splitting(MERGE_ALGORITHM, merge.parameters),
-        input=(row.output.dataset,),
+        input=row.output.dataset,
         after=row.position,
         events=0,
         pileup=(),

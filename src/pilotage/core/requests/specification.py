@@ -85,6 +85,7 @@ class Retry:
     growth: str = ""
     """How the cool-off grows with the tries; empty: the default."""
     fatal_exit_codes: tuple[int, ...] = ()
+    pass_exit_codes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def insert(connection: Connection, request: RequestRow) -> RequestRow:
     columns = _COLUMNS.removeprefix("id, ")
     sql = f"INSERT INTO requests ({columns}) VALUES ({marks}) RETURNING id"
     stored = replace(request, id=int(connection.execute(sql, values).fetchone()[0]))
-    record(connection, stored, "submit", actor=stored.owner, now=stored.created, new=stored.state)
+    record(connection, stored, "submit", actor=f"user:{stored.owner}", now=stored.created, new=stored.state)
     return stored
 
 

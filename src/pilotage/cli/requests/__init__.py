@@ -1,0 +1,1 @@
+"""`pilotage request ...`"""

@@ -1,0 +1,102 @@
+"""`pilotage request list|history`."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant
+from pilotage.core.errors import InvalidInput
+from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.wire.requests import RequestSummary
+
+NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")]
+
+
+@connected
+def list_requests(
+    session: Session,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated")
+    ] = None,
+    owner: Annotated[str, typer.Option("--owner", metavar="NAME", help="Only of this owner")] = "",
+    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Only of this team")] = "",
+    campaign: Annotated[str, typer.Option("--campaign", metavar="TEXT", help="Only of this campaign")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only with this name")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most this many; 0: all")] = 100,
+) -> int | None:
+    """List requests that have not ended, newest first; with --all ended ones too."""
+    states = [_known_state(text) for text in state or ()]
+    if not states and not everything:
+        states = [str(known) for known in (*UNFINISHED, RequestState.FAILED)]
+    with session.client() as client:
+        listed = client.requests(states=states, owner=owner, team=team, campaign=campaign, name=name)
+        rows = list(islice(listed, limit or None))
+    if session.as_json:
+        session.screen.json({"requests": rows})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (
+        Column("request", right=True),
+        Column("name"),
+        Column("owner"),
+        Column("priority", right=True),
+        Column("team"),
+        Column("state", state=True),
+        Column("elements", right=True),
+        Column("jobs", right=True),
+        Column("failed", right=True),
+        Column("submitted"),
+    )
+    session.screen.table(
+        columns, ((*_cells(row), format_instant(row.created, now, exact=exact)) for row in rows)
+    )
+    if limit and len(rows) == limit:
+        session.screen.note(f"only the newest {limit:,} are shown: --limit 0 shows all")
+    return None
+
+
+def _known_state(text: str) -> str:
+    try:
+        return str(RequestState(text))
+    except ValueError:
+        states = ", ".join(RequestState)
+        raise InvalidInput(f"{text!r} is no state of requests", hint=f"states: {states}") from None
+
+
+def _cells(row: RequestSummary) -> tuple[object, ...]:
+    return (
+        *(row.id, row.name, row.owner, row.priority, row.team, row.state),
+        f"{row.ended_elements:,}/{row.elements:,}",
+        f"{row.done_jobs:,}/{row.jobs:,}",
+        f"{row.failed_jobs:,}" if row.failed_jobs else "",
+    )
+
+
+@connected
+def history(session: Session, request: NumberArgument) -> int | None:
+    """Show the history of a request: each move and change, when, by whom and why."""
+    with session.client() as client:
+        events = list(client.request_history(request))
+    if session.as_json:
+        session.screen.json({"events": events})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (Column("at"), Column("actor"), Column("event"), Column("detail"))
+    rows = (
+        (
+            format_instant(event.at, now, exact=exact),
+            event.actor,
+            f"{event.old} → {event.new}" if event.kind == "state" else event.kind,
+            event.detail,
+        )
+        for event in events
+    )
+    session.screen.table(columns, rows)
+    return None

@@ -1,0 +1,161 @@
+"""`pilotage request show`: the funnel of a request, from elements to results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.requests.lists import NumberArgument
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_instant
+from pilotage.wire.requests import RequestDetail, RequestError, RequestStep
+
+BAR = 30
+"""Characters of the longest bar of the funnel."""
+_FREE = ("Available", "Negotiating")
+_FAILED_ELEMENTS = ("Failed", "CancelRequested", "Canceled")
+_RUNNING = ("Running", "Stalled", "Completing")
+
+
+@connected
+def show(session: Session, request: NumberArgument) -> int | None:
+    """Show a request: its elements and jobs by state, events done, sites, errors with an example, estimated end."""
+    with session.client() as client:
+        detail = client.request(request)
+    if session.as_json:
+        session.screen.json(detail)
+        return None
+    screen, now = session.screen, time.time()
+    _show_facts(screen, detail, now)
+    for step in detail.steps:
+        _show_step(screen, step)
+    _show_sites(screen, detail)
+    _show_errors(screen, detail.errors)
+    return None
+
+
+def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> None:
+    row = detail.request
+    exact = not screen.terminal
+    open_until = "" if detail.open_until is None else format_instant(detail.open_until, now, exact=exact)
+    trusts = [
+        name for name, is_set in (("input", detail.trust_input), ("pile-up", detail.trust_pileup)) if is_set
+    ]
+    end = detail.estimated_end
+    screen.facts(
+        (
+            ("request", f"{row.id} {row.name}"),
+            ("owner", f"{row.owner} ({row.group})"),
+            ("state", row.state + (f": {row.reason}" if row.reason else "")),
+            ("pending change", "has not reached all elements and jobs yet" if detail.propagating else ""),
+            ("team", row.team or "(none: no agent takes it)"),
+            ("priority", row.priority),
+            ("campaign", row.campaign),
+            ("from request", detail.origin or ""),
+            ("sites", "all" if detail.sites == ["*"] else ", ".join(detail.sites)),
+            ("banned sites", ", ".join(detail.banned_sites)),
+            ("read from elsewhere", " and ".join(trusts)),
+            ("takes new blocks until", open_until),
+            ("submitted", format_instant(row.created, now, exact=exact)),
+            ("estimated end", "" if end is None else format_instant(end, now, exact=exact)),
+        )
+    )
+
+
+def _show_step(screen: CommandOutput, step: RequestStep) -> None:
+    """The funnel of one step: a line for each stage that has elements or jobs, as wide as its part of the whole."""
+    flow = f"{step.input or f'{step.events:,} events'} → {step.output or 'no data set'}"
+    how = step.type if step.type == step.name else f"{step.type}, {step.algorithm}"
+    screen.line()
+    screen.line(f"{step.name} ({how}): {flow}")
+    for title, stages in (("elements", _element_stages(step)), ("jobs", _job_stages(step))):
+        counts = [(name, number) for name, number in stages if number]
+        total = sum(number for _, number in counts)
+        if not total:
+            continue
+        screen.line(f"  {total:,} {title}" + _estimate_note(step, title))
+        for name, number in counts:
+            screen.line(f"    {name:<12} {number:>11,}  {_bar(screen, number, total)}")
+    screen.line(f"  {_done_text(step)}")
+
+
+def _estimate_note(step: RequestStep, title: str) -> str:
+    return (
+        f", about {step.estimated_jobs:,} of them not made" if title == "jobs" and step.estimated_jobs else ""
+    )
+
+
+def _bar(screen: CommandOutput, number: int, total: int) -> str:
+    return "█" * max(1, round(BAR * number / total)) if screen.terminal else ""
+
+
+def _element_stages(step: RequestStep) -> Iterator[tuple[str, int]]:
+    counts = step.elements
+    yield "available", sum(counts.get(state, 0) for state in _FREE)
+    yield "acquired", counts.get("Acquired", 0)
+    yield "running", counts.get("Running", 0)
+    yield "done", counts.get("Done", 0)
+    for state in _FAILED_ELEMENTS:
+        yield state.lower() if state != "CancelRequested" else "cancelling", counts.get(state, 0)
+
+
+def _job_stages(step: RequestStep) -> Iterator[tuple[str, int]]:
+    running = sum(step.pool.get(state, 0) for state in _RUNNING)
+    yield "not made", step.estimated_jobs
+    yield "made", step.jobs.get("made", 0)
+    yield "pool waiting", sum(step.pool.values()) - running
+    yield "running", running
+    yield "cool-off", step.jobs.get("cooloff", 0)
+    yield "done", step.jobs.get("done", 0)
+    yield "failed", step.jobs.get("exhausted", 0)
+    yield "canceled", step.jobs.get("canceled", 0)
+
+
+def _done_text(step: RequestStep) -> str:
+    """`40 of 100 events and 4 of 10 files done; no more elements will come`."""
+    parts = [
+        f"{done:,} of {total:,} {noun}"
+        for done, total, noun in (
+            (step.done_events, step.events, "events"),
+            (step.done_files, step.files, "files"),
+        )
+        if total
+    ]
+    done = f"{' and '.join(parts)} done" if parts else "nothing done yet"
+    if step.ended:
+        return f"{done}; ended"
+    return f"{done}; {'all elements are there' if step.closed else 'more elements may come'}"
+
+
+def _show_sites(screen: CommandOutput, detail: RequestDetail) -> None:
+    if not detail.places:
+        return
+    screen.line()
+    names = ("pending", "running", "done", "failed")
+    columns = (Column("site"), *(Column(name, right=True) for name in names))
+    rows = (
+        (
+            place.site or "(none yet)",
+            *(f"{number:,}" for number in (place.pending, place.running, place.done, place.failed)),
+        )
+        for place in detail.places
+    )
+    screen.table(columns, rows)
+
+
+def _show_errors(screen: CommandOutput, errors: list[RequestError]) -> None:
+    """Each kind of failure: how many jobs, an example, and the end of its standard error."""
+    if not errors:
+        return
+    screen.line()
+    screen.line("errors")
+    for error in errors:
+        code = error.failure if error.exit_code is None else f"exit code {error.exit_code}"
+        final = f", {error.exhausted:,} for good" if error.exhausted else ""
+        jobs = "job" if error.count == 1 else "jobs"
+        screen.line(f"  {code} in {error.step}: {error.count:,} {jobs}{final}")
+        example = f"job {error.job}" if error.job is not None else "no job"
+        screen.line(f"    {example}: {error.message or error.failure or 'no message'}")
+        for line in error.stderr.splitlines()[-5:]:
+            screen.line(f"      {line}")

@@ -1,0 +1,109 @@
+"""`pilotage request submit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pilotage.cli.requests.wait import watch_request
+from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
+from pilotage.cli.submit import show_warnings
+from pilotage.cli.time_format import format_size
+from pilotage.client.request_files import PreparedRequest, prepare_request, read_request_file
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.requests import RequestAccepted
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+
+@connected
+def submit(
+    session: Session,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Request files: TOML, YAML or JSON")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the request")] = "",
+    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Team of agents")] = "",
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Group of the jobs")] = "",
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="NUMBER", help="Priority, 0 to 999999")
+    ] = None,
+    campaign: Annotated[
+        str, typer.Option("--campaign", metavar="TEXT", help="Label of related requests")
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Also submit a request with very many jobs")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a request with data at none of its sites")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the request and show its size; submit nothing")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the requests have ended")] = False,
+) -> int | None:
+    """Submit requests: process a data set, or generate events, with one program or with several steps.
+
+    docs/reference/requests.md lists the fields of a request file. Options override its fields.
+    """
+    if key and len(files) > 1:
+        raise InvalidInput("--key applies to one request: give one file")
+    given = {"name": name, "team": team, "group": group, "campaign": campaign}
+    overrides: dict[str, Any] = {field: value for field, value in given.items() if value}
+    if priority is not None:
+        overrides["priority"] = priority
+    prepared = [
+        prepare_request(*read_request_file(path, overrides), key=key, confirmed=yes, strict=strict)
+        for path in files
+    ]
+    with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
+        if dry_run:
+            _show_checks(session, client, prepared)
+            return None
+        return _send(session, client, prepared, wait)
+
+
+def _send(session: Session, client: Client, prepared: list[PreparedRequest], wait: bool) -> int | None:
+    accepted: list[RequestAccepted] = []
+    for request in prepared:
+        try:
+            with session.screen.progress("uploading") as advance:
+                answer = client.send_request(request, lambda done, total, show=advance: show(done, total, ""))  # type: ignore[misc]
+        except KeyboardInterrupt:
+            again = f"repeat the command with --key {request.body.key}"
+            session.screen.note(f"the server may have accepted the request; {again}: it is not stored twice")
+            raise
+        accepted.append(answer)
+        _show_accepted(session, answer)
+    code = 0
+    for answer in accepted if wait else ():
+        code = max(code, watch_request(session, client, answer.request.id).code)
+    if session.as_json:
+        session.screen.json({"requests": accepted})
+    return code
+
+
+def _show_accepted(session: Session, answer: RequestAccepted) -> None:
+    show_warnings(session.screen, answer.warnings)
+    row = answer.request
+    jobs = f"about {answer.jobs:,} {'job' if answer.jobs == 1 else 'jobs'}"
+    session.screen.line(f"request {row.id} ({row.name}): {row.state}, {jobs}")
+
+
+def _show_checks(session: Session, client: Client, prepared: list[PreparedRequest]) -> None:
+    """Print the size and the warnings of each request."""
+    checks = [client.check_request(request) for request in prepared]
+    if session.as_json:
+        session.screen.json({"requests": checks})
+        return
+    for request, check in zip(prepared, checks, strict=True):
+        show_warnings(session.screen, check.warnings)
+        size = format_size(sum(file.size for file in request.files))
+        session.screen.line(f"{request.specification.name}: about {check.jobs:,} jobs as group {check.group}")
+        session.screen.line(f"  steps: {', '.join(check.steps)}")
+        session.screen.line(f"  {len(request.files)} input files of {size}")

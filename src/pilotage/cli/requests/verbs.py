@@ -1,0 +1,132 @@
+"""`pilotage request approve|reject|assign|abort|force-complete|priority|sites|archive`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.session import Session, connected
+from pilotage.wire.requests import RequestAssignment, RequestSites, RequestSummary
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+IdsArgument = Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+SitesOption = Annotated[
+    str | None, typer.Option("--sites", metavar="NAMES", help="Sites, separated by commas; ANY: all")
+]
+BannedOption = Annotated[
+    str | None, typer.Option("--banned-sites", metavar="NAMES", help="Banned sites; empty: none")
+]
+TrustInputOption = Annotated[
+    bool | None,
+    typer.Option("--trust-input/--no-trust-input", help="Whether sites without the input may run it"),
+]
+TrustPileupOption = Annotated[
+    bool | None,
+    typer.Option("--trust-pileup/--no-trust-pileup", help="Whether sites without the pile-up may run it"),
+]
+
+
+def _act(session: Session, ids: list[int], verb: Callable[[Client, int], RequestSummary]) -> None:
+    """Apply a verb to each request, and show the state that it has then."""
+    with session.client() as client:
+        rows = []
+        for number in ids:
+            row = verb(client, number)
+            rows.append(row)
+            session.screen.line(f"request {row.id} ({row.name}) is {row.state}, priority {row.priority}")
+    if session.as_json:
+        session.screen.json({"requests": rows})
+
+
+@connected
+def approve(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+    """Approve new requests. A request with a team is assigned too."""
+    _act(session, ids, lambda client, number: client.approve_request(number, reason))
+    return None
+
+
+@connected
+def reject(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+    """Refuse requests that are not assigned, or the results of ended ones."""
+    _act(session, ids, lambda client, number: client.reject_request(number, reason))
+    return None
+
+
+@connected
+def assign(
+    session: Session,
+    ids: IdsArgument,
+    team: Annotated[
+        str, typer.Option("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
+    ] = "",
+    sites: SitesOption = None,
+    banned_sites: BannedOption = None,
+    trust_input: TrustInputOption = None,
+    trust_pileup: TrustPileupOption = None,
+    reason: ReasonOption = "",
+) -> int | None:
+    """Assign requests to a team of agents, which then take their work."""
+    body = RequestAssignment(team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
+    _act(session, ids, lambda client, number: client.assign_request(number, body))
+    return None
+
+
+def _names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return [] if any(name.upper() == "ANY" for name in names) else names
+
+
+@connected
+def priority(
+    session: Session,
+    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    number: Annotated[int, typer.Argument(metavar="PRIORITY", help="0 to 999999; higher goes first")],
+    reason: ReasonOption = "",
+) -> int | None:
+    """Change the priority of a request. Its elements and waiting jobs follow at once."""
+    _act(session, [request], lambda client, id_: client.set_request_priority(id_, number, reason))
+    return None
+
+
+@connected
+def sites(
+    session: Session,
+    ids: IdsArgument,
+    sites: SitesOption = None,
+    banned_sites: BannedOption = None,
+    trust_input: TrustInputOption = None,
+    trust_pileup: TrustPileupOption = None,
+    reason: ReasonOption = "",
+) -> int | None:
+    """Change the lists of sites of requests. Their elements and waiting jobs follow at once."""
+    body = RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
+    _act(session, ids, lambda client, number: client.set_request_sites(number, body))
+    return None
+
+
+@connected
+def abort(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+    """End requests: their elements and jobs are cancelled. Results that are done stay."""
+    _act(session, ids, lambda client, number: client.abort_request(number, reason))
+    return None
+
+
+@connected
+def force_complete(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+    """End requests early as completed: done jobs count, the others are cancelled."""
+    _act(session, ids, lambda client, number: client.force_complete_request(number, reason))
+    return None
+
+
+@connected
+def archive(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+    """Put ended requests into the archive."""
+    _act(session, ids, lambda client, number: client.archive_request(number, reason))
+    return None

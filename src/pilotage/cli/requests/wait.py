@@ -1,0 +1,74 @@
+"""`pilotage request wait`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
+from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.time_format import parse_duration
+from pilotage.core.requests.states import ENDED, SUCCESSFUL, RequestState
+from pilotage.wire.requests import RequestDetail
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+
+@dataclass
+class RequestOutcome:
+    """The JSON of `request wait`."""
+
+    request: int
+    state: str
+    ended: bool
+    done_jobs: int
+    failed_jobs: int
+
+    @property
+    def code(self) -> int:
+        """0 if it is completed and no job of it failed for good."""
+        return 0 if self.state in SUCCESSFUL and not self.failed_jobs else JOB_FAILED
+
+
+@connected
+def wait(
+    session: Session,
+    ids: Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")],
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
+    ] = "",
+) -> int | None:
+    """Wait until requests have ended. The exit code is 0 if all are completed and none of their jobs failed."""
+    limit = parse_duration(timeout) if timeout else None
+    with session.client(patience=LONG_PATIENCE) as client:
+        outcomes = [watch_request(session, client, number, limit) for number in ids]
+    if session.as_json:
+        session.screen.json({"requests": outcomes})
+    return max(outcome.code for outcome in outcomes)
+
+
+def watch_request(
+    session: Session, client: Client, number: int, timeout: float | None = None
+) -> RequestOutcome:
+    """Wait for a request with a progress bar, then say how it ended."""
+    screen = session.screen
+    text = f"the request continues: `pilotage request wait {number}` waits for it again"
+    with note_on_interrupt(screen, text), screen.progress(f"request {number}") as advance:
+
+        def show(detail: RequestDetail) -> None:
+            row = detail.request
+            ended = row.done_jobs + row.failed_jobs
+            advance(ended, row.jobs, f"{row.state}, {row.done_jobs:,} of {row.jobs:,} jobs done")
+
+        detail = client.wait_for_request(number, timeout=timeout, progress=show)
+    row = detail.request
+    ended = RequestState(row.state) in ENDED
+    failed = f", {row.failed_jobs:,} failed" if row.failed_jobs else ""
+    reason = f": {row.reason}" if row.reason else ""
+    screen.line(f"request {number} ({row.name}) is {row.state}{reason}; {row.done_jobs:,} jobs done{failed}")
+    if row.failed_jobs:
+        screen.note(f"next: pilotage request show {number}")
+    return RequestOutcome(number, row.state, ended, row.done_jobs, row.failed_jobs)

@@ -1,0 +1,100 @@
+"""Requests from a file or a mapping: checked here with the lines of the text, and their input files hashed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pilotage.client.description import LocalDescription
+from pilotage.client.inputs import LocalFile, gather_files
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import Submission
+from pilotage.core.requests.parser import parse_mapping, parse_text
+from pilotage.core.requests.specification import Program, Specification
+from pilotage.wire.requests import RequestSubmission
+
+MAX_FILE = 16 * 1024 * 1024
+SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """The body of a submission, and the files that must be uploaded before it is sent."""
+
+    body: RequestSubmission
+    specification: Specification
+    files: tuple[LocalFile, ...]
+
+
+def read_request_file(path: Path, overrides: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Path]:
+    """The mapping of a TOML, YAML or JSON file with `overrides` in it, and the folder of its input files.
+
+    Raises InvalidInput with the lines of all mistakes.
+    """
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidInput(f"{path} is no request file", hint=f"its name ends in {', '.join(SUFFIXES)}")
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise InvalidInput(f"{path} is too large for a request")
+        text = path.read_text(encoding="utf-8")
+    except OSError as trouble:
+        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
+    except UnicodeDecodeError as trouble:
+        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    try:
+        mapping = parse_text(text, kind)[1]
+    except InvalidInput as trouble:
+        trouble.message = f"{path}: {trouble.message}"
+        raise
+    return {**mapping, **(overrides or {})}, path.parent
+
+
+def prepare_request(
+    mapping: Mapping[str, Any],
+    folder: Path = Path(),
+    *,
+    key: str = "",
+    confirmed: bool = False,
+    strict: bool = False,
+    origin: int | None = None,
+) -> PreparedRequest:
+    """Check a request and hash its input files, which lie below `folder`; nothing is sent. Raises InvalidInput."""
+    specification = parse_mapping(mapping)
+    plain = plain_values(mapping)
+    inputs, files = {}, []
+    for name, program, table in _programs(specification, plain):
+        described = LocalDescription(Submission(program.description), folder)
+        table["input_sandbox"] = described.as_mapping().get("input_sandbox", [])
+        if not table["input_sandbox"]:
+            del table["input_sandbox"]
+        sent = gather_files(described.copied())
+        inputs[name] = [file.uploaded() for file in sent]
+        files += sent
+    body = RequestSubmission(plain, inputs, key or str(uuid.uuid4()), confirmed, strict, origin)
+    return PreparedRequest(body, specification, tuple(files))
+
+
+def _programs(
+    specification: Specification, plain: dict[str, Any]
+) -> list[tuple[str, Program, dict[str, Any]]]:
+    """(name, program, its table in the mapping) of each program of a request."""
+    tables = plain.get("steps", [plain])
+    programs = []
+    for step, table in zip(specification.steps, tables, strict=True):
+        programs.append((step.name, step.program, table["program"]))
+        if step.merge is not None and step.merge.program is not None:
+            programs.append((f"{step.name}.merge", step.merge.program, table["merge"]["program"]))
+    return programs
+
+
+def plain_values(value: Any) -> Any:
+    """A copy of plain types only, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(name): plain_values(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_values(item) for item in value]
+    return float(value) if isinstance(value, float) else value

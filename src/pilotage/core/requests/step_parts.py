@@ -1,0 +1,79 @@
+"""Reads the parts of a step that other rooms define: the program, the splitting, and the merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import JobDescription, check_relative_path
+from pilotage.core.jobs.parsers import parse_yaml_mapping
+from pilotage.core.requests.fields import NOT_IN_PROGRAMS
+from pilotage.core.requests.reading import MistakeLog, Path, TableReader, amount_of_bytes
+from pilotage.core.requests.specification import MERGE_ALGORITHM, Merge, Program, Splitting
+from pilotage.core.splitting.algorithms import ALGORITHMS
+from pilotage.core.splitting.parser import parse_splitting
+
+_UNREAD: Final = Program(JobDescription("unread"))
+
+
+def read_program(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) -> Program:
+    """The program of a table. Its mistakes are worded as in job descriptions."""
+    if values is None:
+        return _UNREAD
+    for name in (name for name in NOT_IN_PROGRAMS if name in values):
+        log.add((*path, name), f"a program has no {name}", NOT_IN_PROGRAMS[name])
+    try:
+        known = {name: value for name, value in values.items() if name not in NOT_IN_PROGRAMS}
+        submission = parse_yaml_mapping(known)
+    except InvalidInput as error:
+        log.add_error(path, error)
+        return _UNREAD
+    return Program(submission.description)
+
+
+def read_splitting(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) -> Splitting | None:
+    """The algorithm and its parameters, checked by the algorithm."""
+    if values is None:
+        return None
+    name = values.get("algorithm")
+    if not isinstance(name, str):
+        log.add(path, f"{'.'.join(path)}.algorithm is missing", f"known: {', '.join(sorted(ALGORITHMS))}")
+        return None
+    parameters = {
+        key: amount_of_bytes(value) if "size" in key else value
+        for key, value in values.items()
+        if key != "algorithm"
+    }
+    try:
+        parse_splitting(name, parameters)
+    except InvalidInput as error:
+        log.add_error(path, error)
+        return None
+    return Splitting(name, tuple(sorted(parameters.items())))
+
+
+def read_merge(log: MistakeLog, path: Path, reader: TableReader) -> Merge:
+    names = ("min_size", "max_size", "max_events", "max_files", "across_runs")
+    values = {name: value for name in names if (value := reader.value(name)) is not None}
+    if "max_size" in values and "min_size" not in values:
+        # Half of the largest size, as the default of both.
+        values["min_size"] = min(values["max_size"] // 2, 2_000_000_000)
+    if "min_size" in values and "max_size" not in values:
+        values["max_size"] = max(values["min_size"] * 2, 4_000_000_000)
+    try:
+        parse_splitting(MERGE_ALGORITHM, values)
+    except InvalidInput as error:
+        log.add_error(path, error)
+    table = reader.table("program")
+    program = None if table is None else read_program(log, reader.path("program"), table)
+    return Merge(tuple(sorted(values.items())), program)
+
+
+def check_patterns(log: MistakeLog, path: Path, patterns: tuple[str, ...]) -> None:
+    """Patterns of outputs stay in the folder of the job."""
+    for pattern in patterns:
+        try:
+            check_relative_path(pattern, "files")
+        except InvalidInput as error:
+            log.add(path, error.message, error.hint)

@@ -1,0 +1,200 @@
+"""The verbs on requests: each changes one row and its history at once. The work queue carries it out in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.policy import Policy
+from pilotage.core.requests.specification import MAX_PRIORITY
+from pilotage.core.requests.states import (
+    ENDED,
+    REQUEST_STATES,
+    RequestState,
+    check_editable,
+)
+from pilotage.services.requests.rights import Actor, request_to_change
+from pilotage.services.requests.submission import approve as approve_row
+from pilotage.store.tables import requests
+from pilotage.store.tables.requests import ALL_SITES, RequestRow
+from pilotage.store.writer.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Who changes a request, when and why."""
+
+    actor: Actor
+    now: float
+    reason: str = ""
+
+
+def approve(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Approve a new request; one with a team is assigned too."""
+    change.actor.need_to_manage("approve")
+    row = request_to_change(tx.connection, change.actor, number)
+    return approve_row(tx, row, change.actor, change.now, change.reason)
+
+
+def reject(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Refuse a request that is not assigned, or the result of one that has ended."""
+    change.actor.need_to_manage("reject")
+    row = request_to_change(tx.connection, change.actor, number)
+    return _move(tx, row, RequestState.REJECTED, change)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteLists:
+    """New lists and flags; None: as before."""
+
+    sites: tuple[str, ...] | None = None
+    """Empty: all sites."""
+    banned: tuple[str, ...] | None = None
+    trust_input: bool | None = None
+    trust_pileup: bool | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return (self.sites, self.banned, self.trust_input, self.trust_pileup) == (None, None, None, None)
+
+    def apply(self, row: RequestRow, policy: Policy) -> RequestRow:
+        """The row with these lists. Raises `InvalidInput` for sites that the policy has not."""
+        for site in self.sites or ():
+            if site not in policy.sites:
+                known = ", ".join(policy.sites) or "none"
+                raise InvalidInput(f"{site} is not in the policy", hint=f"sites: {known}", field="sites")
+        changed = row
+        if self.sites is not None:
+            changed = replace(changed, sites=self.sites or ALL_SITES)
+        if self.banned is not None:
+            changed = replace(changed, banned_sites=self.banned)
+        if self.trust_input is not None:
+            changed = replace(changed, trust_input=self.trust_input)
+        if self.trust_pileup is not None:
+            changed = replace(changed, trust_pileup=self.trust_pileup)
+        if changed.sites != ALL_SITES and set(changed.sites) <= set(changed.banned_sites):
+            raise InvalidInput("no site would be left: all are banned", field="sites")
+        return changed
+
+
+def assign(
+    tx: Transaction, number: int, team: str, lists: SiteLists, policy: Policy, change: Change
+) -> RequestRow:
+    """Give an approved request a team, and lists of sites. A new one is approved, a failed one tried again."""
+    change.actor.need_to_manage("assign")
+    row = request_to_change(tx.connection, change.actor, number)
+    if row.state is RequestState.NEW:
+        row = _move(tx, row, RequestState.ASSIGNMENT_APPROVED, change)
+    if row.state not in (RequestState.ASSIGNMENT_APPROVED, RequestState.FAILED, RequestState.ASSIGNED):
+        REQUEST_STATES.check(row.state, RequestState.ASSIGNED)
+    changed = lists.apply(replace(row, team=team or row.team), policy)
+    if not changed.team:
+        raise InvalidInput("the request has no team", hint="name one: --team NAME", field="team")
+    if changed != row:
+        detail = _described_change(row, changed)
+        row = requests.change_facts(
+            tx.connection, row, changed, kind="assign", actor=change.actor.name, now=change.now, detail=detail
+        )
+    return row if row.state is RequestState.ASSIGNED else _move(tx, row, RequestState.ASSIGNED, change)
+
+
+def set_priority(tx: Transaction, number: int, priority: int, change: Change) -> RequestRow:
+    """Change the priority. The next pull and the next release use the new one."""
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidInput(f"priority must be a number from 0 to {MAX_PRIORITY:,}", field="priority")
+    row = request_to_change(tx.connection, change.actor, number)
+    check_editable("priority", row.state)
+    return _change(tx, row, replace(row, priority=priority), "priority", change)
+
+
+def set_sites(tx: Transaction, number: int, lists: SiteLists, policy: Policy, change: Change) -> RequestRow:
+    """Change the lists of sites and the trust flags."""
+    row = request_to_change(tx.connection, change.actor, number)
+    check_editable("sites", row.state)
+    return _change(tx, row, lists.apply(row, policy), "sites", change)
+
+
+def abort(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """End a request: its elements and jobs are cancelled. One that is not assigned yet is rejected."""
+    row = request_to_change(tx.connection, change.actor, number)
+    if row.state in (RequestState.NEW, RequestState.ASSIGNMENT_APPROVED):
+        return _move(tx, row, RequestState.REJECTED, replace(change, reason=change.reason or "withdrawn"))
+    if row.state is RequestState.ABORTED:
+        return row
+    return _end(tx, row, RequestState.ABORTED, change)
+
+
+def force_complete(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """End a request early: jobs that are done count, the others are cancelled."""
+    row = request_to_change(tx.connection, change.actor, number)
+    if row.state is RequestState.FORCE_COMPLETE:
+        return row
+    return _end(tx, row, RequestState.FORCE_COMPLETE, change)
+
+
+def _end(tx: Transaction, row: RequestRow, state: RequestState, change: Change) -> RequestRow:
+    moved = _move(tx, row, state, change)
+    requests.set_propagating(tx.connection, row.id, propagating=True)
+    return replace(moved, propagating=True)
+
+
+ARCHIVE_MOVES = {
+    RequestState.COMPLETED: RequestState.CLOSED_OUT,
+    RequestState.CLOSED_OUT: RequestState.ANNOUNCED,
+    RequestState.ANNOUNCED: RequestState.NORMAL_ARCHIVED,
+    RequestState.ABORTED_COMPLETED: RequestState.ABORTED_ARCHIVED,
+    RequestState.REJECTED: RequestState.REJECTED_ARCHIVED,
+}
+"""The next state of a request that has ended, on its way to the archive."""
+
+
+def archive(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Walk an ended request through all states to its archived one."""
+    row = request_to_change(tx.connection, change.actor, number)
+    if row.state not in ENDED or row.state is RequestState.FAILED:
+        raise Conflict(
+            f"request {number} has not ended: it is {row.state}", hint="abort it, or wait for its end"
+        )
+    while row.state in ARCHIVE_MOVES:
+        row = _move(tx, row, ARCHIVE_MOVES[row.state], change)
+    return row
+
+
+def _move(tx: Transaction, row: RequestRow, state: RequestState, change: Change) -> RequestRow:
+    return requests.move(
+        tx.connection, row, state, actor=change.actor.name, now=change.now, reason=change.reason
+    )
+
+
+def _change(tx: Transaction, row: RequestRow, changed: RequestRow, kind: str, change: Change) -> RequestRow:
+    """Store changed facts; the work queue still has to carry them out at elements and jobs."""
+    if changed == row:
+        return row
+    detail = _described_change(row, changed)
+    return requests.change_facts(
+        tx.connection,
+        row,
+        replace(changed, propagating=True),
+        kind=kind,
+        actor=change.actor.name,
+        now=change.now,
+        detail=f"{detail}: {change.reason}" if change.reason else detail,
+    )
+
+
+_FACTS: dict[str, Callable[[RequestRow], str]] = {
+    "priority": lambda row: str(row.priority),
+    "team": lambda row: row.team or "none",
+    "sites": lambda row: " ".join(row.sites),
+    "banned sites": lambda row: " ".join(row.banned_sites) or "none",
+    "trust input": lambda row: str(row.trust_input).lower(),
+    "trust pile-up": lambda row: str(row.trust_pileup).lower(),
+}
+
+
+def _described_change(old: RequestRow, new: RequestRow) -> str:
+    """`priority 8000 → 9000, sites * → here`."""
+    return ", ".join(
+        f"{name} {text(old)} → {text(new)}" for name, text in _FACTS.items() if text(old) != text(new)
+    )

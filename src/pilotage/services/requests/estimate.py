@@ -1,0 +1,44 @@
+"""The size of a request before it is split, and the sites of its data, as the catalogue knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilotage.core.requests.specification import Specification, Splitting, Step
+from pilotage.core.splitting.algorithm import Amount
+from pilotage.core.splitting.parser import parse_splitting
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import dataset_blocks, datasets, location_sets
+from pilotage.store.tables.datasets import DataSetRow, Totals
+
+
+def estimated_jobs(connection: Connection, request: Specification, rows: Mapping[str, DataSetRow]) -> int:
+    """About the number of jobs of the steps with an input of their own, or a number of events."""
+    totals = datasets.totals(connection, [row.id for row in rows.values()])
+    amounts = {name: totals.get(row.id, Totals()) for name, row in rows.items()}
+    return sum(_jobs_of(step, amounts) for step in request.steps if step.input or step.events)
+
+
+def _jobs_of(step: Step, amounts: Mapping[str, Totals]) -> int:
+    if step.events:
+        return jobs_of_amount(step.splitting, Amount(events=step.events))
+    return sum(_jobs_of_dataset(step.splitting, amounts[name]) for name in step.input)
+
+
+def _jobs_of_dataset(splitting: Splitting, contents: Totals) -> int:
+    """Each block is split by itself, so a data set has at least as many jobs as blocks."""
+    amount = Amount(files=contents.files, events=contents.events, size=contents.size)
+    return max(contents.blocks, jobs_of_amount(splitting, amount)) if contents.files else 0
+
+
+def jobs_of_amount(splitting: Splitting, amount: Amount) -> int:
+    return parse_splitting(splitting.algorithm, dict(splitting.parameters)).estimate_jobs(amount)
+
+
+def sites_with_data(connection: Connection, dataset: int) -> frozenset[str] | None:
+    """The sites with at least one block of a data set; None: of some block the location is not known."""
+    sets = dataset_blocks.location_sets_of(connection, dataset)
+    if not sets or location_sets.UNKNOWN in sets:
+        return None
+    known = location_sets.sites_of(connection, sets)
+    return frozenset(site for sites in known.values() for site in sites)

@@ -1,0 +1,279 @@
+"""Accepts requests: checks them against the policy and the catalogue, and stores them with their steps."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
+from pilotage.core.policy import Policy
+from pilotage.core.requests.json_format import specification_to_text, splitting_to_text
+from pilotage.core.requests.plan import PlannedStep, plan_steps
+from pilotage.core.requests.specification import Program, Specification, Step, UploadedFile
+from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.services.catalogue.outputs import create_output
+from pilotage.services.pool.state import Pool
+from pilotage.services.requests.estimate import estimated_jobs, sites_with_data
+from pilotage.services.requests.rights import Actor
+from pilotage.services.submission.accept import resolve_inputs
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import datasets, requests, submissions
+from pilotage.store.tables.datasets import DataSetRow
+from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.submissions import UploadedInput
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request that was parsed and checked, but not stored yet."""
+
+    specification: Specification
+    """With the uploaded files of its programs, and with its group."""
+    actor: Actor
+    key: str
+    origin: int | None = None
+    warnings: tuple[str, ...] = ()
+    jobs: int = 0
+    """Estimated."""
+
+    @property
+    def text(self) -> str:
+        return specification_to_text(self.specification)
+
+
+def check_sites(request: Specification, policy: Policy) -> None:
+    """Refuse sites that are not in the policy. An unknown banned site does no harm."""
+    check_mistakes(
+        InvalidInput(f"sites: {site} is not in the policy", hint=_nearest(site, policy.sites), field="sites")
+        for site in request.sites or ()
+        if site not in policy.sites
+    )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names[:20]) or 'none'}"
+
+
+def with_uploads(
+    request: Specification,
+    uploaded: Mapping[str, Sequence[UploadedInput]],
+    size_of: Callable[[str], int | None],
+    policy: Policy,
+) -> Specification:
+    """The request with the uploaded files of its programs. `uploaded`: by the name of the step."""
+
+    def resolved(program: Program, step: str) -> Program:
+        inputs = resolve_inputs(program.description, (), uploaded.get(step, ()), size_of, policy)
+        files = (UploadedFile(item.name, item.source, item.size, item.executable) for item in inputs)
+        return replace(program, inputs=tuple(files))
+
+    def step_with_uploads(step: Step) -> Step:
+        step = replace(step, program=resolved(step.program, step.name))
+        if step.merge is None or step.merge.program is None:
+            return step
+        return replace(
+            step, merge=replace(step.merge, program=resolved(step.merge.program, f"{step.name}.merge"))
+        )
+
+    return replace(request, steps=tuple(step_with_uploads(step) for step in request.steps))
+
+
+def check_data(
+    connection: Connection, prepared: PreparedRequest, policy: Policy, *, strict: bool, confirmed: bool
+) -> PreparedRequest:
+    """Check data sets, sites and size; returns it with warnings and the estimated number of jobs."""
+    request = prepared.specification
+    named = {
+        name: datasets.by_name(connection, name)
+        for name in (*request.input_datasets, *request.pileup_datasets)
+    }
+    check_mistakes(
+        InvalidInput(f"there is no data set {name}", hint=_nearest_dataset(connection, name), field="input")
+        for name, row in named.items()
+        if row is None
+    )
+    rows = {name: row for name, row in named.items() if row is not None}
+    jobs = estimated_jobs(connection, request, rows)
+    most = policy.requests.confirm_jobs
+    if jobs >= most and not confirmed:
+        raise Conflict(
+            f"the request would make about {jobs:,} jobs",
+            hint=f"confirm it with --yes, or split it into fewer than {most:,} jobs (requests.confirm_jobs)",
+        )
+    warnings = list(_location_warnings(connection, request, rows, policy))
+    if warnings and strict:
+        raise InvalidInput(
+            warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
+        )
+    if not request.team:
+        warnings.append(
+            "the request has no team: no agent takes it before `pilotage request assign --team NAME`"
+        )
+    return replace(prepared, warnings=tuple(warnings), jobs=jobs)
+
+
+def _nearest_dataset(connection: Connection, name: str) -> str:
+    part = max(name.replace("-", "/").split("/"), key=len)
+    similar = [row.name for row in datasets.page(connection, 0, 200, contains=part)] if part else []
+    known = similar or [row.name for row in datasets.page(connection, 0, 200)]
+    near = difflib.get_close_matches(name, known, 1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else "`pilotage dataset list` shows all"
+
+
+def _location_warnings(
+    connection: Connection, request: Specification, rows: Mapping[str, DataSetRow], policy: Policy
+) -> Iterable[str]:
+    """A warning for each data set that is at no site where the request may run."""
+    allowed = set(policy.sites if request.sites is None else request.sites) - set(request.banned_sites)
+    ignored = set(request.input_datasets if request.trust_input else ())
+    ignored |= set(request.pileup_datasets if request.trust_pileup else ())
+    for name, row in rows.items():
+        sites = sites_with_data(connection, row.id)
+        if name in ignored or sites is None or "*" in sites or sites & allowed:
+            continue
+        places = ", ".join(sorted(sites)) or "no site"
+        yield f"no site of the request has data of {name}, which is at {places}: its work waits"
+
+
+def submit(pool: Pool, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:
+    """Store a request. The same owner and key again return the first one."""
+    connection = tx.connection
+    known = requests.by_key(connection, prepared.actor.user, prepared.key) if prepared.key else None
+    if known is not None:
+        if known.specification != prepared.text:
+            raise Conflict(
+                f"the key {prepared.key} belongs to another request ({known.id})",
+                hint="a key identifies one request: use another key, or none",
+            )
+        return known
+    _check_quota(pool, connection, prepared.actor.user)
+    _use_uploads(tx, prepared, now)
+    row = requests.insert(connection, _new_row(prepared, now))
+    _create_steps(tx, row, prepared.specification, now)
+    if prepared.actor.manages:
+        row = approve(tx, row, prepared.actor, now)
+    return row
+
+
+def approve(tx: Transaction, row: RequestRow, actor: Actor, now: float, reason: str = "") -> RequestRow:
+    """Approve a new request, and assign it if it has a team."""
+    moved = requests.move(
+        tx.connection, row, RequestState.ASSIGNMENT_APPROVED, actor=actor.name, now=now, reason=reason
+    )
+    if not moved.team:
+        return moved
+    return requests.move(tx.connection, moved, RequestState.ASSIGNED, actor=actor.name, now=now)
+
+
+def _new_row(prepared: PreparedRequest, now: float) -> RequestRow:
+    request = prepared.specification
+    return RequestRow(
+        id=0,
+        name=request.name,
+        owner=prepared.actor.user,
+        group=request.group,
+        priority=request.priority,
+        team=request.team,
+        campaign=request.campaign,
+        state=RequestState.NEW,
+        specification=prepared.text,
+        sites=ALL_SITES if request.sites is None else request.sites,
+        banned_sites=request.banned_sites,
+        trust_input=request.trust_input,
+        trust_pileup=request.trust_pileup,
+        open_until=now + request.open_for if request.open_for else None,
+        created=now,
+        changed=now,
+        origin=prepared.origin,
+        key=prepared.key or None,
+    )
+
+
+def _check_quota(pool: Pool, connection: Connection, owner: str) -> None:
+    most = pool.policy.requests.max_requests_per_owner
+    if requests.count_unfinished(connection, owner, UNFINISHED) >= most:
+        raise Overloaded(
+            f"{owner} has {most:,} unfinished requests (requests.max_requests_per_owner)",
+            hint="submit again when one of them has ended",
+            retry_after=60.0,
+        )
+
+
+def _use_uploads(tx: Transaction, prepared: PreparedRequest, now: float) -> None:
+    """Mark the uploaded files as used, so that retention keeps them."""
+    digests = sorted(
+        {file.digest for program in programs_of(prepared.specification) for file in program.inputs}
+    )
+    if not digests:
+        return
+    if submissions.renew_uploads(tx.connection, prepared.actor.user, digests, now) != len(digests):
+        raise InvalidInput(
+            "an uploaded input file was deleted, because it was too old", hint="submit again with the files"
+        )
+
+
+def programs_of(request: Specification) -> Iterable[Program]:
+    for step in request.steps:
+        yield step.program
+        if step.merge is not None and step.merge.program is not None:
+            yield step.merge.program
+
+
+def _create_steps(tx: Transaction, row: RequestRow, request: Specification, now: float) -> None:
+    """The rows of the steps, and the data sets that they write."""
+    written: dict[str, int] = {}
+    steps: list[StepRow] = []
+    for step in plan_steps(request, row.id):
+        if step.output.files and step.output.dataset not in written:
+            written[step.output.dataset] = _create_dataset(tx, row, step, now)
+        steps.append(_step_row(tx.connection, row, step, written))
+    requests.insert_steps(tx.connection, steps)
+
+
+def _create_dataset(tx: Transaction, row: RequestRow, step: PlannedStep, now: float) -> int:
+    created = create_output(
+        tx,
+        step.output.dataset,
+        owner=row.owner,
+        group=row.group,
+        request=row.id,
+        step=step.position,
+        now=now,
+    )
+    if created is None:
+        raise InvalidInput(
+            f"the data set {step.output.dataset} exists already",
+            hint="give output.dataset another name, or leave it out",
+            field="output.dataset",
+        )
+    return created.id
+
+
+def _step_row(
+    connection: Connection, row: RequestRow, step: PlannedStep, written: Mapping[str, int]
+) -> StepRow:
+    def id_of(name: str) -> int:
+        if name in written:
+            return written[name]
+        dataset = datasets.by_name(connection, name)
+        if dataset is None:
+            raise InvalidInput(f"the data set {name} was removed meanwhile", field="input")
+        return dataset.id
+
+    return StepRow(
+        request=row.id,
+        position=step.position,
+        name=step.name,
+        type=step.type,
+        start_policy=step.start_policy,
+        splitting=splitting_to_text(step.splitting),
+        input_dataset=id_of(step.input) if step.input else None,
+        after=step.after,
+        further_inputs=(),
+        pileup=tuple(id_of(name) for name in step.pileup),
+        output_dataset=written.get(step.output.dataset) if step.output.files else None,
+    )

@@ -1,0 +1,241 @@
+"""Messages about requests. Rules of bodies, instants, pages and errors: wire/__init__.py.
+
+POST   /v1/requests                        RequestSubmission → RequestAccepted
+POST   /v1/requests/check                  RequestSubmission → RequestCheck; nothing is stored
+GET    /v1/requests                        states, owner, team, campaign, name, before, limit → RequestsPage
+GET    /v1/requests/{id}                   RequestDetail
+GET    /v1/requests/{id}/history           after, limit → RequestHistory
+GET    /v1/requests/{id}/source            RequestSource (owner, and administrators)
+POST   /v1/requests/{id}/approve           RequestChange → RequestSummary
+POST   /v1/requests/{id}/reject            RequestChange → RequestSummary
+POST   /v1/requests/{id}/assign            RequestAssignment → RequestSummary
+POST   /v1/requests/{id}/priority          RequestPriority → RequestSummary
+POST   /v1/requests/{id}/sites             RequestSites → RequestSummary
+POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
+POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
+POST   /v1/requests/{id}/archive           RequestChange → RequestSummary
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Dict, List, Optional
+
+from pilotage.wire.limits import GivenName, Limit, Message, Name
+from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
+
+MAX_FIELDS = 1000
+SpecificationBody = Annotated[Dict[str, Any], Limit(longest=MAX_FIELDS)]
+ProgramInputs = Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)]
+SiteNames = Annotated[List[GivenName], Limit(longest=10_000)]
+Priority = Annotated[int, Limit(low=0, high=999_999)]
+
+
+@dataclass
+class RequestSubmission:
+    """A new request: the fields of docs/reference/requests.md."""
+
+    specification: SpecificationBody
+    inputs: Annotated[Dict[str, ProgramInputs], Limit(longest=MAX_FIELDS)] = field(default_factory=dict)
+    """The files that were uploaded for each program, by step: NAME, and NAME.merge for the program of its merge."""
+    key: Name = ""
+    """Idempotency key: the same owner and key again gets the first request again."""
+    confirmed: bool = False
+    """Accept a request with very many jobs."""
+    strict: bool = False
+    """Refuse a request with data at none of its sites."""
+    origin: Optional[int] = None
+    """The request that it is a clone of."""
+
+
+@dataclass
+class RequestCheck:
+    """The steps and the size of a request. Errors are reported as for a real submission."""
+
+    jobs: int
+    """Estimated, without merges and steps that read the output of others."""
+    group: str
+    steps: List[str] = field(default_factory=list)
+    """The names of its steps, merges included."""
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class RequestSummary:
+    id: int
+    name: str
+    owner: str
+    group: str
+    priority: int
+    team: str
+    campaign: str
+    state: str
+    reason: str
+    created: float
+    changed: float
+    elements: int = 0
+    ended_elements: int = 0
+    jobs: int = 0
+    """Estimated, until all elements are split."""
+    done_jobs: int = 0
+    failed_jobs: int = 0
+    """Failed for good."""
+
+
+@dataclass
+class RequestAccepted:
+    request: RequestSummary
+    jobs: int
+    """Estimated, without merges and steps that read the output of others."""
+    warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class RequestsPage:
+    requests: List[RequestSummary]
+    next: Optional[int] = None
+    """`before` of the next page."""
+
+
+@dataclass
+class RequestStep:
+    """A step of a request, and how far its work has come."""
+
+    position: int
+    name: str
+    type: str
+    start_policy: str
+    algorithm: str
+    input: str
+    """The data set; empty: it generates events."""
+    output: str
+    """The data set; empty: it writes none."""
+    elements: Dict[str, int] = field(default_factory=dict)
+    """By state."""
+    jobs: Dict[str, int] = field(default_factory=dict)
+    """Jobs that are not in the pool, or have ended, by state: made, cooloff, done, exhausted, canceled."""
+    pool: Dict[str, int] = field(default_factory=dict)
+    """Jobs in the pool by state, such as Waiting or Running."""
+    estimated_jobs: int = 0
+    """Of the elements that are not split."""
+    events: int = 0
+    """Of all elements, as far as known."""
+    done_events: int = 0
+    files: int = 0
+    """Of the input of all elements."""
+    done_files: int = 0
+    closed: bool = False
+    """No more elements will come."""
+    ended: bool = False
+
+
+@dataclass
+class RequestSite:
+    """The jobs of a request at one site."""
+
+    site: str
+    """Empty: not decided yet."""
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    """Failed for good, or in a pause before the next try."""
+
+
+@dataclass
+class RequestError:
+    """Jobs whose last try failed alike, with one of them as an example."""
+
+    step: str
+    exit_code: Optional[int]
+    failure: str
+    count: int
+    exhausted: int
+    """Of `count`: failed for good."""
+    job: Optional[int]
+    message: str
+    stderr: str = ""
+    """The end of the job's standard error, if the server has it."""
+
+
+@dataclass
+class RequestDetail:
+    request: RequestSummary
+    sites: List[str]
+    """["*"]: all sites of the policy."""
+    banned_sites: List[str]
+    trust_input: bool
+    trust_pileup: bool
+    open_until: Optional[float] = None
+    origin: Optional[int] = None
+    """The request that it resubmits, or is a clone of."""
+    propagating: bool = False
+    """A change has not reached all elements and jobs yet."""
+    steps: List[RequestStep] = field(default_factory=list)
+    places: List[RequestSite] = field(default_factory=list)
+    errors: List[RequestError] = field(default_factory=list)
+    estimated_end: Optional[float] = None
+    """None: not enough jobs have ended, or all have."""
+
+
+@dataclass
+class RequestEvent:
+    id: int
+    at: float
+    actor: str
+    kind: str
+    old: str = ""
+    new: str = ""
+    detail: str = ""
+
+
+@dataclass
+class RequestHistory:
+    events: List[RequestEvent]
+    next: Optional[int] = None
+
+
+@dataclass
+class RequestSource:
+    """The specification of a request as it was submitted, and its uploaded files."""
+
+    specification: Dict[str, Any]
+    inputs: Dict[str, List[UploadedInput]] = field(default_factory=dict)
+
+
+@dataclass
+class RequestChange:
+    """Why a request is changed."""
+
+    reason: Message = ""
+
+
+@dataclass
+class RequestPriority:
+    priority: Priority
+    reason: Message = ""
+
+
+@dataclass
+class RequestSites:
+    """New lists of sites; absent: as before."""
+
+    sites: Optional[SiteNames] = None
+    """Empty: all sites."""
+    banned_sites: Optional[SiteNames] = None
+    trust_input: Optional[bool] = None
+    trust_pileup: Optional[bool] = None
+    reason: Message = ""
+
+
+@dataclass
+class RequestAssignment:
+    """Assign a request to a team of agents, with lists of sites; absent ones are as before."""
+
+    team: Name = ""
+    """Empty: the team that it has."""
+    sites: Optional[SiteNames] = None
+    banned_sites: Optional[SiteNames] = None
+    trust_input: Optional[bool] = None
+    trust_pileup: Optional[bool] = None
+    reason: Message = ""

@@ -1,0 +1,161 @@
+"""`pilotage request` on a real server: submission, lists, verbs, and who may use them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound
+from pilotage.wire.requests import RequestAssignment, RequestSites
+from tests.instance import Instance, running
+
+pytestmark = pytest.mark.slow
+
+TOY: dict[str, Any] = {
+    "name": "toy",
+    "team": "nobody",
+    "events": 1000,
+    "program": {"executable": "/bin/true"},
+    "splitting": {"algorithm": "EventBased", "events_per_job": 100},
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with running(tmp_path_factory.mktemp("requests")) as instance:
+        yield instance
+
+
+def cli(instance: Instance, *words: str, code: int = 0) -> tuple[str, str]:
+    done = instance.cli(*words)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def test_a_request_from_a_file_is_submitted_shown_and_changed(shared: Instance, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    file = tmp_path / "toy.toml"
+    file.write_text("""\
+name = "from-a-file"
+team = "nobody"
+events = 1000
+[program]
+executable = "run.sh"
+input_sandbox = ["run.sh"]
+[splitting]
+algorithm = "EventBased"
+events_per_job = 100
+[output]
+files = ["*.npz"]
+[merge]
+""")
+    said, _ = cli(shared, "request", "submit", str(file), "--dry-run")
+    assert "about 10 jobs as group home" in said
+    assert "steps: process, process.merge" in said
+    assert list(shared.client().requests(name="from-a-file")) == []
+    said, _ = cli(shared, "request", "submit", str(file), "--priority", "77", "--json")
+    accepted = json.loads(said)["requests"][0]
+    number = accepted["request"]["id"]
+    assert (accepted["jobs"], accepted["request"]["state"], accepted["request"]["priority"]) == (
+        10,
+        "assigned",
+        77,
+    )
+    detail = shared.client().request(number)
+    assert [(step.name, step.type, step.output) for step in detail.steps] == [
+        ("process", "Processing", f"from-a-file-{number}/process/unmerged"),
+        ("process.merge", "Merge", f"from-a-file-{number}/process"),
+    ]
+    assert detail.steps[0].events == 1000
+    said, _ = cli(shared, "request", "list")
+    assert f"{number}\tfrom-a-file" in said
+    cli(shared, "request", "priority", str(number), "10")
+    cli(shared, "request", "sites", str(number), "--sites", "here", "--trust-input")
+    said, _ = cli(shared, "request", "show", str(number))
+    assert "sites\there" in said
+    assert "read from elsewhere\tinput" in said
+    _, told = cli(shared, "request", "sites", str(number), "--sites", "heer", code=2)
+    assert "heer is not in the policy" in told
+    cli(shared, "request", "abort", str(number), "--reason", "no need")
+    said, _ = cli(shared, "request", "history", str(number))
+    for words in ("new → assignment-approved", "priority 77 → 10", "sites * → here", "→ aborted\tno need"):
+        assert words in said
+    said, _ = cli(shared, "request", "list", "--all", "--json")
+    assert number in [row["id"] for row in json.loads(said)["requests"]]
+    cli(shared, "request", "show", "999999", code=4)
+
+
+def test_mistakes_are_told_with_file_and_line(shared: Instance, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: bad\nevents: 10\nprogram:\n  executable: x\nspliting:\n  algorithm: EventBased\n")
+    _, told = cli(shared, "request", "submit", str(file), code=2)
+    assert str(file) in told
+    assert "line 5: unknown field 'spliting' (did you mean splitting?)" in told
+    _, told = cli(shared, "request", "submit", str(tmp_path / "absent.toml"), code=2)
+    assert "cannot read" in told
+    _, told = cli(shared, "request", "list", "--state", "finished", code=2)
+    assert "is no state of requests" in told
+
+
+def test_a_key_makes_a_request_once(shared: Instance) -> None:
+    first = shared.client().submit_request(TOY, key="once").request.id
+    assert shared.client().submit_request(TOY, key="once").request.id == first
+    with pytest.raises(Conflict, match="belongs to another request"):
+        shared.client().submit_request({**TOY, "priority": 1}, key="once")
+
+
+def test_what_cannot_be_done_is_refused_in_words(shared: Instance) -> None:
+    client = shared.client()
+    data = {key: value for key, value in TOY.items() if key != "events"} | {
+        "input": "/no/such/data",
+        "splitting": {"algorithm": "FileBased", "files_per_job": 1},
+    }
+    with pytest.raises(InvalidInput, match="there is no data set /no/such/data"):
+        client.submit_request(data)
+    with pytest.raises(InvalidInput, match="sites: moon is not in the policy"):
+        client.submit_request({**TOY, "sites": ["moon"]})
+    with pytest.raises(Conflict, match="about 10,000,000 jobs") as refused:
+        client.submit_request({**TOY, "events": 10**9})
+    assert "--yes" in refused.value.hint
+    number = client.submit_request({**TOY, "events": 10**9}, confirmed=True).request.id
+    client.abort_request(number)
+    with pytest.raises(IllegalMove):
+        client.force_complete_request(number)
+    with pytest.raises(Conflict, match="cannot be changed"):
+        client.set_request_priority(number, 5)
+    with pytest.raises(InvalidInput, match="no list and no flag"):
+        client.set_request_sites(number, RequestSites())
+    output = {**TOY, "output": {"files": ["x"], "dataset": "/taken"}}
+    client.submit_request(output)
+    with pytest.raises(InvalidInput, match="the data set /taken exists already"):
+        client.submit_request(output)
+
+
+def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance) -> None:
+    alice, bob, owner = shared.client("alice"), shared.client("bob"), shared.client()
+    number = alice.submit_request({**TOY, "name": "alices"}).request.id
+    assert alice.request(number).request.state == "new", "she may not assign it"
+    assert list(bob.requests(name="alices")) == []
+    for call in (bob.request, bob.abort_request, lambda id_: list(bob.request_history(id_))):
+        with pytest.raises(NotFound):
+            call(number)
+    for verb in (alice.approve_request, alice.reject_request):
+        with pytest.raises(Forbidden, match="may not"):
+            verb(number)
+    with pytest.raises(Forbidden):
+        alice.assign_request(number, RequestAssignment("nobody"))
+    assert alice.set_request_priority(number, 3).priority == 3
+    assert owner.assign_request(number, RequestAssignment("nobody", sites=["here"])).state == "assigned"
+    kinds = [(event.kind, event.actor) for event in alice.request_history(number)]
+    assert kinds[0] == ("submit", "user:alice")
+    assert kinds[-1][0] == "state"
+    assert alice.abort_request(number, "enough").state == "aborted"
+    withdrawn = alice.submit_request({**TOY, "name": "alices"}).request.id
+    assert alice.abort_request(withdrawn).state == "rejected"
+    assert owner.archive_request(withdrawn).state == "rejected-archived"
+    with pytest.raises(Forbidden, match="is not in group home"):
+        alice.submit_request({**TOY, "group": "home"})

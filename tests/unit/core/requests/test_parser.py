@@ -1,0 +1,245 @@
+"""The specification of a request: the same in three formats, and all of its mistakes at once with their lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.core.errors import InvalidInput, Mistakes
+from pilotage.core.requests.json_format import (
+    specification_from_text,
+    specification_to_text,
+    splitting_to_text,
+    stored_steps,
+)
+from pilotage.core.requests.parser import parse_mapping, parse_text
+from pilotage.core.requests.plan import plan_steps
+from pilotage.core.requests.reading import amount_of_bytes
+from pilotage.core.requests.reference import EXAMPLE, STEPS_EXAMPLE
+from pilotage.core.requests.specification import Specification
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "input": "/data",
+    "program": {"executable": "run.sh"},
+    "splitting": {"algorithm": "FileBased", "files_per_job": 2},
+}
+
+
+def parsed(**changes: Any) -> Specification:
+    return parse_mapping({name: value for name, value in {**SMALL, **changes}.items() if value is not None})
+
+
+def mistakes(text: str, kind: str = "toml") -> list[tuple[int | None, str, str]]:
+    with pytest.raises(InvalidInput) as refused:
+        parse_text(text, kind)
+    error = refused.value
+    return [
+        (one.line, one.message, one.hint) for one in (error.all if isinstance(error, Mistakes) else [error])
+    ]
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(InvalidInput) as refused:
+        parsed(**changes)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("text", [EXAMPLE, STEPS_EXAMPLE])
+def test_the_three_formats_say_the_same(text: str) -> None:
+    request, mapping = parse_text(text, "toml")
+    assert parse_text(json.dumps(mapping), "json")[0] == request
+    assert parse_text(yaml.safe_dump(mapping), "yaml")[0] == request
+    assert parse_mapping(mapping) == request
+    assert specification_from_text(specification_to_text(request)) == request
+
+
+def test_the_fields_of_the_example_are_read() -> None:
+    request = parse_text(EXAMPLE, "toml")[0]
+    [step] = request.steps
+    assert (request.priority, request.sites, request.open_for) == (9000, ("cellar", "attic"), 172_800)
+    assert (step.name, step.type, step.start_policy, step.input) == (
+        *("process", "Processing", "Block"),
+        ("/data/2026/raw",),
+    )
+    assert step.program.description.memory == 2048
+    assert dict(step.splitting.parameters) == {"files_per_job": 10}
+    assert step.merge is not None
+    assert dict(step.merge.parameters) == {"min_size": 2 * 10**9, "max_size": 4 * 10**9}
+    assert (step.retry.max_retries, step.retry.fatal_exit_codes) == (5, (66,))
+
+
+def test_every_mistake_is_told_with_its_line_and_the_nearest_name() -> None:
+    text = """\
+name = "two words"
+priority = 1_000_000
+teem = "home"
+input = ["bad name"]
+sites = []
+max_size = 3
+[program]
+arguments = ["--all"]
+sites = ["x"]
+memory = "x"
+[splitting]
+algorithm = "FileBase"
+[merge]
+max_sise = "4 GB"
+min_size = "4 XB"
+[output]
+file = ["*.json"]
+"""
+    found = mistakes(text)
+    assert [line for line, _, _ in found] == [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13, 14, 15, 16, 17]
+    hints = {line: hint for line, _, hint in found}
+    assert hints[3] == "did you mean team?"
+    assert hints[6] == "max_size belongs to [merge]"
+    assert hints[9] == "set `sites` of the request"
+    assert hints[12] == "did you mean FileBased?"
+    assert hints[17] == "did you mean files?"
+
+
+@pytest.mark.parametrize("kind", ["yaml", "json"])
+def test_mistakes_of_yaml_and_json_have_lines_too(kind: str) -> None:
+    text = json.dumps({**SMALL, "splitting": {"algorithm": "FileBased", "files_per_jo": 2}}, indent=1)
+    [(line, message, hint), *_] = mistakes(text, kind)
+    assert line is not None
+    assert "files_per_jo" in text.splitlines()[line - 1]
+    assert "files_per_jo" in message
+    assert hint == "did you mean files_per_job?"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"input": None}, "neither input nor events"),
+        ({"events": 5}, "input and events exclude each other"),
+        ({"input": None, "events": 5}, "FileBased cannot split events that are generated"),
+        ({"start_policy": "MonteCarlo"}, "MonteCarlo does not go with input"),
+        ({"merge": True}, "there is no output to merge"),
+        ({"output": {"files": ["/etc/passwd"]}}, "absolute path"),
+        ({"output": {"files": ["../x"]}}, "outside of the job's folder"),
+        ({"output": {"files": ["x"], "dataset": "/data"}}, "both an input and an output"),
+        ({"sites": ["a"], "banned_sites": ["a", "b"]}, "all sites are also in banned_sites"),
+        ({"program": {"executable": "x", "parameters": [1]}}, "the splitting makes the jobs"),
+        ({"program": "run.sh"}, "program must be a table, not the text 'run.sh'"),
+        ({"program": {"executable": "x", "memory": "1 XB"}}, "memory must be"),
+        (
+            {"merge": {"min_size": "9 GB", "max_size": "1 GB"}, "output": {"files": ["x"]}},
+            "larger than max_size",
+        ),
+        ({"retry": {"max_retries": -1}}, "max_retries must be"),
+        ({"retry": {"growth": "cubic"}}, "growth must be one of default"),
+        ({"priority": True}, "priority must be"),
+        ({"runs": [1, "x"]}, "runs must be"),
+        ({"steps": []}, "steps must be a list of tables"),
+        ({"name": "n\x00"}, "NUL"),
+        ({"input": ["x" * 2000]}, "characters"),
+        ({"input": None, "events": 5, "open_for": 5}, "open_for needs an input data set"),
+        ({"input": None, "events": 5, "blocks": ["b"]}, "have no blocks or runs"),
+    ],
+)
+def test_contradictions_are_refused(changes: dict[str, Any], words: str) -> None:
+    assert words in refusal(**changes)
+
+
+def test_steps_follow_each_other_by_order_or_by_name() -> None:
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"], "output": {"files": ["o"]}}
+    steps = [
+        {**step, "name": "a", "input": ["/x", "/y"], "merge": True},
+        {**step, "name": "b"},
+        {**step, "name": "c", "after": "a", "output": {"files": ["p"], "dataset": "/final"}},
+    ]
+    request = parse_mapping({"name": "chain", "steps": steps})
+    rows = plan_steps(request, 7)
+    assert [(row.position, row.name, row.type, row.input, row.after, row.output.dataset) for row in rows] == [
+        (0, "a", "Processing", "/x", None, "chain-7/a/unmerged"),
+        (1, "a.2", "Processing", "/y", None, "chain-7/a/unmerged"),
+        (2, "a.merge", "Merge", "chain-7/a/unmerged", 1, "chain-7/a"),
+        (3, "b", "Processing", "chain-7/a", 2, "chain-7/b"),
+        (4, "c", "Processing", "chain-7/a", 2, "/final"),
+    ]
+    assert [row.action for row in rows] == ["", "", "concatenate", "", ""]
+    assert stored_steps(specification_to_text(request), 7) == rows
+    assert json.loads(splitting_to_text(rows[0].splitting)) == {
+        "algorithm": "FileBased",
+        "parameters": {"files_per_job": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"after": "z"}, "there is no step 'z' before this one"),
+        ({"after": "b"}, "there is no step 'b' before this one"),
+        ({"name": "a"}, "2 steps have the name 'a'"),
+        ({"name": "a.merge"}, "cannot be a name"),
+        ({"input": "/x", "after": "a"}, "exclude each other"),
+    ],
+)
+def test_steps_that_cannot_follow_are_refused(changes: dict[str, Any], words: str) -> None:
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"], "output": {"files": ["o"]}}
+    with pytest.raises(InvalidInput) as refused:
+        parse_mapping(
+            {"name": "n", "steps": [{**step, "name": "a", "input": "/x"}, {**step, "name": "b", **changes}]}
+        )
+    assert words in str(refused.value)
+
+
+def test_a_step_without_output_feeds_no_other() -> None:
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"]}
+    with pytest.raises(InvalidInput, match="writes no data set"):
+        parse_mapping({"name": "n", "steps": [{**step, "name": "a", "input": "/x"}, {**step, "name": "b"}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2 GB", 2 * 10**9),
+        ("1.5kB", 1500),
+        ("1 GiB", 2**30),
+        ("7 B", 7),
+        ("3 XB", "3 XB"),
+        (5, 5),
+        ("5", "5"),
+    ],
+)
+def test_amounts_of_bytes(text: Any, number: Any) -> None:
+    assert amount_of_bytes(text) == number
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(
+    [
+        *SMALL,
+        "steps",
+        "merge",
+        "output",
+        "retry",
+        "sites",
+        "priority",
+        "runs",
+        "events",
+        "after",
+        "type",
+        "blocks",
+    ]
+)
+
+
+@given(st.dictionaries(names, plain, max_size=6))
+def test_any_values_are_read_or_refused_in_words(changes: dict[str, Any]) -> None:
+    try:
+        request = parse_mapping({**SMALL, **changes})
+    except InvalidInput:
+        return
+    assert specification_from_text(specification_to_text(request)) == request
