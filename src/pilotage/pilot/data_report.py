@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List
 
 from pilotage.wire.data import MAX_LUMI_RANGES, DataOrder
 from pilotage.wire.limits import MAX_INT64
@@ -23,7 +23,7 @@ MAX_MESSAGE = 2000
 
 
 class BadReport(Exception):
-    """The report is not valid; the message tells why."""
+    """The report, or a record that follows from the input, is not valid; the message tells why."""
 
 
 @dataclass
@@ -48,10 +48,23 @@ class DataReport:
 
 def facts_of_order(order: DataOrder) -> OutputFacts:
     """Events and lumis of a job that keeps every event."""
-    lumis = sorted({tuple(span) for file in order.files for span in file.lumis})
+    lumis = [span for file in order.files for span in file.lumis]
     if not order.files and order.lumis:
-        lumis = [(1, order.first_lumi, order.first_lumi + order.lumis - 1)]
-    return OutputFacts(order.events, [list(span) for span in lumis[:MAX_LUMI_RANGES]])
+        lumis = [[1, order.first_lumi, order.first_lumi + order.lumis - 1]]
+    return OutputFacts(order.events, joined_lumis(lumis))
+
+
+def joined_lumis(spans: Iterable[List[int]]) -> List[List[int]]:
+    """The ranges, sorted and without overlap. Raises BadReport if they are too many for one file."""
+    joined: List[List[int]] = []
+    for run, first, last in sorted(spans):
+        if joined and joined[-1][0] == run and first <= joined[-1][2] + 1:
+            joined[-1][2] = max(joined[-1][2], last)
+        else:
+            joined.append([run, first, last])
+    if len(joined) > MAX_LUMI_RANGES:
+        raise BadReport(f"an output file has more than {MAX_LUMI_RANGES:,} ranges of lumis")
+    return joined
 
 
 def read_report(folder: str, name: str) -> DataReport:

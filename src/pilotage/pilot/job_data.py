@@ -71,10 +71,10 @@ class JobData:
         try:
             finish.files = carry_out(self._order, self._key, is_cancelled)
             finish.exit_code = 0
-        except CannotRun as error:
+        except (CannotRun, DataFailed) as error:
             finish.failure, finish.message = error.failure, str(error)
-        except DataFailed as error:
-            finish.failure, finish.message = error.failure, str(error)
+        except BadReport as error:
+            finish.failure, finish.message = "payload", str(error)
         except DataCancelled:
             finish.failure = finish.failure or "killed"
         except OSError as error:

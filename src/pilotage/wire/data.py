@@ -14,7 +14,7 @@ from .limits import MAX_INT64, FileName, Limit, Name
 
 MAX_STORED_FILES = 10_000
 """Output files of one job."""
-MAX_LUMI_RANGES = 100_000
+MAX_LUMI_RANGES = 10_000
 """Ranges of lumis in one output file."""
 
 CONCATENATE = "concatenate"

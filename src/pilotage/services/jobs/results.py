@@ -8,6 +8,7 @@ import binascii
 from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
+from pilotage.services.jobs.stored_files import register_files
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts
@@ -26,6 +27,9 @@ _SHOWN_NAME = 100
 def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: JobTransitions) -> JobState:
     """Apply a finish that the hand-over has accepted. Returns the new state of the job."""
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
+    refusal = None if failure else register_files(pool, moves.tx, finish, job, pilot, moves.now)
+    if refusal is not None:
+        failure, finish.message = refusal.failure, refusal.reason
     reason = describe(finish, failure)
     place = pilot if job.pilot == pilot.id else None
     save_result(finish, moves)
@@ -45,7 +49,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         most=pool.policy.jobs.max_reschedules,
         own_retries=description.retries,
     )
-    if verdict is Retry.GIVE_UP:
+    if verdict is Retry.GIVE_UP or (refusal is not None and refusal.is_final):
         moves.end(
             job, "finished", JobState.FAILED, reason, place, exit_code=finish.exit_code, failure=failure
         )

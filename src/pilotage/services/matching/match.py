@@ -13,6 +13,7 @@ from pilotage.core.queues.fit import Offer, binds_owner
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
+from pilotage.services.jobs.data_orders import OfferedRequestJob, element_job_of
 from pilotage.services.jobs.payload import payload
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.offer_cache import CachedOfferClass, PilotOffers, Remaining
@@ -138,18 +139,23 @@ class Match:
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
-    def fill_in(self, response: ExchangeResponse) -> None:
-        """Write the offers into the response, or the reasons why there are none."""
+    def fill_in(self, response: ExchangeResponse) -> list[OfferedRequestJob]:
+        """Write the offers into the response, or the reasons why there are none. Returns the jobs of requests."""
+        of_requests: list[OfferedRequestJob] = []
         response.no_match = self._no_match
         if self._answered:
             # Also when nothing is left of it: under this number there will never be anything else.
             response.take_number = self.take.number
         if self.given:
             pool, tx = self.pool, self.tx
-            response.offers = [
-                OfferedJob(job, epoch, payload(pool.submissions.get(tx, submission), job, parameters))
-                for (job, submission, _, _, parameters), epoch, *_ in self.given
-            ]
+            offers = response.offers
+            for (job, submission, _, _, parameters), epoch, *_ in self.given:
+                facts = pool.submissions.get(tx, submission)
+                offer = OfferedJob(job, epoch, payload(facts, job, parameters))
+                offers.append(offer)
+                if facts.row.request is not None:
+                    of_requests.append(OfferedRequestJob(offer, element_job_of(parameters), self.pilot.site))
+        return of_requests
 
     def _repeat_answer(self) -> None:
         """The answer was lost: give the same again, from the rows."""

@@ -19,6 +19,7 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
+from pilotage.services.jobs.data_orders import OfferedRequestJob, add_orders
 from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
@@ -106,7 +107,9 @@ def exchange_many(
     pool.submissions.load(
         tx, [head[1] for request in requests if request.match for head, *_ in request.match.given]
     )
-    answers: list[ExchangeResponse | PilotageError] = [request.answer() for request in requests]
+    of_requests: list[OfferedRequestJob] = []
+    answers: list[ExchangeResponse | PilotageError] = [request.answer(of_requests) for request in requests]
+    add_orders(pool, tx, of_requests)
     # Ascending places, so that each one is right when its error is inserted.
     for place, refusal in refused.items():
         answers.insert(place, refusal)
@@ -220,10 +223,10 @@ class PilotRequest:
             self.moves.pilot = self.pilot.id
             self.match.run()
 
-    def answer(self) -> ExchangeResponse:
-        """The response, once everything is written."""
+    def answer(self, of_requests: list[OfferedRequestJob]) -> ExchangeResponse:
+        """The response, once everything is written. Offered jobs of requests are added to `of_requests`."""
         if self.match is not None:
-            self.match.fill_in(self.response)
+            of_requests += self.match.fill_in(self.response)
         return self.response
 
     # --- the pilot itself

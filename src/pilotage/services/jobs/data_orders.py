@@ -1,0 +1,144 @@
+"""Data orders: the input files, events and storage places of jobs of requests, for the pilots that get these jobs.
+
+The orders of all jobs of a transaction are made with three statements. Jobs of users cost nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.splitting.mask import FileRange, Mask
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import data_orders
+from pilotage.store.tables.data_orders import OrderRow, ReplicaOfFile, RequestText
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.data import DataFile, DataOrder, StoragePlace
+from pilotage.wire.pilot import OfferedJob
+
+ANYWHERE = "*"
+"""The site of replicas that every site can read."""
+MAX_SEED = 900_000_000
+"""Generators of high energy physics accept seeds up to this number."""
+
+
+class OfferedRequestJob(NamedTuple):
+    """A job of a request that is offered to a pilot."""
+
+    offer: OfferedJob
+    element_job: int
+    site: str
+    """The site of the pilot."""
+
+
+def element_job_of(parameters: str | None) -> int:
+    """The element job of a job of a request, from the parameters of its row; 0: there is none."""
+    values = json.loads(parameters) if parameters else []
+    return values[0] if values and isinstance(values[0], int) else 0
+
+
+def add_orders(pool: Pool, tx: Transaction, offered: Sequence[OfferedRequestJob]) -> None:
+    """Add the data orders to the payloads of these offers."""
+    if not offered:
+        return
+    connection = tx.connection
+    rows = data_orders.by_element_jobs(connection, sorted({job.element_job for job in offered}))
+    requests = data_orders.requests(connection, sorted({row.request for row in rows.values()}))
+    masks = {id_: Mask.from_json(json.loads(row.mask)) for id_, row in rows.items()}
+    files = sorted({part.file for mask in masks.values() for part in mask.ranges})
+    replicas = _by_file(data_orders.files_with_replicas(connection, files)) if files else {}
+    for job in offered:
+        row = rows.get(job.element_job)
+        order = (
+            DataOrder()
+            if row is None
+            else _order(pool, row, requests[row.request], masks[row.element_job], replicas, job.site)
+        )
+        job.offer.payload = replace(job.offer.payload, data=order)
+
+
+def _by_file(rows: Sequence[ReplicaOfFile]) -> dict[int, list[ReplicaOfFile]]:
+    grouped: dict[int, list[ReplicaOfFile]] = defaultdict(list)
+    for row in rows:
+        grouped[row.file].append(row)
+    return grouped
+
+
+def _order(
+    pool: Pool,
+    row: OrderRow,
+    request: RequestText,
+    mask: Mask,
+    replicas: Mapping[int, Sequence[ReplicaOfFile]],
+    site: str,
+) -> DataOrder:
+    step = stored_steps(request.specification, request.id)[row.step]
+    return DataOrder(
+        request=request.id,
+        request_name=request.name,
+        step=step.name,
+        type=step.type,
+        element=row.element,
+        files=[_file(part, replicas.get(part.file, ()), site) for part in mask.ranges],
+        first_event=mask.first_event,
+        events=mask.events or row.events,
+        first_lumi=mask.first_lumi,
+        lumis=mask.lumis,
+        seed=1 + row.element_job % MAX_SEED,
+        outputs=list(step.output.files) if row.dataset else [],
+        dataset=row.dataset or "",
+        folder=folder_of(row.dataset or ""),
+        places=_places(pool, step, site),
+        action=step.action,
+    )
+
+
+def _places(pool: Pool, step: PlannedStep, site: str) -> list[StoragePlace]:
+    """The storage places of the site, or the request's choice among them, in its order."""
+    paths = pool.policy.storage_of(site, pool.home_storage)
+    if step.output.places:
+        paths = tuple(path for path in step.output.places if path in paths)
+    return [StoragePlace(path, path) for path in paths]
+
+
+def folder_of(dataset: str) -> str:
+    """The folder of a data set below a storage place. No name leads out of the place."""
+    parts = [part for part in dataset.split("/") if part]
+    return "/".join(part if part.strip(".") else "_" * len(part) for part in parts)
+
+
+def _file(part: FileRange, replicas: Sequence[ReplicaOfFile], site: str) -> DataFile:
+    """A file as the pilot finds it. A file that was removed keeps its range, and the pilot reports it as missing."""
+    if not replicas:
+        return DataFile(
+            name=f"file {part.file}", path="", first_event=part.first, event_count=max(0, part.events)
+        )
+    first = replicas[0]
+    whole = part.first == 0 and part.events < 0
+    lumis = [list(lumi) for lumi in part.lumis]
+    if whole and not lumis and first.lumis:
+        lumis = json.loads(first.lumis)
+    return DataFile(
+        name=first.name,
+        path=_path(replicas, site),
+        size=first.size,
+        checksum=first.checksum,
+        events=first.events,
+        first_event=part.first,
+        event_count=max(0, first.events - part.first) if part.events < 0 else part.events,
+        lumis=lumis,
+    )
+
+
+def _path(replicas: Sequence[ReplicaOfFile], site: str) -> str:
+    """The path of a file at a site. A job that trusts the list of sites may read it from elsewhere, if it has a URL."""
+    by_site = {replica.site: replica.prefix for replica in replicas if replica.prefix is not None}
+    prefix = by_site.get(site) or by_site.get(ANYWHERE)
+    if prefix is None:
+        prefix = next((known for known in by_site.values() if "://" in known), None)
+    return f"{prefix}/{replicas[0].name}" if prefix else ""

@@ -1,0 +1,107 @@
+"""Registers the output files of a finished job, in the transaction of its finish.
+
+Only an accepted finish comes here. A file that cannot be registered is a failure of the job: it is never lost silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pilotage.core.datasets.facts import FileEntry, Replica, check_checksum, check_entry_name, check_lumis
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.workqueue.release import REQUEST_TYPES
+from pilotage.services.catalogue.outputs import OutputFile, register_outputs
+from pilotage.services.jobs.data_orders import element_job_of, folder_of
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import data_orders, datasets
+from pilotage.store.tables.data_orders import OrderRow
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.data import StoredFile
+from pilotage.wire.pilot import Finish
+
+
+class Refusal(NamedTuple):
+    """Why a successful job counts as failed. Nothing was registered."""
+
+    reason: str
+    failure: str = "output"
+    is_final: bool = True
+    """No further attempt would do better."""
+
+
+OLD_PILOT = Refusal("its pilot is too old for jobs of requests", "node", is_final=False)
+
+
+def register_files(
+    pool: Pool, tx: Transaction, finish: Finish, job: JobRow, pilot: PilotRow, now: float
+) -> Refusal | None:
+    """Register the files of a successful finish, if its job works for a request. Returns why that cannot be done."""
+    if not _works_for_request(pool, tx, job):
+        return None
+    if finish.files is None:
+        return OLD_PILOT
+    element_job = element_job_of(job.parameters)
+    row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
+    if row is None:
+        return Refusal("its request was removed")
+    if not finish.files:
+        return None
+    if row.output_dataset is None or row.dataset is None:
+        return Refusal("its output data set was removed")
+    try:
+        outputs = [_output(file, row, finish, pilot.site) for file in finish.files]
+    except InvalidInput as error:
+        return Refusal(f"its output was not registered: {error}")
+    taken = _foreign_names(tx, row, [output.file.name for output in outputs])
+    if taken:
+        return Refusal(f"its output was not registered: {row.dataset} has a file {taken[0]} already")
+    taken = list(register_outputs(tx, element_job, outputs, now))
+    if taken:
+        # Others are registered: the transaction fails, and the next try finds the name above.
+        raise Conflict(f"another transaction has registered {taken[0]} just now", hint="try again")
+    return None
+
+
+def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
+    """Whether a job is one of a request. For other jobs this is one look into memory, mostly."""
+    identity = pool.queues.identities.get(job.queue)
+    if identity is not None and identity.job_type not in REQUEST_TYPES:
+        return False
+    return pool.submissions.get(tx, job.submission).row.request is not None
+
+
+def _foreign_names(tx: Transaction, row: OrderRow, names: Sequence[str]) -> list[str]:
+    """The names that another job has registered in the data set."""
+    assert row.output_dataset is not None
+    known = datasets.files_named(tx.connection, row.output_dataset, names)
+    return [name for name, file in known.items() if file.element_job != row.element_job]
+
+
+def _output(file: StoredFile, row: OrderRow, finish: Finish, site: str) -> OutputFile:
+    """The file as the catalogue has it. Raises InvalidInput for a name or place that this job was not given."""
+    assert row.output_dataset is not None
+    own = re.compile(rf"{row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
+    name = check_entry_name(file.name, "name")
+    if not own.match(name):
+        raise InvalidInput(f"{name} is not in the folder of this attempt", field="name")
+    folder = folder_of(row.dataset or "")
+    if not file.prefix.startswith("/") or not f"{file.prefix}/".endswith(f"/{folder}/"):
+        raise InvalidInput(f"{file.prefix} is not the folder of {row.dataset}", field="prefix")
+    lumis = check_lumis(merged_lumis(file.lumis))
+    entry = FileEntry(name, file.size, file.events, check_checksum(file.checksum), lumis)
+    return OutputFile(row.output_dataset, entry, Replica(site, file.prefix))
+
+
+def merged_lumis(spans: Sequence[list[int]]) -> list[list[int]]:
+    """The ranges, sorted and without overlap: two inputs of a job may share a lumi."""
+    merged: list[list[int]] = []
+    for run, first, last in sorted(spans):
+        if merged and merged[-1][0] == run and first <= merged[-1][2] + 1:
+            merged[-1][2] = max(merged[-1][2], last)
+        else:
+            merged.append([run, first, last])
+    return merged

@@ -1,0 +1,73 @@
+"""Facts of the data orders of jobs: masks, steps, and files with their replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pilotage.store.engine.connection import Connection, in_list
+
+
+class OrderRow(NamedTuple):
+    """An element job and its step."""
+
+    element_job: int
+    element: int
+    request: int
+    step: int
+    mask: str
+    """JSON."""
+    events: int
+    output_dataset: int | None
+    dataset: str | None
+    """The name of the output data set."""
+
+
+_ORDER = (
+    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name FROM element_jobs e"
+    " JOIN request_steps s ON s.request_id = e.request_id AND s.position = e.step"
+    " LEFT JOIN datasets d ON d.id = s.output_dataset WHERE "
+)
+
+
+def by_element_jobs(connection: Connection, element_jobs: Sequence[int]) -> dict[int, OrderRow]:
+    condition, value = in_list(connection, "e.id", element_jobs)
+    return {row[0]: OrderRow(*row) for row in connection.execute(_ORDER + condition, (value,))}
+
+
+class RequestText(NamedTuple):
+    """A request and its specification as JSON."""
+
+    id: int
+    name: str
+    specification: str
+
+
+def requests(connection: Connection, ids: Sequence[int]) -> dict[int, RequestText]:
+    condition, value = in_list(connection, "id", ids)
+    sql = f"SELECT id, name, specification FROM requests WHERE {condition}"
+    return {row[0]: RequestText(*row) for row in connection.execute(sql, (value,))}
+
+
+class ReplicaOfFile(NamedTuple):
+    """A file at one site; site and prefix are None if it has no replica."""
+
+    file: int
+    name: str
+    size: int
+    events: int
+    checksum: str
+    lumis: str
+    """JSON; empty: none are known."""
+    site: str | None
+    prefix: str | None
+
+
+def files_with_replicas(connection: Connection, files: Sequence[int]) -> list[ReplicaOfFile]:
+    """All replicas of these files."""
+    condition, value = in_list(connection, "f.id", files)
+    sql = (
+        "SELECT f.id, f.name, f.size, f.events, f.checksum, f.lumis, r.site, r.prefix FROM files f"
+        f" LEFT JOIN replicas r ON r.block_id = f.block_id WHERE {condition} ORDER BY f.id, r.site"
+    )
+    return [ReplicaOfFile(*row) for row in connection.execute(sql, (value,))]

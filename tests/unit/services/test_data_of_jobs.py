@@ -1,0 +1,320 @@
+"""Jobs of requests: the order that a pilot gets, and the registration of its outputs with the finish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.requests.json_format import specification_to_text
+from pilotage.core.requests.specification import Merge, Output, Program, Specification, Splitting, Step
+from pilotage.core.requests.states import RequestState
+from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
+from pilotage.services.catalogue import registration
+from pilotage.services.catalogue.outputs import create_output
+from pilotage.services.jobs.data_orders import folder_of
+from pilotage.services.jobs.stored_files import merged_lumis
+from pilotage.services.submission.accept import identity_of
+from pilotage.services.submission.of_requests import RequestJobs, submit_element_jobs
+from pilotage.store.tables import datasets, requests
+from pilotage.store.tables.requests import RequestRow, StepRow
+from pilotage.store.tables.selections import Viewer
+from pilotage.wire.data import DataOrder, StoragePlace, StoredFile
+from pilotage.wire.pilot import Finish, OfferedJob
+from tests.unit.services.bench import POLICY, Bench, Paper
+
+ALICE = Viewer("alice")
+PLACES = """
+[sites.there]
+storage = ["/pool/a", "/pool/b"]
+[ces.there]
+site = "there"
+owners = "any"
+"""
+FILES = tuple(
+    FileEntry(
+        f"f{number}", size=100, events=10, checksum=f"adler32:{number:08x}", lumis=((1, number, number),)
+    )
+    for number in range(3)
+)
+
+
+@dataclass
+class Rows:
+    """A request with a step and its merge, and the files that it reads."""
+
+    bench: Bench
+    request: int
+    files: list[int]
+    unmerged: int
+
+    def make(self, mask: Mask, *, step: int = 0, type_: str = "Processing") -> int:
+        """Make an element job of a mask, and its job in the pool; returns the job."""
+        bench, connection = self.bench, self.bench.connection
+        description = JobDescription(executable="analyse", job_type=type_)
+        identity = identity_of(description, "alice", "physics", bench.pool.policy)
+
+        def insert(tx: Any) -> int:
+            element = connection.execute(
+                "INSERT INTO elements (request_id, step, digest, state, jobs, location_set, created, changed)"
+                " VALUES (?, ?, ?, 'Running', 1, 0, 0.0, 0.0) RETURNING id",
+                (self.request, step, mask.digest),
+            ).fetchone()[0]
+            element_job = connection.execute(
+                "INSERT INTO element_jobs (element_id, element_epoch, digest, mask, request_id, step, state,"
+                " location_set, made) VALUES (?, 1, ?, ?, ?, ?, 'released', 0, 0.0) RETURNING id",
+                (element, mask.digest, mask.text, self.request, step),
+            ).fetchone()[0]
+            batch = RequestJobs(self.request, "alice", "physics", description, (), identity)
+            return submit_element_jobs(bench.pool, tx, batch, [element_job], bench.now)
+
+        return bench.do(insert)
+
+    def registered(self) -> list[tuple[str, int]]:
+        rows = self.bench.connection.execute(
+            "SELECT name, events FROM files WHERE dataset_id = ? ORDER BY name", (self.unmerged,)
+        )
+        return [(row[0], row[1]) for row in rows]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = Bench(tmp_path, POLICY.replace("[sites.here]", "[sites.here]" + PLACES, 1), store=request.param)
+    bench.set(home_storage="/home/storage")
+    yield bench
+    bench.check()
+    bench.end()
+
+
+@pytest.fixture
+def rows(bench: Bench) -> Rows:
+    def insert(tx: Any) -> Rows:
+        connection = tx.connection
+        registration.create(tx, "raw", owner="alice", group="physics", changer=ALICE, now=1.0)
+        block = BlockEntry("b", FILES, (Replica("here", "/data"), Replica("there", "root://there//store")))
+        registration.add_block(tx, "raw", block, changer=ALICE, complete=True, now=1.0)
+        raw = datasets.by_name(connection, "raw")
+        assert raw is not None
+        program = Program(JobDescription(executable="analyse"))
+        step = Step(
+            "analyse",
+            program,
+            Splitting("FileBased"),
+            input=("raw",),
+            merge=Merge(),
+            output=Output(("*.csv",)),
+        )
+        text = specification_to_text(Specification("r", (step,)))
+        row = RequestRow(
+            *(0, "r", "alice", "physics", 8000, "home", "", RequestState.NEW, text, ("*",), ()),
+            *(False, False, None, 1.0, 1.0),
+        )
+        stored = requests.insert(connection, row)
+        unmerged, merged = (
+            create_output(tx, name, owner="alice", group="physics", request=stored.id, step=position, now=1.0)
+            for position, name in enumerate((f"r-{stored.id}/analyse/unmerged", f"r-{stored.id}/analyse"))
+        )
+        assert unmerged is not None
+        assert merged is not None
+        first = StepRow(
+            stored.id, 0, "analyse", "Processing", "Block", "{}", raw.id, None, (), (), unmerged.id
+        )
+        merge = replace(first, position=1, name="analyse.merge", type="Merge", output_dataset=merged.id)
+        requests.insert_steps(connection, [first, merge])
+        named = datasets.files_named(connection, raw.id, [file.name for file in FILES])
+        return Rows(bench, stored.id, [named[file.name].id for file in FILES], unmerged.id)
+
+    return bench.do(insert)
+
+
+def take(pilot: Paper) -> tuple[OfferedJob, DataOrder]:
+    [offer] = pilot.take()
+    assert offer.payload.data is not None
+    return offer, offer.payload.data
+
+
+def stored(job: int, file: str = "x.csv", **fields: Any) -> StoredFile:
+    facts = {
+        "name": f"1/{job}-1/{file}",
+        "pattern": "*.csv",
+        "place": "/home/storage",
+        "prefix": "/home/storage/r-1/analyse/unmerged",
+        "size": 5,
+        "checksum": "adler32:00000009",
+        "events": 25,
+        "lumis": [[1, 0, 2]],
+        **fields,
+    }
+    return StoredFile(**facts)
+
+
+def test_a_pilot_learns_the_paths_at_its_site_and_the_part_to_read(bench: Bench, rows: Rows) -> None:
+    first, second, third = rows.files
+    lumis = (LumiRange(1, 2, 2),)
+    mask = Mask((FileRange(first), FileRange(second, 3, 5), FileRange(third, 0, -1, lumis)), events=25)
+    for ce, prefix, places in (
+        ("local", "/data", ["/home/storage"]),
+        ("there", "root://there//store", ["/pool/a", "/pool/b"]),
+    ):
+        job = rows.make(mask if ce == "local" else replace(mask, events=24))
+        offer, order = take(bench.pilot(ce))
+        assert offer.job == job
+        assert [file.path for file in order.files] == [f"{prefix}/{file.name}" for file in FILES]
+        assert [(file.first_event, file.event_count) for file in order.files] == [(0, 10), (3, 5), (0, 10)]
+        assert [file.lumis for file in order.files] == [[[1, 0, 0]], [], [[1, 2, 2]]]
+        assert (order.files[0].size, order.files[1].checksum) == (100, "adler32:00000001")
+        assert order.places == [StoragePlace(path, path) for path in places]
+        assert (order.events, order.outputs, order.action) == (25 if ce == "local" else 24, ["*.csv"], "")
+        assert order.dataset == f"r-{rows.request}/analyse/unmerged" == order.folder
+
+
+def test_a_generator_gets_its_events_and_a_seed_of_its_own(bench: Bench, rows: Rows) -> None:
+    pilot, seeds = bench.pilot(processors=2), set()
+    for number in range(2):
+        rows.make(Mask(first_event=1 + 50 * number, events=50, first_lumi=1 + number, lumis=1))
+        offer, order = take(pilot)
+        assert (order.first_event, order.events, order.first_lumi, order.lumis) == (
+            *(1 + 50 * number, 50),
+            *(1 + number, 1),
+        )
+        seeds.add(order.seed)
+        pilot.finish(offer, files=[])
+    assert len(seeds) == 2
+    assert 0 not in seeds
+
+
+def test_a_merge_is_the_pilots_own_program(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10), step=1, type_="Merge")
+    _, order = take(bench.pilot())
+    assert (order.action, order.type, order.step) == ("concatenate", "Merge", "analyse.merge")
+    assert order.dataset == f"r-{rows.request}/analyse"
+
+
+def test_a_job_of_a_user_has_no_data(bench: Bench) -> None:
+    bench.submit()
+    [offer] = bench.pilot().take()
+    assert offer.payload.data is None
+
+
+def test_outputs_are_registered_with_the_finish_and_once(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    files = [stored(offer.job), stored(offer.job, "y.csv", events=0)]
+    for _ in range(2):  # the answer to the first was lost
+        assert pilot.finish(offer, files=files) == "accepted"
+        assert bench.state(offer.job) == "Done"
+        assert rows.registered() == [(f"1/{offer.job}-1/x.csv", 25), (f"1/{offer.job}-1/y.csv", 0)]
+    [block] = datasets.open_blocks(bench.connection, rows.unmerged)
+    replica = bench.connection.execute("SELECT site, prefix FROM replicas WHERE block_id = ?", (block.id,))
+    assert tuple(replica.fetchone()) == ("here", "/home/storage/r-1/analyse/unmerged")
+
+
+def test_only_an_accepted_finish_registers(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    old, new = bench.pilot(), bench.pilot()
+    offer, _ = take(old)
+    old.confirm(offer)
+    bench.later(100000.0)
+    bench.later(100.0)
+    again, _ = take(new)
+    assert (again.job, again.epoch) == (offer.job, 2)
+    assert old.finish(offer, files=[stored(offer.job)]) == "superseded"
+    assert rows.registered() == []
+    name = f"1/{offer.job}-2/x.csv"
+    assert new.finish(again, files=[stored(offer.job, name=name)]) == "accepted"
+    assert rows.registered() == [(name, 25)]
+
+
+def test_a_failed_job_registers_nothing(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    pilot.finish(offer, exit_code=1, files=[stored(offer.job)])
+    assert (bench.state(offer.job), rows.registered()) == ("Failed", [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"name": "1/99-1/x.csv"}, "not in the folder of this attempt"),
+        ({"name": "1/1-1/../../x"}, "must be relative"),
+        ({"prefix": "/etc"}, "is not the folder of"),
+        ({"checksum": "crc:1"}, "must be ALGORITHM:HEX"),
+        ({"lumis": [[1, 5, 2]]}, "lumis"),
+    ],
+)
+def test_files_that_are_not_its_own_fail_the_job_with_the_reason(
+    bench: Bench, rows: Rows, fields: dict[str, Any], words: str
+) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    assert offer.job == 1
+    pilot.finish(offer, files=[stored(offer.job, "good.csv"), stored(offer.job, **fields)])
+    assert bench.state(offer.job) == "Failed"
+    assert words in bench.job(offer.job)["reason"]
+    assert rows.registered() == []
+
+
+def test_a_name_that_is_taken_fails_the_job_and_leaves_the_catalogue_alone(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    other = FileEntry(f"1/{offer.job}-1/x.csv", 1, 1)
+    bench.do(lambda tx: datasets.insert_files(tx.connection, rows.unmerged, [(1, other, 77)], 1.0))
+    pilot.finish(offer, files=[stored(offer.job), stored(offer.job, "y.csv")])
+    assert bench.state(offer.job) == "Failed"
+    assert "has a file 1/1-1/x.csv already" in bench.job(offer.job)["reason"]
+    assert rows.registered() == [("1/1-1/x.csv", 1)]
+
+
+def test_a_pilot_that_knows_no_orders_does_not_end_the_job(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    pilot.finish(offer)
+    assert bench.state(offer.job) == "Rescheduled"
+    assert "too old" in bench.job(offer.job)["reason"]
+
+
+def test_orders_of_many_jobs_cost_three_statements(bench: Bench, rows: Rows) -> None:
+    if bench.database:
+        pytest.skip("counted on SQLite")
+    for number in range(8):
+        rows.make(Mask((FileRange(rows.files[number % 3], number),), events=1))
+    statements: list[str] = []
+    pilot = bench.pilot(processors=8)
+    bench.connection.set_trace_callback(statements.append)  # type: ignore[attr-defined]
+    offers = pilot.take(count=8, processors=8)
+    bench.connection.set_trace_callback(None)  # type: ignore[attr-defined]
+    assert len(offers) == 8
+    assert all(offer.payload.data and offer.payload.data.files[0].path for offer in offers)
+    reads = [
+        text
+        for text in statements
+        if "element_jobs" in text or "FROM requests" in text or "FROM files" in text
+    ]
+    assert len(reads) == 3
+
+
+def test_lumis_of_several_inputs_are_joined() -> None:
+    assert merged_lumis([[1, 5, 6], [1, 1, 4], [2, 1, 1], [1, 6, 9]]) == [[1, 1, 9], [2, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "folder"),
+    [("/a/b", "a/b"), ("a/../../etc", "a/__/__/etc"), ("./x", "_/x"), ("a//b/", "a/b"), ("a..b", "a..b")],
+)
+def test_the_folder_of_a_data_set_stays_in_its_place(dataset: str, folder: str) -> None:
+    assert folder_of(dataset) == folder
+
+
+def test_the_finish_is_still_plain_json() -> None:
+    assert json.loads(json.dumps(vars(Finish(1, 1))))["files"] is None
