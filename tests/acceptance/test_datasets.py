@@ -86,6 +86,11 @@ def test_a_manifest_says_blocks_events_and_places(server: Instance, tmp_path: Pa
     report = answer(server, "dataset", "show", "/run/2026")["report"]
     assert [share["site"] for share in report["sites"]] == ["here", "there"]
     assert (report["dataset"]["events"], report["dataset"]["open"]) == (17, False)
+    assert cli(server, "dataset", "files", "/run/2026", "--site", "here") == "/data/a\n/data/b\n"
+    assert cli(server, "dataset", "files", "/run/2026", "--site", "far") == "(none)\n(none)\n"
+    first, _ = answer(server, "dataset", "files", "/run/2026", "--site", "there")["files"]
+    assert (first["path"], first["events"], first["lumis"]) == ("root://se//x/a", 10, [[1, 1, 5]])
+    assert "data set" in refused(server, "dataset", "files", "no-such")
     [row] = [row for row in answer(server, "dataset", "list", "2026")["datasets"]]
     assert (row["name"], row["files"], row["size"]) == ("/run/2026", 2, 3)
     assert answer(server, "dataset", "list", "2027")["datasets"] == []

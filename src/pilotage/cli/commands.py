@@ -83,6 +83,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "dataset replicas": _here(
         "datasets.show", "replicas", "Show or change the sites where a data set's blocks are"
     ),
+    "dataset files": _here("datasets.files", "files", "Print the paths of a data set's files"),
     "dataset close": _here("datasets.show", "close", "Close a data set: no more files will come"),
     "dataset remove": _here("datasets.show", "remove", "Remove a data set from the catalogue"),
     "cost": _here("cost", "cost", "Show where the core-hours of pilots went"),
