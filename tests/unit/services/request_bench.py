@@ -12,7 +12,8 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text
 from pilotage.core.requests.specification import Output, Program, Retry, Specification, Splitting, Step
 from pilotage.core.requests.states import RequestState
-from pilotage.services.workqueue import release, roll_up
+from pilotage.core.workqueue.roll_up import WORKING
+from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.release import ReleaseRun
 from pilotage.services.workqueue.state import WorkQueue
@@ -128,7 +129,7 @@ class RequestBench:
     def release(self, most: int = 7) -> int:
         """One pass, in slices; returns the number of jobs that went to the pool."""
         bench = self.bench
-        active = bench.do(lambda tx: releasing.in_states(tx.connection, sorted(release.RELEASING)))
+        active = bench.do(lambda tx: releasing.in_states(tx.connection, sorted(WORKING)))
         counts = bench.do(lambda tx: element_jobs.released_counts(tx.connection, active))
         run = ReleaseRun(self.queue, self.programs, counts, self.rng)
         before = self.jobs()["released"]
@@ -146,6 +147,9 @@ class RequestBench:
                 bench.do(lambda tx, request=request: roll_up.advance(tx, request, bench.now))
             if not result.outcomes:
                 return
+
+    def advance(self, request: int) -> None:
+        self.bench.do(lambda tx: roll_up.advance(tx, request, self.bench.now))
 
     def make_again(self) -> int:
         return self.bench.do(lambda tx: element_jobs.make_again(tx.connection, self.bench.now, 1000))

@@ -16,6 +16,7 @@ from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
 from pilotage.core.jobs.states import FINAL
 from pilotage.core.policy import parse
 from pilotage.core.shares.turns import next_owner
+from pilotage.services.jobs.relocation import Place, relocate
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.job_creation import JobCreator
@@ -100,6 +101,20 @@ class AnyOrder(RuleBasedStateMachine):
         ended = sorted(self.states(*FINAL))
         if ended:
             self.bench.act(verb, self.pick(ended, number))
+
+    @rule(
+        numbers=st.lists(which, min_size=1, max_size=4),
+        sites=st.sampled_from(["here", "there", "here there"]),
+        priority=st.integers(0, 2),
+        fails=st.booleans(),
+    )
+    def move_to_other_queues(self, numbers: list[int], sites: str, priority: int, fails: bool) -> None:
+        jobs = [self.pick(sorted(self.accepted), number) for number in numbers if self.accepted]
+        place = Place(frozenset(sites.split()), priority)
+        requests: list[Callable[..., Any]] = [
+            lambda tx: relocate(self.bench.pool, tx, jobs, place, actor="a", reason="", now=self.bench.now)
+        ]
+        self.bench.together(*requests, *([failing] if fails else []))
 
     @rule(hot=st.sampled_from([0.0, 0.0, 30.0]), most=st.sampled_from([1, 3, 1000]))
     def move_old_jobs(self, hot: float, most: int) -> None:
@@ -291,6 +306,13 @@ class AnyOrder(RuleBasedStateMachine):
         for making in self.makings:
             while not bench.do(lambda tx, making=making: making.step(bench.pool, tx)):
                 pass
+        everywhere = Place(frozenset({"here"}), 1)
+        for job in sorted(self.accepted):
+            bench.do(
+                lambda tx, job=job: relocate(
+                    bench.pool, tx, [job], everywhere, actor="a", reason="", now=bench.now
+                )
+            )
         workers = [bench.pilot(only_owner=owner, processors=2) for owner in ("alice", "bob")]
         for _ in range(400):
             if len(self.states(*FINAL)) == len(self.accepted):

@@ -22,6 +22,19 @@ CANCELING = R.ABORTED
 """Stands for WMCore's word "canceled": the agents have not stopped yet."""
 
 
+GO_ON_WHEN_FORCED = frozenset({"Merge", "Cleanup", "LogCollect"})
+"""The types of steps that a force-complete does not end: they use the outputs that there are."""
+
+
+WORKING = frozenset({R.ACQUIRED, R.RUNNING_OPEN, R.RUNNING_CLOSED, R.FORCE_COMPLETE})
+"""States of requests with elements to pull and jobs to release."""
+
+
+def is_working(state: str, step_type: str) -> bool:
+    """Whether the work of a step of this type goes on: elements are pulled, and jobs are released."""
+    return state in WORKING and (state != R.FORCE_COMPLETE or step_type in GO_ON_WHEN_FORCED)
+
+
 def state_of_request(states: Iterable[ElementState]) -> RequestState | None:
     """The state of a request with elements in these states; None: it has no elements."""
     present = frozenset(states)

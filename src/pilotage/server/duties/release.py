@@ -6,10 +6,11 @@ import asyncio
 from random import Random
 from time import perf_counter
 
+from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.context import Context
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SlicePace
 from pilotage.services.workqueue.programs import ProgramCache
-from pilotage.services.workqueue.release import RELEASING, ReleaseRun
+from pilotage.services.workqueue.release import ReleaseRun
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, releasing
 from pilotage.store.tables.element_jobs import BEFORE_ALL, ReleasedCount
@@ -80,4 +81,4 @@ class ReleaseDuty:
 
 
 def _count(connection: Connection) -> list[ReleasedCount]:
-    return element_jobs.released_counts(connection, releasing.in_states(connection, sorted(RELEASING)))
+    return element_jobs.released_counts(connection, releasing.in_states(connection, sorted(WORKING)))

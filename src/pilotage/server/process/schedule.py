@@ -24,6 +24,7 @@ from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import LIMIT_PERIOD, POLL_PERIOD, WATCH_PERIOD, DatabaseClock, PeersDuty
+from pilotage.server.duties.propagation import PROPAGATION_PERIOD, PropagationDuty
 from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
 from pilotage.server.duties.release import RELEASE_PERIOD, ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
@@ -45,7 +46,7 @@ LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
-    *("release", "roll-up"),
+    *("release", "roll-up", "propagation"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -94,6 +95,7 @@ class DutySchedule:
         intake, agents = IntakeDuty(context), AgentDuty(context)
         locations = LocationDuty(context)
         release, roll_up = self._leased("release", ReleaseDuty(context).cycle), RollUpDuty(context)
+        propagation = self._leased("propagation", PropagationDuty(context).cycle)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
@@ -115,6 +117,7 @@ class DutySchedule:
             every(context, lambda: EMBEDDED_AGENT_PERIOD, embedded_agent),
             every(context, lambda: RELEASE_PERIOD, release, context.wake_release),
             every(context, lambda: ROLL_UP_PERIOD, self._leased("roll-up", roll_up.cycle)),
+            every(context, lambda: PROPAGATION_PERIOD, propagation),
         ]
 
     async def _batch_pilots(self) -> None:

@@ -70,6 +70,7 @@ class JobTransitions:
     _ended: list[jobs.EndedJob] = field(default_factory=list)
     _outcomes: list[job_outcomes.JobEnd] = field(default_factory=list)
     _moved: list[jobs.StateChange] = field(default_factory=list)
+    _relocated: list[jobs.MovedJob] = field(default_factory=list)
     _counted: list[jobs.FailureCounts] = field(default_factory=list)
     _finishes: list[jobs.AcceptedFinish] = field(default_factory=list)
     _begun: list[attempts.StartedAttempt] = field(default_factory=list)
@@ -89,7 +90,7 @@ class JobTransitions:
 
         A job that the index counts but the store does not return would never be offered.
         """
-        if self._freed or self._ended:
+        if self._freed or self._ended or self._relocated:
             self.write()
 
     def _not_noted(self) -> None:
@@ -140,6 +141,7 @@ class JobTransitions:
             (job_outcomes.append, self._outcomes),
             (jobs.save_freed, self._freed),
             (jobs.save_state_changes, self._moved),
+            (jobs.save_moved, self._relocated),
             (jobs.save_failure_counts, self._counted),
             (jobs.save_held, self._held),
             (attempts.save_started, self._begun),
@@ -269,6 +271,26 @@ class JobTransitions:
         event = self._event(kind, job, new, job.epoch, reason)
         self._moved.append(jobs.StateChange(new, reason, event, job.id))
         return self._now(job, state=new, last_event=event)
+
+    def wait_elsewhere(self, job: JobRow, queue: QueueId, user_priority: int, reason: str) -> None:
+        """Let a waiting job wait in another queue, or with another UserPriority.
+
+        Its last event changes, so a server that still has it in the old queue cannot offer it.
+        """
+        self._left(job, None)
+        event = self._event("moved", job, JobState.RESCHEDULED, job.epoch, reason)
+        between = job._replace(state=JobState.RESCHEDULED, last_event=event)
+        event = self._event("requeued", between, JobState.WAITING, job.epoch, again=True)
+        self._relocated.append(jobs.MovedJob(queue, user_priority, event, job.id))
+        self._returned(self._now(job, queue=queue, user_priority=user_priority, last_event=event))
+
+    def return_elsewhere(self, job: JobRow, queue: QueueId, user_priority: int) -> None:
+        """As `wait_elsewhere`, for a job that does not wait now: if it returns, then to this queue."""
+        if job.id in self._moved_since:
+            self.write()
+        self._moved_since.add(job.id)
+        self._relocated.append(jobs.MovedJob(queue, user_priority, job.last_event, job.id))
+        self._now(job, queue=queue, user_priority=user_priority)
 
     def count(self, job: JobRow) -> None:
         """Save the failure counters of a job that keeps its state."""

@@ -19,6 +19,7 @@ from pilotage.core.splitting.algorithm import Amount
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.workqueue.identity import element_digest
+from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.core.workqueue.start_policies import START_POLICIES
 from pilotage.core.workqueue.start_policy import (
     ANY_LOCATION,
@@ -49,7 +50,7 @@ from pilotage.store.writer.transaction import Transaction
 ACTOR = "intake"
 BEFORE = (RequestState.ASSIGNED, RequestState.STAGED)
 """The states of a request whose elements are not made."""
-GROWING = (RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED)
+GROWING = tuple(sorted(WORKING))
 MOST_NAMED = 3
 """Blocks that a reason names."""
 
@@ -102,7 +103,7 @@ class _Intake:
         """Store the slice; returns whether there are more elements to store at once."""
         planned = stored_steps(self.request.specification, self.request.id)
         for step in requests.steps_of(self.tx.connection, self.request.id):
-            if step.closed:
+            if step.closed or not (self.request.state in BEFORE or is_working(self.request.state, step.type)):
                 continue
             if self.room <= 0:
                 return True

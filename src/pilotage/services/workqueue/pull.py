@@ -9,6 +9,7 @@ from random import Random
 
 from pilotage.core.workqueue.eligibility import Sites
 from pilotage.core.workqueue.pull import Admission, CandidateGroup, SiteRoom, admit
+from pilotage.core.workqueue.roll_up import is_working
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.moves import ElementMoves
@@ -68,6 +69,7 @@ class AgentPull:
         steps = {
             (step.request_id, step.position): step
             for step in queued_requests.steps_of(connection, sorted(by_id))
+            if is_working(by_id[step.request_id].state, step.type)
         }
         open_groups = elements.open_groups(connection, list(steps))
         self.queue.load_location_sets(connection, [group.location_set for group in open_groups])

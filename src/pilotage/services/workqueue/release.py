@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from pilotage.core.requests.states import RequestState
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.release import (
     PROCESSING,
@@ -23,6 +22,7 @@ from pilotage.core.workqueue.release import (
     limits_of,
     usable_sites,
 )
+from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
 from pilotage.services.workqueue.programs import ProgramCache, jobs_of_step
 from pilotage.services.workqueue.state import WorkQueue
@@ -31,16 +31,6 @@ from pilotage.store.tables import element_jobs, queued_requests, releasing
 from pilotage.store.tables.element_jobs import MadeGroup, ReleasedCount, ReleasedJob
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 from pilotage.store.writer.transaction import Transaction
-
-RELEASING = frozenset(
-    {
-        RequestState.ACQUIRED,
-        RequestState.RUNNING_OPEN,
-        RequestState.RUNNING_CLOSED,
-        RequestState.FORCE_COMPLETE,
-    }
-)
-"""States of requests with jobs to release."""
 
 GROUPS = 100
 """Groups of made jobs read by one transaction."""
@@ -97,7 +87,7 @@ class ReleaseRun:
         for group in groups:
             self._after = group
             request, step = self._requests.get(group.request), self._steps.get((group.request, group.step))
-            if request is not None and step is not None and request.state in RELEASING:
+            if request is not None and step is not None and is_working(request.state, step.type):
                 self._add(connection, group, request, step, now)
         return len(groups) < GROUPS
 

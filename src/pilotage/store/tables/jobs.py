@@ -325,6 +325,24 @@ save_state_changes = RowWriter[StateChange](
 )
 
 
+class MovedJob(NamedTuple):
+    queue: QueueId
+    user_priority: int
+    event: int
+    job: JobId
+
+
+save_moved = RowWriter[MovedJob](
+    update(
+        "jobs",
+        ("queue_id", "user_priority", "last_event", "id"),
+        "queue_id = {queue_id}, user_priority = {user_priority}, last_event = {last_event}",
+        "id = {id}",
+    )
+)
+"""Let jobs wait in another queue, or with another UserPriority, now or when they wait again."""
+
+
 def change_queue(connection: Connection, job: JobId, queue: QueueId) -> None:
     """Assign another queue to a job whose queue was deleted."""
     connection.execute("UPDATE jobs SET queue_id = ? WHERE id = ?", (queue, job))

@@ -71,12 +71,12 @@ class RequestEvent(NamedTuple):
 save_events = RowWriter[RequestEvent](insert("request_events", RequestEvent._fields))
 
 
+_WORKING = "('acquired', 'running-open', 'running-closed', 'force-complete')"
+
+
 def pullable(connection: Connection, team: str) -> list[QueuedRequest]:
     """The requests of a team whose elements may be pulled, the highest priority first."""
-    sql = (
-        f"SELECT {_REQUEST} FROM requests WHERE state IN ('acquired', 'running-open', 'running-closed')"
-        " AND team = ? ORDER BY priority DESC, id"
-    )
+    sql = f"SELECT {_REQUEST} FROM requests WHERE state IN {_WORKING} AND team = ? ORDER BY priority DESC, id"
     return [QueuedRequest(*row) for row in connection.execute(sql, (team,))]
 
 
@@ -109,7 +109,7 @@ def for_intake(connection: Connection, limit: int) -> list[int]:
 def that_grow(connection: Connection, after: int, limit: int) -> list[int]:
     """Requests in the queue with a step that gets no further elements only when it is closed, in order of id."""
     sql = (
-        "SELECT id FROM requests WHERE state IN ('acquired', 'running-open', 'running-closed') AND id > ?"
+        f"SELECT id FROM requests WHERE state IN {_WORKING} AND id > ?"
         " AND EXISTS (SELECT 1 FROM request_steps WHERE request_id = requests.id AND closed = 0)"
         " ORDER BY id LIMIT ?"
     )
