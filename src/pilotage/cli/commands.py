@@ -116,7 +116,6 @@ COMMANDS: dict[str, LazyCommand] = {
 }
 
 GROUPS: dict[str, str] = {
-    "agent": "List, drain and remove agents, which split requests into jobs",
     "db": "Back up, restore, check and upgrade the database",
     "request": "Process a data set or generate events, step by step",
     "queue": "List the task queues",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.cli.root import LazyCommand, build, run
+from pilotage.main import SERVER_COMMANDS
 from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 
@@ -134,3 +135,15 @@ def test_interrupted(fake: tuple[Path, State]) -> None:
 def test_every_command_is_there(cli: Cli) -> None:
     for name in build().commands:
         assert cli(*name.split(), "--help") == 0
+
+
+def test_a_command_with_verbs_takes_its_options_too() -> None:
+    """`agent` runs an agent, `agent list` lists them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pilotage.main", "agent", "--team", ""],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "--team: a name has" in done.stderr) == (2, True), done.stderr
+    assert run(build(SERVER_COMMANDS), ["agent", "list", "--help"]) == 0
