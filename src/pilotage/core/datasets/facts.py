@@ -24,6 +24,8 @@ CHECKSUMS: Final = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 6
 
 _DATA_SET: Final = re.compile(r"[A-Za-z0-9/][A-Za-z0-9/._+:@~-]*+\Z")
 
+_HEX: Final = frozenset("0123456789abcdef")
+
 Lumi = tuple[int, int, int]
 """(run, first, last): numbered pieces of a run, the last one included."""
 
@@ -121,7 +123,7 @@ def check_checksum(value: object, field: str = "checksum") -> str:
     text = value.lower() if isinstance(value, str) else ""
     algorithm, _, digits = text.partition(":")
     length = CHECKSUMS.get(algorithm)
-    if length is None or len(digits) != length or not re.fullmatch(r"[0-9a-f]+", digits):
+    if length is None or len(digits) != length or not _HEX.issuperset(digits):
         raise InvalidInput(
             f"{field} must be ALGORITHM:HEX",
             hint="such as adler32:0a1b2c3d; known: "
@@ -133,7 +135,7 @@ def check_checksum(value: object, field: str = "checksum") -> str:
 
 def check_lumis(value: object, field: str = "lumis") -> tuple[Lumi, ...]:
     """The records of a file, sorted. Raises `InvalidInput` for ranges that overlap."""
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    if not isinstance(value, list | tuple):
         raise InvalidInput(f"{field} must be a list of [run, first, last]", field=field)
     if len(value) > MAX_LUMIS:
         raise InvalidInput(f"{field}: more than {MAX_LUMIS:,} records", field=field)
@@ -145,9 +147,9 @@ def check_lumis(value: object, field: str = "lumis") -> tuple[Lumi, ...]:
 
 
 def _lumi(record: object, field: str) -> Lumi:
-    if not isinstance(record, Sequence) or isinstance(record, str) or len(record) != 3:
+    if not isinstance(record, list | tuple) or len(record) != 3:
         raise InvalidInput(f"{field}: a record is [run, first, last]", field=field)
-    run, first, last = (check_number(number, field) for number in record)
+    run, first, last = map(check_number, record, (field,) * 3)
     if last < first:
         raise InvalidInput(f"{field}: [{run}, {first}, {last}] ends before it begins", field=field)
     return run, first, last

@@ -87,8 +87,7 @@ def add_block(
     if new:
         _check_open(row)
         block = _open_block(tx, row.id, entry, now)
-        inserted = datasets.insert_files(connection, row.id, ((block, file, None) for file in new), now)
-        assert len(inserted) == len(new)  # The data set is locked.
+        datasets.insert_new_files(connection, row.id, block, new, now)
         datasets.add_contents(connection, block, _contents(new))
     _confirm(connection, entry.replicas, known.values(), now)
     closed = _close_parts(tx, row.id, entry.name) if complete else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry
 from pilotage.store.engine import bulk_statements
@@ -250,12 +250,12 @@ def contents_of(connection: Connection, blocks: Sequence[int]) -> dict[int, Tota
 
 # --- files
 
+_FILE_VALUES = (
+    *("dataset_id", "block_id", "name", "size", "events", "checksum", "lumis", "created", "element_job_id"),
+)
+_INSERT_NEW_FILES = bulk_statements.insert("files", _FILE_VALUES)
 _INSERT_FILES = bulk_statements.insert(
-    "files",
-    ("dataset_id", "block_id", "name", "size", "events", "checksum", "lumis", "created", "element_job_id"),
-    conflict=("dataset_id", "name"),
-    otherwise="NOTHING",
-    returning="name",
+    "files", _FILE_VALUES, conflict=("dataset_id", "name"), otherwise="NOTHING", returning="name"
 )
 
 
@@ -266,7 +266,22 @@ def insert_files(
     now: float,
 ) -> set[str]:
     """Insert (block, file, element job); returns the names of the inserted files. Names that exist are left alone."""
-    rows = [
+    rows = _file_rows(dataset, files, now)
+    return {row[0] for row in connection.execute_bulk_returning(_INSERT_FILES, rows)}
+
+
+def insert_new_files(
+    connection: Connection, dataset: int, block: int, files: Iterable[FileEntry], now: float
+) -> None:
+    """Insert files of a user whose names are new, which the lock of the data set ensures. Twice as fast."""
+    rows = _file_rows(dataset, ((block, file, None) for file in files), now)
+    connection.execute_bulk(_INSERT_NEW_FILES, rows)
+
+
+def _file_rows(
+    dataset: int, files: Iterable[tuple[int, FileEntry, int | None]], now: float
+) -> list[tuple[Any, ...]]:
+    return [
         (
             dataset,
             block,
@@ -280,7 +295,6 @@ def insert_files(
         )
         for block, file, element_job in files
     ]
-    return {row[0] for row in connection.execute_bulk_returning(_INSERT_FILES, rows)}
 
 
 def files_named(connection: Connection, dataset: int, names: Sequence[str]) -> dict[str, FileRow]:
