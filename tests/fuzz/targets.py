@@ -20,6 +20,9 @@ from pilotage.client.tables import read_table
 from pilotage.core import policy as policies
 from pilotage.core.classads import canonical, evaluate, parse_ad, parse_expression, suspicions, unparse
 from pilotage.core.classads.patterns import compiled
+from pilotage.core.datasets.arrangement import by_folder, in_sizes
+from pilotage.core.datasets.facts import check_entry_name, check_number
+from pilotage.core.datasets.manifest import parse_manifest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.json_format import description_from_json, description_to_json
@@ -96,6 +99,23 @@ def _policy(text: str) -> None:
 
 def _configuration(text: str) -> None:
     policies.parse(import_policy(text).text)
+
+
+def _manifest(kind: str) -> Callable[[str], None]:
+    """Reads a manifest; accepted files can be arranged and sent, and no name is listed twice."""
+
+    def check(text: str) -> None:
+        manifest = parse_manifest(text, kind)
+        blocks = [*manifest.blocks, *in_sizes(by_folder(manifest.loose, manifest.replicas), 3)]
+        names = [check_entry_name(file.name, "name") for block in blocks for file in block.files]
+        assert len(names) == len(set(names)) == manifest.file_count
+        for block in blocks:
+            check_entry_name(block.name, "block")
+            for file in block.files:
+                for number in (file.size, file.events, *(part for lumi in file.lumis for part in lumi)):
+                    check_number(number, "number")
+
+    return check
 
 
 def _people(text: str) -> None:
@@ -182,6 +202,23 @@ PATTERNS = (
     "[[:alpha:]_][^]x-z]*\\d{2,5}?\nx\nab 12",
     "(?P<n>a|b)*c # x\nxs\nabc",
 )
+MANIFESTS = {
+    "json": (
+        '{"name": "/a/b", "closed": true, "replicas": {"here": "/d"}, "blocks": [{"name": "x", "files":'
+        ' [{"name": "f", "size": 5, "events": 2, "checksum": "adler32:00000001", "lumis": [[1, 2, 3]]}]}]}',
+        '{"prefix": "/data", "events_per_file": 7, "files": ["a/b", {"name": "c", "block": "x"}]}',
+    ),
+    "yaml": (
+        "name: /a/b\nreplicas:\n  here: /d\nblocks:\n- name: x\n  files:\n  - {name: f, size: 5, lumis: [[1, 2, 3]]}\n",
+        "prefix: root://h//x\nfiles:\n- a/b\n- name: c\n  events: 3\n",
+    ),
+    "toml": (
+        'name = "/a/b"\nreplicas.here = "/d"\n[[blocks]]\nname = "x"\n[[blocks.files]]\nname = "f"\nlumis = [[1, 2, 3]]\n',
+        'files = ["a/b", {name = "c", size = 4}]\nprefix = "/data"\n',
+    ),
+    "jsonl": ('{"name": "a/b", "size": 3}\n"c"\n\n{"name": "d", "block": "x", "lumis": [[1, 2, 3]]}\n',),
+    "list": ("/data/a/b\n/data/a/c\n# x\n\n/data/d\n", "a/b\nc\n", "https://h/x/y\nhttps://h/z\n"),
+}
 TABLES = ('a,b\n1,2\n"x,y",z\n', '{"a": 1, "b": "x"}\n{"a": 2.5, "b": true}\n')
 SPANS = ("90", "90s", "15m", "2h", "1h30m", "3d", "01:30:00", "1.5h", "2 min")
 INSTANTS = (*SPANS, "2026-11-05", "2026-11-05 14:30", "2026-11-05T14:30:00+01:00")
@@ -201,6 +238,7 @@ TARGETS: dict[str, Target] = {
     "exchange": Target(_exchange, EXCHANGE),
     "enrol": Target(_enrol, ENROL),
     "table": Target(_table, TABLES),
+    **{f"manifest-{kind}": Target(_manifest(kind), texts) for kind, texts in MANIFESTS.items()},
     "ids": Target(lambda text: parse_ids(text.split()), ("12", "12-40", "12,15 7-9", "1 2 3")),
     "states": Target(parse_state, ("Done", "failed", "Waiting")),
     "span": Target(parse_duration, SPANS),

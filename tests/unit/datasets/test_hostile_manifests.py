@@ -1,0 +1,24 @@
+"""No manifest ends the process, keeps it busy for long, or is answered with anything but `InvalidInput`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.datasets.hostile_manifests import CASES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_hostile_manifests_are_refused_by_a_process_that_lives_on(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.unit.datasets.hostile_manifests", kind],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
+    assert done.stdout.splitlines() == [f"{name}: refused" for name in CASES[kind]]
