@@ -105,6 +105,9 @@ MISTAKES = [
     ("yaml", "blocks:\n- name: a\n- name: a\n", "line 3: blocks.1.name: the block 'a' is given twice"),
     ("yaml", "name: x\n", "the manifest lists no files"),
     ("jsonl", '"a"\n\n{"name": "a"}\n', "line 3: name: 'a' is listed twice; first as line 1"),
+    ("json", '{"files": [{"name": "a", "\\ud800": 1}]}', "files.0.\\ud800: unknown key"),
+    ("json", '{"files": ["\\ud800"]}', "contains characters that cannot be printed"),
+    ("json", '{"\\ud800": 1, "\\ud800": 2}', "is given twice"),
     ("jsonl", '"a"\n{"name": \n', "line 2, column 10: invalid JSON"),
     ("jsonl", '{"name": "a", "size": 99999999999999999999}\n', "line 1: size: it has more than 64 bits"),
     ("list", "/a/b\n/a/b\n", "line 2: '/a/b' is listed twice; first in line 1"),
@@ -119,6 +122,7 @@ def test_a_mistake_has_its_line_and_field(kind: str, text: str, message: str) ->
     with pytest.raises(InvalidInput) as caught:
         parse_manifest(text, kind)
     assert message in str(caught.value)
+    f"{caught.value} {caught.value.field}".encode()
 
 
 def test_mistakes_are_reported_together_up_to_a_limit() -> None:
@@ -138,7 +142,7 @@ def test_mistakes_are_reported_together_up_to_a_limit() -> None:
 ))  # fmt: skip
 def test_lines_of_json_and_yaml_are_those_of_the_values(value: object) -> None:
     document = {"a": 1, "value": value, "zz": {"last": -1}}
-    texts = {"json": json.dumps(document, indent=1), "yaml": yaml.safe_dump(document, allow_unicode=True)}
+    texts = {"json": json.dumps(document, indent=1), "yaml": yaml.safe_dump(document)}
     for kind, text in texts.items():
         line = next(
             n for n, part in enumerate(text.split("\n"), 1) if part.strip().strip('"').startswith("last")

@@ -72,7 +72,7 @@ def read_json(text: str) -> Any:
             seen: set[str] = set()
             for name, _ in items:
                 if name in seen:
-                    raise InvalidInput(f"{name!r} is given twice", field=name)
+                    raise InvalidInput(f"{name!r} is given twice")
                 seen.add(name)
         return mapping
 

@@ -87,7 +87,8 @@ class _BlockDraft(NamedTuple):
 
 
 def _with_place(error: InvalidInput, line: int | None, path: Path) -> InvalidInput:
-    where = ".".join(path)
+    # A key may contain half of a surrogate pair, which cannot be printed.
+    where = ".".join(path).encode("utf-8", "backslashreplace").decode()
     return type(error)(
         f"{where}: {error.message}" if where else error.message,
         hint=error.hint,
