@@ -1,4 +1,4 @@
-"""The admission of elements to an agent: by priority, then age, while their sites have room.
+"""The admission of elements to an agent: by priority, then age of the request, then age, while sites have room.
 
 An element is admitted at a site where the jobs of the same or a higher priority are fewer than the slots. So the last
 element may exceed the slots, and work of a low priority never keeps work of a high one away. Elements of a
@@ -34,6 +34,8 @@ class CandidateGroup:
     """The id of its oldest element. Nothing else is read of a group for which no site has room."""
     candidates: Iterator[Candidate]
     """The oldest first."""
+    request: int = 0
+    """Of requests with the same priority the one with the smaller number goes first."""
 
 
 class Admission(NamedTuple):
@@ -78,7 +80,7 @@ def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Ran
     heap = _heads(groups, room)
     admitted: list[Admission] = []
     while heap and len(admitted) < limit:
-        lowered, _, number, candidate, group, sites = heap[0]
+        lowered, request, _, number, candidate, group, sites = heap[0]
         site = _draw_site(sites, group.priority, room, rng)
         if site is None:
             heappop(heap)
@@ -90,12 +92,12 @@ def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Ran
         if following is None:
             heappop(heap)
         else:
-            heapreplace(heap, (lowered, following.id, number, following, group, sites))
+            heapreplace(heap, (lowered, request, following.id, number, following, group, sites))
     return admitted
 
 
-_Head = tuple[int, int, int, Candidate | None, CandidateGroup, list[str]]
-"""In the order of admission: the priority with its sign changed, the element, a number that differs for each group.
+_Head = tuple[int, int, int, int, Candidate | None, CandidateGroup, list[str]]
+"""In the order of admission: the priority with its sign changed, request, element, a number of its own.
 
 None: the element is known by its id only.
 """
@@ -111,7 +113,8 @@ def _heads(groups: Iterable[CandidateGroup], room: SiteRoom) -> list[_Head]:
             open_now = open_sites[group.priority] = room.open_sites(group.priority)
         sites = open_now & group.sites
         if sites:
-            heads.append((-group.priority, group.first, number, None, group, sorted(sites)))
+            head = -group.priority, group.request, group.first, number
+            heads.append((*head, None, group, sorted(sites)))
     heapify(heads)
     return heads
 

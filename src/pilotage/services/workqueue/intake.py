@@ -60,6 +60,7 @@ def take_slice(queue: WorkQueue, tx: Transaction, request_id: int, now: float, l
     request = requests.for_change(tx.connection, request_id)
     if request is None or not request.team or request.state not in (*BEFORE, *GROWING):
         return False
+    tx.on_rollback(queue.forget_location_sets)
     intake = _Intake(queue, tx, request, now, limit)
     if request.state in GROWING:
         return intake.run()

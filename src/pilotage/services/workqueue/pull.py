@@ -15,15 +15,17 @@ from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_masks, elements, queued_requests
+from pilotage.store.tables import element_masks, elements, location_sets, queued_requests
 from pilotage.store.tables.agents import AgentRow
-from pilotage.store.tables.elements import ElementRow
+from pilotage.store.tables.elements import ElementRow, OpenGroup
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import OfferedElement, Splitting
 
-REQUESTS_AT_ONCE = 100
-"""Requests whose groups are read together, at least; all of the lowest priority among them are."""
+FIRST_REQUESTS, MOST_REQUESTS = 4, 64
+"""Requests whose groups are read together, at first and at most."""
+JUMP_COST = 2.0
+"""The cost of finding a group of elements by jumps in the index, against that of a probe for one given group."""
 
 
 @dataclass(slots=True)
@@ -45,14 +47,16 @@ class AgentPull:
         requests = queued_requests.pullable(connection, self.agent.team) if self.slots else []
         room = room_of_agent(connection, self.agent.id, self.slots, self.load, requests)
         admitted: list[Admission] = []
-        for part in _by_priority(requests):
+        for part in _parts(requests):
             if not room.open_sites(part[0].priority):
                 break
             admitted += admit(self._groups(part, room), room, limit - len(admitted), self.rng)
             if len(admitted) >= limit:
                 break
-        if not admitted:
-            return []
+        return self._claim(admitted) if admitted else []
+
+    def _claim(self, admitted: Sequence[Admission]) -> list[ElementRow]:
+        connection = self.tx.connection
         offers = [(admission.element, admission.site) for admission in admitted]
         epochs = elements.offer(connection, self.agent.id, offers, self.now)
         rows = elements.by_ids(connection, sorted(epochs))
@@ -71,16 +75,55 @@ class AgentPull:
             for step in queued_requests.steps_of(connection, sorted(by_id))
             if is_working(by_id[step.request_id].state, step.type)
         }
-        open_groups = elements.open_groups(connection, list(steps))
-        self.queue.load_location_sets(connection, [group.location_set for group in open_groups])
         groups: list[CandidateGroup] = []
-        for group in open_groups:
+        for group in self._open_groups(by_id, steps, room):
             request, step = by_id[group.request_id], steps[group.request_id, group.step]
             sites = self.queue.eligible(connection, request, step, group.location_set, self.now)
             if sites:
                 candidates = elements.heads(connection, group)
-                groups.append(CandidateGroup(request.priority, sites, group.first, candidates))
+                groups.append(CandidateGroup(request.priority, sites, group.first, candidates, request.id))
         return groups
+
+    def _open_groups(
+        self,
+        requests: Mapping[int, QueuedRequest],
+        steps: Mapping[tuple[int, int], QueuedStep],
+        room: SiteRoom,
+    ) -> list[OpenGroup]:
+        """The groups with available elements; maybe without groups that have no site with room.
+
+        Where few sets of locations have room, each is probed. Else the groups that exist are found one by one.
+        """
+        connection, counts = self.tx.connection, self.queue.group_counts
+        jumps: list[tuple[int, int]] = []
+        probes: list[tuple[int, int, int]] = []
+        open_sets: dict[tuple[object, ...], list[int]] = {}
+        for (number, position), step in steps.items():
+            request = requests[number]
+            lists = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
+            key = (*lists, request.priority, step.further_inputs, step.pileup)
+            sets = open_sets.get(key)
+            if sets is None:
+                sets = open_sets[key] = self._sets_with_room(request, step, room)
+            if len(sets) < JUMP_COST * counts.get(number, 0):
+                probes += [(number, position, location_set) for location_set in sets]
+            else:
+                jumps.append((number, position))
+        groups = elements.open_groups(connection, jumps)
+        counts.update(dict.fromkeys((number for number, _ in jumps), 0))
+        for group in groups:
+            counts[group.request_id] += 1
+        return groups + elements.probe_groups(connection, probes)
+
+    def _sets_with_room(self, request: QueuedRequest, step: QueuedStep, room: SiteRoom) -> list[int]:
+        """The sets of locations with which an element of a step may run at a site with room."""
+        connection, priority = self.tx.connection, request.priority
+        open_sites = room.open_sites(priority)
+        return [
+            number
+            for number in (location_sets.UNKNOWN, *self.queue.known_location_sets(connection))
+            if not open_sites.isdisjoint(self.queue.eligible(connection, request, step, number, self.now))
+        ]
 
     def _may_run(self, request: QueuedRequest, room: SiteRoom) -> bool:
         """Whether the lists of a request have a site with room."""
@@ -110,15 +153,12 @@ def room_of_agent(
     return room
 
 
-def _by_priority(requests: Sequence[QueuedRequest]) -> Iterator[Sequence[QueuedRequest]]:
-    """Parts of the requests, in order; requests of one priority are in the same part."""
-    begin = 0
+def _parts(requests: Sequence[QueuedRequest]) -> Iterator[Sequence[QueuedRequest]]:
+    """Parts of the requests, in order, each twice as large as the one before."""
+    begin, size = 0, FIRST_REQUESTS
     while begin < len(requests):
-        end = min(begin + REQUESTS_AT_ONCE, len(requests))
-        while end < len(requests) and requests[end].priority == requests[end - 1].priority:
-            end += 1
-        yield requests[begin:end]
-        begin = end
+        yield requests[begin : begin + size]
+        begin, size = begin + size, min(2 * size, MOST_REQUESTS)
 
 
 def offered_elements(connection: Connection, rows: Sequence[ElementRow]) -> list[OfferedElement]:

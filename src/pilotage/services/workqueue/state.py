@@ -23,6 +23,8 @@ MAX_SITE_SETS = 100_000
 DATASET_AGE = 30.0
 """Seconds for which the sites of a whole data set are remembered."""
 ALL_SITES = "*"
+NONE = "[]"
+"""No data sets, in a column."""
 
 
 @dataclass(slots=True)
@@ -35,7 +37,10 @@ class WorkQueue:
     )
     """By element and epoch."""
     loads: LoadBook = field(default_factory=LoadBook)
+    group_counts: dict[int, int] = field(default_factory=dict)
+    """By request: the sets of locations of its available elements, as many as a pull has last seen."""
     _location_sets: dict[int, Sites] = field(default_factory=dict)
+    _last_set: int = 0
     _rules: LruCache[tuple[str, str, int, int], SiteRules] = field(default_factory=lambda: LruCache(10_000))
     _eligible: LruCache[tuple[object, ...], Sites] = field(default_factory=lambda: LruCache(MAX_SITE_SETS))
     _datasets: dict[int, tuple[float, Sites | None]] = field(default_factory=dict)
@@ -53,11 +58,15 @@ class WorkQueue:
         self, connection: Connection, request: QueuedRequest, step: QueuedStep, location_set: int, now: float
     ) -> Sites:
         """The sites of the policy where an element of this step may run."""
-        data = self.locations(connection, step, location_set, now)
         lists = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
-        key = (*lists, data, self.pool.policy_version)
-        known = self._eligible.use(key)
+        data: Locations | None = None
+        key: tuple[object, ...] = (*lists, location_set, self.pool.policy_version)
+        if step.further_inputs != NONE or step.pileup != NONE:
+            data = self.locations(connection, step, location_set, now)
+            key = (*lists, data, self.pool.policy_version)
+        known = self._eligible.get(key)
         if known is None:
+            data = data or self.locations(connection, step, location_set, now)
             known = eligible_sites(self.pool.policy.sites, self.rules(request), data)
             self._eligible[key] = known
         return known
@@ -83,10 +92,23 @@ class WorkQueue:
             self._rules[key] = rules
         return rules
 
+    def known_location_sets(self, connection: Connection) -> Sequence[int]:
+        """All sets of the store. Rows of sets never change, so only new ones are read."""
+        for number, sites in location_sets.after(connection, self._last_set):
+            self._location_sets[number] = sites
+            self._last_set = number
+        return tuple(self._location_sets)
+
     def load_location_sets(self, connection: Connection, ids: Sequence[int]) -> None:
-        """Read the sets that are not in memory, in one query. Rows of sets never change."""
+        """Read the sets that are not in memory, in one query."""
         missing = {number for number in ids if number and number not in self._location_sets}
         self._location_sets.update(location_sets.sites_of(connection, sorted(missing)))
+
+    def forget_location_sets(self) -> None:
+        """Call it when a transaction that may have stored a set is rolled back: its id may be used again."""
+        self._location_sets.clear()
+        self._eligible.clear()
+        self._last_set = 0
 
     def _sites_of_set(self, connection: Connection, number: int) -> Sites | None:
         """None: the location is not known."""
@@ -119,4 +141,4 @@ class WorkQueue:
 
 
 def _ids(text: str) -> list[int]:
-    return [] if text == "[]" else [int(number) for number in json.loads(text)]
+    return [] if text == NONE else [int(number) for number in json.loads(text)]

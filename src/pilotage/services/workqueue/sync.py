@@ -39,6 +39,7 @@ def sync(
 ) -> SyncResponse:
     """Answer one turn. `load`: the unfinished jobs of the agent."""
     agent = present_agent(tx, agent_id, owner, message.nonce)
+    tx.on_rollback(queue.forget_location_sets)
     if message.number < agent.pull_number:
         raise Superseded(f"a later turn of agent {agent.name} was answered", hint="join again")
     settings = queue.pool.policy.requests

@@ -155,6 +155,25 @@ def open_groups(connection: Connection, steps: Sequence[tuple[int, int]]) -> lis
     return [OpenGroup(*row) for row in rows if row[3] is not None]
 
 
+def probe_groups(connection: Connection, groups: Sequence[tuple[int, int, int]]) -> list[OpenGroup]:
+    """As `open_groups`, of groups that are given as (request, position, location set)."""
+    if connection.dialect == "sqlite":
+        wanted = (
+            "SELECT json_extract(value, '$[0]') AS r, json_extract(value, '$[1]') AS p,"
+            " json_extract(value, '$[2]') AS s FROM json_each(?)"
+        )
+        values: list[str] = [json.dumps(groups)]
+    else:
+        wanted = "SELECT * FROM unnest(?::bigint[], ?::integer[], ?::bigint[]) AS given(r, p, s)"
+        values = [array_literal(column, "bigint") for column in zip(*groups, strict=True)]
+    sql = (
+        "SELECT r, p, s, (SELECT min(id) FROM elements WHERE state = 'Available' AND request_id = r AND step = p"
+        f" AND location_set = s) FROM ({wanted}) AS wanted"
+    )
+    rows = connection.execute(sql, values).fetchall() if groups else []
+    return [OpenGroup(*row) for row in rows if row[3] is not None]
+
+
 FIRST_HEADS, MOST_HEADS = 8, 256
 """Elements read of a group at once, at first and at most."""
 

@@ -40,3 +40,15 @@ def sites_of(connection: Connection, ids: Sequence[int]) -> dict[int, frozenset[
     condition, value = in_list(connection, "id", ids)
     rows = connection.execute(f"SELECT id, sites FROM location_sets WHERE {condition}", (value,))
     return {row[0]: frozenset(json.loads(row[1])) for row in rows}
+
+
+OVERLAP = 100
+"""Ids that are read again, since a transaction with a smaller id may end after one with a larger id."""
+
+
+def after(connection: Connection, last: int) -> list[tuple[int, frozenset[str]]]:
+    """Id and sites of each set with an id above about `last`."""
+    rows = connection.execute(
+        "SELECT id, sites FROM location_sets WHERE id > ? ORDER BY id", (last - OVERLAP,)
+    )
+    return [(row[0], frozenset(json.loads(row[1]))) for row in rows]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, IncompatibleVersion, InvalidInput, Superseded
 from pilotage.core.requests.states import RequestState
+from pilotage.core.sites import SiteState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue import membership
 from pilotage.services.workqueue.intake import take_slice
 from pilotage.services.workqueue.splitting import read_mask
+from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import JoinRequest
 from tests.unit.services.workqueue.queue_bench import EVENTS, QueueBench
@@ -360,3 +363,152 @@ def test_foreign_and_incompatible_agents_are_refused(queue: QueueBench) -> None:
     agent.owner = "bob"
     with pytest.raises(Forbidden):
         agent.sync()
+
+
+def test_older_requests_of_a_priority_go_first_and_a_change_acts_at_once(queue: QueueBench) -> None:
+    first, second, urgent = prepared(queue, 3), prepared(queue, 3), prepared(queue, 2, priority=9000)
+    agent = queue.agent()
+    assert [element.request for element in agent.sync(5).elements] == [urgent] * 2 + [first] * 3
+    later = prepared(queue, 2)
+    queue.run("UPDATE requests SET priority = 9999 WHERE id = ?", later)
+    assert [element.request for element in agent.sync(3).elements] == [later] * 2 + [second]
+
+
+def test_probes_and_jumps_find_the_same_elements(queue: QueueBench) -> None:
+    """The second pull knows how many groups there are, so it probes the few sets of sites with room."""
+    data = queue.dataset("data")
+    for number in range(12):
+        queue.block(
+            data, f"b{number}", 1, sites=[["A"], ["B"], ["A", "B"], ["C"], ["B", "C"], []][number % 6]
+        )
+    request = queue.request(inputs=[data])
+    queue.intake(request)
+    agent = queue.agent()
+    sites = {row.id: row.location_set for row in queue.elements_of(request)}
+    first = agent.sync(2, slots={"A": 100})
+    assert queue.queue.group_counts == {request: 6}
+    second = agent.sync(200, slots={"A": 100})
+    taken = [element.id for answer in (first, second) for element in answer.elements]
+    names = dict(queue.sql("SELECT id, sites FROM location_sets"))
+    assert sorted(taken) == [number for number, row in sites.items() if "A" in names[row]]
+    # A set that was stored after the first pull is known to the next one.
+    queue.block(data, "late", 1, sites=["A", "C"])
+    queue.run("UPDATE request_steps SET closed = 0 WHERE request_id = ?", request)
+    queue.intake(request)
+    assert len(agent.sync(200, slots={"A": 100}).elements) == 1
+
+
+def test_slots_are_shared_and_one_element_may_exceed_them(queue: QueueBench) -> None:
+    # Each site has 40 slots, and as many pending ones as half of them.
+    data = queue.dataset("data")
+    for number in range(20):
+        queue.block(data, f"b{number}", 14, sites=["A"])
+    queue.intake(queue.request(inputs=[data]))
+    first = queue.agent("first")
+    assert [site.slots for site in first.sync(0).sites] == [60, 60, 1]
+    # 60 slots take 9 elements of 7 jobs: before the ninth there are 56.
+    assert len(first.sync().elements) == 9
+    assert first.sync().elements == []
+    first.split()
+    assert first.sync().elements == []
+    second = queue.agent("second")
+    assert [site.slots for site in second.sync(0).sites] == [30, 30, 1]
+    assert len(second.sync().elements) == 5
+    assert len(second.sync(slots={"B": 500}).elements) == 0
+
+
+def test_sites_that_drain_or_are_down_are_not_filled(queue: QueueBench) -> None:
+    prepared(queue, 4)
+    agent = queue.agent()
+    for site in "AB":
+        row = SiteStateRow(site, SiteState.DRAIN, "alice", "", queue.now)
+        queue.bench.set(site_states={**queue.bench.pool.site_states, site: row})
+    answer = agent.sync()
+    assert answer.elements == []
+    assert {site.name: site.state for site in answer.sites} == {"A": "drain", "B": "drain", "C": "normal"}
+
+
+def test_the_owner_limit_stops_pulls_of_any_priority(queue: QueueBench) -> None:
+    request = prepared(queue, 1)
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    # Two jobs in the pool, and no more are allowed.
+    queue.run("UPDATE element_jobs SET state = 'released'")
+    policy = queue.bench.pool.policy
+    few = msgspec.structs.replace(policy.requests, max_jobs_per_owner=4, owner_limit_factor=0.5)
+    queue.bench.set(policy=msgspec.structs.replace(policy, requests=few))
+    urgent = prepared(queue, 1, priority=999_999)
+    answer = agent.sync()
+    assert (answer.elements, answer.room) == ([], 0)
+    queue.run("UPDATE element_jobs SET state = 'done' WHERE id = 1")
+    answer = agent.sync()
+    assert ([element.request for element in answer.elements], answer.room) == ([urgent], 1)
+    assert queue.request_row(request).state is RequestState.ACQUIRED
+
+
+def test_draining_agents_do_not_pull(queue: QueueBench) -> None:
+    prepared(queue, 2)
+    agent, other = queue.agent("one"), queue.agent("two")
+    queue.bench.do(
+        lambda tx: membership.set_draining(queue.queue, tx, "one", draining=True, by="root", now=queue.now)
+    )
+    answer = agent.sync()
+    assert (answer.elements, answer.drain, answer.agents) == ([], True, 1)
+    assert other.sync(0).sites[0].slots == 60
+    assert agent.sync(draining=True).elements == []
+    queue.bench.do(
+        lambda tx: membership.set_draining(queue.queue, tx, "one", draining=False, by="root", now=queue.now)
+    )
+    assert not agent.sync(draining=True).drain
+    assert len(agent.sync().elements) == 2
+
+
+def test_an_element_without_a_place_goes_back(queue: QueueBench) -> None:
+    request = prepared(queue, 2)
+    agent = queue.agent()
+    agent.sync()
+    queue.run('UPDATE requests SET banned_sites = \'["A", "B"]\'')
+    answer = agent.sync()
+    assert len(answer.stop) == 2
+    assert {row.state for row in queue.elements_of(request)} == {ElementState.AVAILABLE}
+    assert agent.sync().elements == []
+    # Unknown is not empty: an element with a location that is not known stays where it is.
+    queue.run("UPDATE requests SET banned_sites = '[]'")
+    agent.sync()
+    queue.run("UPDATE elements SET location_set = 0")
+    assert agent.sync().stop == []
+
+
+def test_split_elements_get_another_agent_of_the_team(queue: QueueBench) -> None:
+    request = prepared(queue, 3)
+    first, stranger = queue.agent("first"), queue.agent("stranger", team="other")
+    first.sync()
+    first.split()
+    queue.bench.now += 301
+    stranger.join()
+    assert queue.expire() == 1
+    assert {row.agent_id for row in queue.elements_of(request)} == {first.id}
+    heirs = {queue.agent("second").id, queue.agent("third").id}
+    queue.expire()
+    assert {row.agent_id for row in queue.elements_of(request)} == heirs
+    assert {row[0] for row in queue.sql("SELECT agent_id FROM element_jobs")} == heirs
+    assert queue.sql("SELECT kind, detail FROM events WHERE kind = 'agent-lost'") == [
+        ("agent-lost", "first: its lease is over, 0 elements went back")
+    ]
+
+
+def test_cancelled_elements_wait_for_the_word_of_the_agent(queue: QueueBench) -> None:
+    request = prepared(queue, 2)
+    agent = queue.agent()
+    agent.sync()
+    agent.sync()
+    held = sorted(agent.held)
+    queue.run("UPDATE elements SET state = 'CancelRequested'")
+    element = agent.held[held[0]]
+    assert agent.post(element, []).superseded
+    assert sorted(agent.sync().stop) == held
+    assert {row.finished_epoch for row in queue.elements_of(request)} == {0}
+    agent.sync()
+    assert {row.finished_epoch for row in queue.elements_of(request)} == {1}
+    assert {row.state for row in queue.elements_of(request)} == {ElementState.CANCEL_REQUESTED}
