@@ -1,6 +1,7 @@
-"""One job of the quickstart: measure packages of Python's standard library by their syntax trees.
+"""One job of the quickstart: measure modules of Python's standard library by their syntax trees.
 
-    python3 analyse.py OUTPUT STDLIB PACKAGE[,PACKAGE...]
+    python3 analyse.py                                       the input files of a request's job
+    python3 analyse.py OUTPUT STDLIB PACKAGE[,PACKAGE...]    packages by name, for jobs without a request
 
 Runs on any node with Python 3.9 or newer; needs nothing but the standard library. Each PACKAGE is a name below
 STDLIB, a folder or a file. Files that cannot be parsed are counted and named, not hidden.
@@ -81,8 +82,8 @@ def measure_file(path, total):
             total["most_complex"] = {"name": name, "branches": complexity}
 
 
-def measure_package(stdlib, package):
-    total = {
+def new_total(package):
+    return {
         "package": package[:-3] if package.endswith(".py") else package,
         "files": 0,
         "lines": 0,
@@ -93,6 +94,10 @@ def measure_package(stdlib, package):
         "most_complex": {"name": "", "branches": 0},
         "unreadable": [],
     }
+
+
+def measure_package(stdlib, package):
+    total = new_total(package)
     for path in python_files(os.path.join(stdlib, package)):
         try:
             measure_file(path, total)
@@ -101,14 +106,32 @@ def measure_package(stdlib, package):
     return total
 
 
+def measure_input():
+    """Measure the input files of this job. Their names in the data set begin with the package."""
+    with open(os.environ["PILOTAGE_INPUT"], encoding="utf-8") as file:
+        files = json.load(file)["files"]
+    totals = {}
+    for entry in files:
+        package = entry["name"].split("/")[0]
+        total = totals.setdefault(package, new_total(package))
+        try:
+            measure_file(entry["path"], total)
+        except (SyntaxError, ValueError, OSError) as trouble:
+            total["unreadable"].append(f"{entry['name']}: {trouble}")
+    return list(totals.values())
+
+
 def main():
-    output, stdlib, packages = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
     start = time.perf_counter()
-    measured = []
-    for package in packages:
-        one = measure_package(stdlib, package)
-        measured.append(one)
-        print(f"{one['package']:<28} {one['lines']:7} lines in {one['functions']:4} functions", flush=True)
+    if len(sys.argv) == 1:
+        output, measured = "result.json", measure_input()
+    else:
+        output, stdlib, packages = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+        measured = [measure_package(stdlib, package) for package in packages]
+    for total in measured:
+        print(
+            f"{total['package']:<28} {total['lines']:7} lines in {total['functions']:4} functions", flush=True
+        )
     result = {
         "python": sys.version.split()[0],
         "seconds": round(time.perf_counter() - start, 3),

@@ -1,6 +1,8 @@
 """After the jobs of the quickstart: one table (CSV), the ten largest packages printed, one picture (PNG).
 
-python merge.py RESULTS_FOLDER TABLE.csv PICTURE.png
+python merge.py RESULTS TABLE.csv PICTURE.png
+
+RESULTS is a result of combine.py, or a folder with a folder of results for each job.
 """
 
 import csv
@@ -19,13 +21,14 @@ INK, FAINT, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#2f6f9f", "#d9822b"
 
 def read(folder: Path) -> tuple[list[dict[str, Any]], int, str]:
     """All packages of all results, the largest first; how many jobs there were; whose Python."""
-    rows, versions, files = [], set(), sorted(folder.glob("*/result*.json"))
-    for file in files:
+    rows, versions, jobs = [], set(), 0
+    for file in [folder] if folder.is_file() else sorted(folder.glob("*/result*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
         versions.add(result["python"])
         rows += result["packages"]
+        jobs += result.get("jobs", 1)
     rows.sort(key=lambda row: -row["lines"])
-    return rows, len(files), ", ".join(sorted(versions))
+    return rows, jobs, ", ".join(sorted(versions))
 
 
 COLUMNS = ("package", "files", "lines", "code_lines", "classes", "functions")
