@@ -152,13 +152,13 @@ def run_request(instance: Instance, folder: Path, others: Sequence[Instance] = (
     cli(instance, "dataset", "add", "/toys/numbers", str(manifest(folder)), "--close")
     (folder / "request.toml").write_text(REQUEST)
     submitted = json.loads(cli(instance, "request", "submit", str(folder / "request.toml"), "--json"))
-    request = submitted["requests"][0]["id"] if "requests" in submitted else submitted["id"]
+    request = submitted["requests"][0]["request"]["id"]
     with agents([instance, *others], 3) as processes:
         until(lambda: done_jobs(instance) >= JOBS // 2, PATIENCE, "half of the jobs")
         processes[0].send_signal(signal.SIGKILL)
 
         def completed() -> bool:
-            shown = json.loads(cli(instance, "request", "show", str(request), "--json"))
+            shown = json.loads(cli(instance, "request", "show", str(request), "--json"))["request"]
             assert shown["state"] not in ("failed", "aborted"), shown
             return shown["state"] in ("completed", "closed-out", "announced")
 
