@@ -61,7 +61,12 @@ def _offered_part(config: PilotConfig, processors: int, used_memory: int, now: f
     node = config.node
     # 0 would mean "not known, do not check memory": a node without free memory offers 1 MB.
     memory = max(1, node.memory - used_memory) if node.memory else 0
-    cpu_left = (config.end - config.margin - now) * config.cpu_power
+    wall_left = max(0.0, min(config.end - config.margin - now, UNLIMITED))
+    cpu_left = wall_left * config.cpu_power
     return dataclasses.replace(
-        node, processors=processors, memory=memory, cpu_left=max(0.0, min(cpu_left, UNLIMITED))
+        node,
+        processors=processors,
+        memory=memory,
+        cpu_left=min(cpu_left, UNLIMITED),
+        wall_left=wall_left,
     )

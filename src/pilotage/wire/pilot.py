@@ -46,6 +46,8 @@ class Node:
     tags: Tags = field(default_factory=list)
     attributes: Facts = field(default_factory=dict)
     """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
+    wall_left: float = 0.0
+    """Seconds by the clock until it ends its payloads; 0: not told, as by earlier versions."""
     isolation: Name = ""
     """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
 

@@ -31,6 +31,8 @@ class QueueSummary:
     waiting: int
     priority: float
     note: str = ""
+    wall_time: int = 0
+    """Seconds by the clock that each job may take; 0: not limited by the jobs."""
     pilots_waiting: int = 0
     """Pilots submitted for it that have not called home."""
     pilots_running: int = 0

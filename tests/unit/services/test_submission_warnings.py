@@ -70,7 +70,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
         ({"pilot_types": ("private",)}, "it accepts private pilots only, and those of CE local are generic"),
         (
             {"wall_time": 90_000},
-            "its wall time of 90,000 s exceeds that of every CE that fits (at most 86,400 s)",
+            "it requests 90,000 s of wall time (bucket 90,000 s), and a pilot of CE local has at most 86,365 s",
         ),
         (
             {"banned_sites": ("nowhere",)},
@@ -88,7 +88,7 @@ def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], pa
     "fields",
     [
         {},
-        {"tags": ("apptainer",), "processors": 4, "memory": 8000, "wall_time": 86_400},
+        {"tags": ("apptainer",), "processors": 4, "memory": 8000, "wall_time": 85_500},
         {"platforms": ("el9",), "requirements": "other.GPUs == 0", "sites": ("here",)},
         {"banned_sites": ("there",)},
         {"cpu_time": 5000},

@@ -168,6 +168,66 @@ def test_a_wall_too_short_for_any_job_is_told_with_the_one_that_would_do(make: M
         assert not [one for one in warnings(parse(with_wall(enough))) if one.startswith("ces.local: wall")]
 
 
+def test_a_pilot_with_less_time_left_than_the_jobs_wall_time_does_not_get_it(make: Make) -> None:
+    bench = make(with_wall(7200))
+    [long] = bench.submit(wall_time=3600)
+    [short] = bench.submit(wall_time=600)
+    ce = Ce(bench)
+    [one] = ce.order()
+    pilot = ce.enrol(one)
+    assert pilot.take(cpu_left=1e6, wall_left=599.0) == []
+    [offer] = pilot.take(cpu_left=1e6, wall_left=3599.0)
+    assert offer.job == short
+    pilot.confirm(offer)
+    pilot.finish(offer)
+    [offer] = pilot.take(cpu_left=1e6, wall_left=3600.0)
+    assert offer.job == long
+
+
+def test_a_pilot_of_an_earlier_version_has_the_wall_time_of_its_cpu_time(make: Make) -> None:
+    bench = make(with_wall(7200, "cpu_power = 2.0\n"))
+    [job] = bench.submit(wall_time=3600)
+    [one] = Ce(bench).order()
+    pilot = Ce(bench).enrol(one)
+    assert pilot.take(cpu_left=7199.0) == []
+    assert pilot.take(cpu_left=7200.0)[0].job == job
+
+
+@pytest.mark.parametrize("beyond", [0, 34, 35, 36])
+def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int) -> None:
+    """The director, `why` and the real pilot reckon with the same wall time left."""
+    bench = make(with_wall(3600 + beyond))
+    [job] = bench.submit(wall_time=3590)
+    ordered = Ce(bench).order()
+    if beyond < 35:
+        assert ordered == []
+        answer = why_job(bench, job)
+        assert (answer.reason, answer.detail) == (Reason.NEEDS, "wall-time")
+        assert f"CE local gives pilots {3600 + beyond} s of wall time" in answer.summary
+        assert "jobs of this queue ask for 3600 s" in answer.summary
+        assert answer.advice.startswith("submit the job with wall time <= 3540 s")
+        assert answer.needs["wall time"] == "3600 s (next bucket above the requested 3590 s)"
+    else:
+        [one] = ordered
+        pilot = Ce(bench).enrol(one)
+        options = argparse.Namespace(idle=None, patience=60.0)
+        config = make_config(pilot.terms, NodeResources(NODE, ()), options, {}, start=0.0)
+        take = next_take(1, Assignments(), JobRate(), config, wall_time.start(3600))
+        assert take is not None
+        assert take.node.wall_left == pytest.approx(3600 + beyond - 35)
+        assert pilot.take(wall_left=take.node.wall_left)[0].job == job
+
+
+def test_the_advised_wall_starts_a_job_with_a_wall_time(make: Make) -> None:
+    bench = make(with_wall(560))
+    [job] = bench.submit(wall_time=600)
+    assert Ce(bench).order() == []
+    new_policy(bench, with_wall(wall_time.wall_for_job(600)))
+    [one] = Ce(bench).order()
+    assert Ce(bench).enrol(one).take(wall_left=600.0)[0].job == job
+    assert wall_time.wall_of_new_pilot(wall_time.wall_for_job(600)) >= 600
+
+
 # --- pilots that come in vain
 
 

@@ -32,6 +32,11 @@ def kept(wall: float) -> float:
     return margin(wall) + start(wall)
 
 
+def wall_of_new_pilot(wall: float) -> float:
+    """The seconds that a pilot started now has left for jobs when it first asks for work."""
+    return max(0.0, wall - kept(wall))
+
+
 def cpu_time_left(wall: float, elapsed: float, cpu_power: float) -> float:
     """CPU time in seconds of a reference core that a pilot `elapsed` seconds old has left for jobs."""
     return max(0.0, wall - margin(wall) - elapsed) * cpu_power
@@ -55,3 +60,8 @@ def wall_for(cpu_time: float, cpu_power: float) -> int:
         else:
             lower = middle + 1
     return upper
+
+
+def wall_for_job(wall_time: float) -> int:
+    """The shortest wall time, in whole seconds, of pilots that fit jobs of this wall time."""
+    return wall_for(wall_time, 1.0)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import floor
 from typing import Any
 
 NONE: frozenset[str] = frozenset()
@@ -15,8 +16,8 @@ NONE: frozenset[str] = frozenset()
 class QueueIdentity:
     """The requirements that all jobs of a queue share. Order and repetition in the sets do not matter.
 
-    `cpu_time` is the bucket in seconds of a reference core, `memory` the bucket in MB (0: none asked for),
-    `requirements` the canonical text of a ClassAd expression ("" for none).
+    `cpu_time` is the bucket in seconds of a reference core, `memory` the bucket in MB and `wall_time` the bucket in
+    seconds by the clock (0: none asked for), `requirements` the canonical text of a ClassAd expression ("" for none).
     """
 
     owner: str
@@ -36,12 +37,17 @@ class QueueIdentity:
     grid_middlewares: frozenset[str] = field(default=NONE)
     platforms: frozenset[str] = field(default=NONE)
     tags: frozenset[str] = field(default=NONE)
+    wall_time: int = 0
 
     def to_json(self) -> str:
-        """Canonical text: equal identities give equal texts."""
+        """Canonical text: equal identities give equal texts.
+
+        A wall time of 0 is left out, so the texts of earlier versions stay valid.
+        """
         plain = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(self).items()
+            if key != "wall_time" or value
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
@@ -76,3 +82,30 @@ def memory_bucket(megabytes: int, buckets: Sequence[int]) -> int:
         return 0
     last = buckets[-1]
     return next((bucket for bucket in buckets if megabytes <= bucket), -(-megabytes // last) * last)
+
+
+_WALL_STEPS = ((60, 1), (3600, 60), (6 * 3600, 300), (86400, 900))
+"""Up to this number of seconds, wall times move up to a multiple of that number."""
+
+
+def wall_bucket(seconds: int) -> int:
+    """The wall time by which queues are told apart: the next whole minute, 5 or 15 minutes or hour; 0 stays 0.
+
+    It never moves down, since a job would then be given to pilots that end too early.
+
+    >>> [wall_bucket(s) for s in (0, 45, 61, 3600, 3601, 21_601, 86_401)]
+    [0, 45, 120, 3600, 3900, 22500, 90000]
+    """
+    step = next((step for most, step in _WALL_STEPS if seconds <= most), 3600)
+    return max(0, -(-seconds // step) * step)
+
+
+def wall_floor(seconds: float) -> int:
+    """The longest wall time whose bucket is at most `seconds`.
+
+    >>> [wall_floor(s) for s in (0.5, 59.9, 119, 3600, 22_000)]
+    [0, 59, 60, 3600, 21600]
+    """
+    whole = floor(min(seconds, 1e9))
+    steps = (step for _, step in (*_WALL_STEPS, (0, 3600)))
+    return max(bucket for step in steps if wall_bucket(bucket := whole // step * step) <= whole)

@@ -1,8 +1,8 @@
 """The offer classes seen lately, and the queues that fit each of them, waiting or not.
 
 Two offers share a class if every queue treats them alike, Requirements aside. CPU time and memory count by the bucket
-that they reach. Processors count by the largest number needed by a queue that the offer has. The queues of a class
-are matched once (vectorised_matching.py); later queues are matched when the class is next used.
+that they reach. Processors and wall time count by the largest number needed by a queue that the offer has. The queues
+of a class are matched once (vectorised_matching.py); later queues are matched when the class is next used.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ class OfferClasses:
         self._memory_buckets = list(memory_buckets)
         self._processors: list[int] = []
         """The numbers of processors that queues need."""
+        self._wall_times: list[int] = []
+        """The wall times that queues need."""
         self._unbound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         """Each in the order of their last use."""
@@ -106,7 +108,9 @@ class OfferClasses:
         self._of_owner.setdefault(identity.owner, []).append(slot)
         return slot
 
-    def bucket_sizes(self, cpu_time: float, processors: int, memory: int) -> tuple[int, int, int]:
+    def bucket_sizes(
+        self, cpu_time: float, processors: int, memory: int, wall_time: float
+    ) -> tuple[int, int, int, int]:
         """The sizes as queues distinguish them: equal for offers of one class."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
@@ -114,16 +118,21 @@ class OfferClasses:
         buckets = self._processors
         place = bisect_right(buckets, processors)
         cores = buckets[place - 1] if place else 0
+        wall = 0
+        if buckets := self._wall_times:
+            place = bisect_right(buckets, wall_time)
+            wall = buckets[place - 1] if place else 0
         if not memory:
-            return cpu, cores, 0
+            return cpu, cores, 0, wall
         buckets = self._memory_buckets
         place = bisect_right(buckets, memory)
         # 1 stands for "known, and below every bucket"; 0 for "not known".
-        return cpu, cores, (buckets[place - 1] if place else 0) or 1
+        return cpu, cores, (buckets[place - 1] if place else 0) or 1, wall
 
     def class_key(self, offer: Offer) -> Offer:
         """The representative of all offers that every queue treats alike."""
-        return with_sizes(offer, *self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory))
+        sizes = self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory, offer.wall_time)
+        return with_sizes(offer, *sizes)
 
     def _add_boundaries(self, identity: QueueIdentity) -> None:
         """Queues made under an earlier policy, or above the last memory bucket, have values of their own."""
@@ -131,6 +140,7 @@ class OfferClasses:
             (self._cpu_buckets, identity.cpu_time),
             (self._processors, identity.processors),
             (self._memory_buckets, identity.memory),
+            (self._wall_times, identity.wall_time),
         ):
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
@@ -161,7 +171,7 @@ class OfferClasses:
         return offer_class
 
     def _base_offer(self, key: Offer) -> BaseOffer:
-        whole = replace(key, cpu_time=0.0, memory=0, processors=0)
+        whole = replace(key, cpu_time=0.0, memory=0, processors=0, wall_time=0.0)
         place = self._base_offers.get(whole)
         if place is None:
             place = self._base_offers[whole] = BaseOffer(whole)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pilotage.core.queues.fit import Condition, Offer
-from pilotage.core.queues.identity import NONE, QueueIdentity
+from pilotage.core.queues.identity import NONE, QueueIdentity, wall_floor
 from pilotage.core.queues.offer_history import KnownOffer, count_slots
 
 MOST_VALUES = 3
@@ -117,6 +117,12 @@ def _cpu_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[
         yield WhatIf("cpu_time", value, f"CPU time <= {value} s", replace(queue, cpu_time=value))
 
 
+def _wall_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
+    value = wall_floor(offer.wall_time)
+    if value:
+        yield WhatIf("wall_time", value, f"wall time <= {value} s", replace(queue, wall_time=value))
+
+
 def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
     """All offered memory, and the memory per job if jobs use all of its processors."""
     wide = max(1, offer.processors // max(1, queue.processors))
@@ -191,10 +197,11 @@ def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Itera
     yield WhatIf("requirements", "", "without its Requirements", replace(queue, requirements=""))
 
 
-_NUMBERS = frozenset({Condition.CPU_TIME, Condition.MEMORY, Condition.PROCESSORS})
+_NUMBERS = frozenset({Condition.CPU_TIME, Condition.WALL_TIME, Condition.MEMORY, Condition.PROCESSORS})
 
 _PROPOSALS: Mapping[Condition, Proposals] = {
     Condition.CPU_TIME: _cpu_time,
+    Condition.WALL_TIME: _wall_time,
     Condition.MEMORY: _memory,
     Condition.PROCESSORS: _processors,
     Condition.SITE: _site,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import PilotState
-from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot
+from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, wall_of_new_pilot
 from pilotage.core.policy import Ce
 from pilotage.core.policy.isolation import ISOLATED
 from pilotage.core.provisioning.submit_pools import lasting_refusal
@@ -67,7 +67,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
     return offer_of(
         pool.policy,
         pilot,
-        replace(node, cpu_left=cpu_left, isolation=isolation),
+        replace(node, cpu_left=cpu_left, wall_left=wall_of_new_pilot(ce.wall), isolation=isolation),
         pool.offer_cache.banned_at(ce.site),
         down=pool.offer_cache.is_down(ce.site),
     )

@@ -64,10 +64,17 @@ class PilotOffers:
     policy: Policy
     node: Node
     base: Offer
-    _classes: dict[tuple[tuple[int, int, int], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
+    cpu_power: float
+    """Of a core, as the CE has it."""
+    _classes: dict[tuple[tuple[int, int, int, int], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
         default_factory=dict
     )
     _whole: Remaining | None = None
+
+    @property
+    def wall_left(self) -> float:
+        """Seconds by the clock that the pilot has left. Pilots of earlier versions tell their CPU time only."""
+        return self.node.wall_left or self.node.cpu_left / self.cpu_power
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` equals the last one, apart from its CPU time."""
@@ -99,6 +106,7 @@ class PilotOffers:
         return replace(
             self.base,
             cpu_time=self.node.cpu_left,
+            wall_time=self.wall_left,
             processors=rest.processors,
             memory=rest.memory,
             only_owner=rest.only_owner,
@@ -107,7 +115,8 @@ class PilotOffers:
     def offer_class(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedOfferClass:
         """The offer class of `rest` while the limits `closed` let no job start."""
         processors, memory, only_owner = rest
-        key = (index.bucket_sizes(self.node.cpu_left, processors, memory), only_owner, closed)
+        sizes = index.bucket_sizes(self.node.cpu_left, processors, memory, self.wall_left)
+        key = (sizes, only_owner, closed)
         cached = self._classes.get(key)
         if cached is None or cached.offer_class.evicted:
             if len(self._classes) >= MAX_CLASSES:
@@ -149,11 +158,17 @@ class OfferCache:
                 policy,
                 node,
                 offer_of(policy, pilot, node, self.banned_at(pilot.site), down=self.is_down(pilot.site)),
+                _cpu_power(policy, pilot),
             )
             if len(self._by_pilot) > MAX_PILOTS:
                 self._by_pilot.popitem(last=False)
         offers.node = node
         return offers
+
+
+def _cpu_power(policy: Policy, pilot: PilotRow) -> float:
+    ce = policy.ces.get(pilot.ce)
+    return ce.cpu_power if ce else 1.0
 
 
 def offer_of(
@@ -191,4 +206,5 @@ def offer_of(
         ),
         isolated=isolated,
         banned_owners=banned,
+        wall_time=node.wall_left or node.cpu_left / _cpu_power(policy, pilot),
     )

@@ -19,7 +19,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
-from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
+from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket, wall_bucket
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.store.tables import chunks as chunk_rows
@@ -71,6 +71,7 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         grid_middlewares=frozenset(description.grid_middlewares),
         platforms=frozenset(description.platforms),
         tags=frozenset(description.required_tags),
+        wall_time=wall_bucket(description.wall_time),
     )
 
 

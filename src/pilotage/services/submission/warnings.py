@@ -72,16 +72,9 @@ def _nothing_fits(
     lasting = [_lasting(offer, policy) for offer in known]
     if not lasting:
         return
-    fitting = [known_offer.offer for known_offer in lasting if known_offer.fits(queue)]
-    if not fitting:
+    if not any(known_offer.fits(queue) for known_offer in lasting):
         yield f"no known node fits, so the job will wait: {_nearest(description, queue, policy, lasting)}"
         return
-    longest = max((policy.ces[offer.ce].wall for offer in fitting if offer.ce in policy.ces), default=0.0)
-    if description.wall_time > longest > 0:
-        yield (
-            f"its wall time of {description.wall_time:,} s exceeds that of every CE that fits (at most"
-            f" {longest:,.0f} s): the job is stopped when its pilot ends"
-        )
 
 
 def _lasting(known_offer: KnownOffer, policy: Policy) -> KnownOffer:
@@ -155,6 +148,14 @@ def _cpu_time(description: JobDescription, queue: QueueIdentity, offers: Sequenc
     )
 
 
+def _wall_time(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
+    most = max(offer.wall_time for offer in offers)
+    return (
+        f"it requests {description.wall_time:,} s of wall time (bucket {queue.wall_time:,} s), and a pilot of"
+        f" {_ces(offers)} has at most {most:,.0f} s"
+    )
+
+
 def _pilot_type(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     asked = "generic" if queue.force_generic else " or ".join(sorted(queue.pilot_types))
     there = _some(sorted({offer.pilot_type for offer in offers}))
@@ -211,6 +212,7 @@ _SENTENCES: Mapping[Condition, _Sentence] = {
     Condition.OWNER: _owner,
     Condition.SETUP: _setup,
     Condition.CPU_TIME: _cpu_time,
+    Condition.WALL_TIME: _wall_time,
     Condition.PILOT_TYPE: _pilot_type,
     Condition.SITE: _site,
     Condition.BANNED_SITE: _site,

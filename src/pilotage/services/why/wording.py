@@ -6,7 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.pilots.wall_time import (
+    cpu_time_of_new_pilot,
+    kept,
+    wall_for,
+    wall_for_job,
+    wall_of_new_pilot,
+)
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
@@ -20,6 +26,7 @@ CONDITIONS: Mapping[str, str] = {
     Condition.BANNED_OWNER: "jobs of the owner are banned there",
     Condition.SETUP: "the requested setup is not offered",
     Condition.CPU_TIME: "the requested CPU time exceeds the time that a pilot has left",
+    Condition.WALL_TIME: "the requested wall time exceeds the time that a pilot has left",
     Condition.PILOT_TYPE: "the requested type of pilot is not offered",
     Condition.SITE: "the job is restricted to other sites",
     Condition.BANNED_SITE: "the job bans the site",
@@ -133,7 +140,8 @@ def _needs(
         return summary, unusable
     if conditions == [Condition.BANNED_OWNER]:
         return summary, "`pilotage ban list` tells who banned the owner, why and until when"
-    if conditions == [Condition.CPU_TIME] and (longer := _longer_wall(queue, policy, offers)):
+    times = {Condition.CPU_TIME, Condition.WALL_TIME}
+    if conditions and times.issuperset(conditions) and (longer := _longer_wall(queue, policy, offers)):
         return summary, longer
     return (
         summary,
@@ -182,33 +190,46 @@ def _tags(queue: QueueIdentity, offers: Sequence[Offer]) -> dict[str, str]:
 
 
 def _short_ces(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> dict[str, Ce]:
-    """The CEs of these offers where a new pilot has less CPU time for jobs than this queue requests."""
+    """The CEs of these offers where a new pilot has less time for jobs than this queue requests."""
     known = {offer.ce: policy.ces[offer.ce] for offer in offers if offer.ce in policy.ces}
     return {
         name: ce
         for name, ce in sorted(known.items())
         if cpu_time_of_new_pilot(ce.wall, ce.cpu_power) < queue.cpu_time
+        or wall_of_new_pilot(ce.wall) < queue.wall_time
     }
 
 
 def _too_short(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> dict[str, str]:
-    """A sentence for the CPU time condition where even a new pilot of the CE has too little."""
-    parts = []
+    """Sentences for the conditions on time where even a new pilot of the CE has too little."""
+    cpu, wall = [], []
     for name, ce in _short_ces(queue, policy, offers).items():
+        gives = (
+            f"CE {name} gives pilots {ce.wall:g} s of wall time, of which {kept(ce.wall):g} s are reserved for their"
+            " start and end; that leaves"
+        )
         power = f" (cpu_power {ce.cpu_power:g})" if ce.cpu_power != 1 else ""
         left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
-        parts.append(
-            f"CE {name} gives pilots {ce.wall:g} s of wall time, of which {kept(ce.wall):g} s are reserved for their"
-            f" start and end; that leaves {left:g} s of CPU time{power}"
+        if left < queue.cpu_time:
+            cpu.append(f"{gives} {left:g} s of CPU time{power}")
+        if wall_of_new_pilot(ce.wall) < queue.wall_time:
+            wall.append(f"{gives} {wall_of_new_pilot(ce.wall):g} s")
+    sentences = {}
+    if cpu:
+        sentences[Condition.CPU_TIME] = (
+            f"{'; '.join(cpu)}; the CPU bucket of this queue is {queue.cpu_time} s"
         )
-    if not parts:
-        return {}
-    return {Condition.CPU_TIME: f"{'; '.join(parts)}; the CPU bucket of this queue is {queue.cpu_time} s"}
+    if wall:
+        sentences[Condition.WALL_TIME] = f"{'; '.join(wall)}; jobs of this queue ask for {queue.wall_time} s"
+    return {str(condition): sentence for condition, sentence in sentences.items()}
 
 
 def _longer_wall(queue: QueueIdentity, policy: Policy, offers: Sequence[Offer]) -> str:
     short = _short_ces(queue, policy, offers)
-    walls = [f"ces.{name}.wall = {wall_for(queue.cpu_time, ce.cpu_power)}" for name, ce in short.items()]
+    walls = [
+        f"ces.{name}.wall = {max(wall_for(queue.cpu_time, ce.cpu_power), wall_for_job(queue.wall_time))}"
+        for name, ce in short.items()
+    ]
     return (
         f"an administrator can give pilots more time (`pilotage policy apply`): {', '.join(walls)}"
         if walls

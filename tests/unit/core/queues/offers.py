@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from hypothesis import strategies as st
 
 from pilotage.core.queues.fit import Identity, Offer
@@ -37,6 +39,7 @@ def identities(draw: st.DrawFn) -> QueueIdentity:
         grid_ces=draw(some("ce1", "ce2")),
         platforms=draw(some("el8", "el9")),
         tags=draw(some("gpu", "ssd")),
+        wall_time=draw(st.sampled_from([0, 0, 0, 600, 3600])),
     )
 
 
@@ -59,4 +62,5 @@ def offers(draw: st.DrawFn) -> Offer:
         processors=draw(st.integers(1, 8)),
         memory=draw(st.one_of(st.just(0), st.integers(1, 20000), st.sampled_from(MEMORY_BUCKETS))),
         job_types=draw(st.one_of(st.none(), some("User", "Merge"))),
+        wall_time=draw(st.one_of(st.sampled_from([600.0, 3600.0, inf]), st.floats(0, 5000))),
     )

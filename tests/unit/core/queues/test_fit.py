@@ -40,6 +40,7 @@ QUEUE = QueueIdentity(
     grid_ces=frozenset({"ce1", "ce2"}),
     platforms=frozenset({"el8", "el9"}),
     tags=TAGS,
+    wall_time=3600,
 )
 OFFER = Offer(
     site="here",
@@ -52,6 +53,7 @@ OFFER = Offer(
     processors=4,
     memory=2000,
     job_types=frozenset({"User", "Merge"}),
+    wall_time=3600.0,
 )
 
 # Each is the one thing wrong.
@@ -61,6 +63,7 @@ REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
     Condition.BANNED_OWNER: ({}, {"banned_owners": frozenset({"alice", "bob"})}),
     Condition.SETUP: ({}, {"setup": ""}),
     Condition.CPU_TIME: ({}, {"cpu_time": 4999.9}),
+    Condition.WALL_TIME: ({}, {"wall_time": 3599.9}),
     Condition.PILOT_TYPE: ({"pilot_types": frozenset({"private"})}, {}),
     Condition.SITE: ({"sites": frozenset({"there"})}, {}),
     Condition.BANNED_SITE: ({"banned_sites": frozenset({"here"})}, {}),
@@ -233,4 +236,6 @@ def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
 @given(offers(), st.booleans())
 def test_other_sizes_change_nothing_else(offer: Offer, closed: bool) -> None:
     offer = replace(offer, closed=closed)
-    assert with_sizes(offer, 7.0, 3, 9) == replace(offer, cpu_time=7.0, processors=3, memory=9)
+    assert with_sizes(offer, 7.0, 3, 9, 11.0) == replace(
+        offer, cpu_time=7.0, processors=3, memory=9, wall_time=11.0
+    )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy import Matching
-from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket
+from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket, wall_bucket, wall_floor
 
 CPU = (500, 5000, 50000, 300000)
 SETS = [field.name for field in fields(QueueIdentity) if field.type.startswith("frozenset")]
@@ -58,6 +58,28 @@ def test_an_identity_survives_its_text(identity: QueueIdentity) -> None:
 @given(identities(), identities())
 def test_equal_texts_are_equal_identities(one: QueueIdentity, two: QueueIdentity) -> None:
     assert (one == two) == (one.to_json() == two.to_json()) == (one.digest() == two.digest())
+
+
+@given(st.integers(0, 10**8))
+def test_a_wall_bucket_never_moves_down_and_is_near(seconds: int) -> None:
+    bucket = wall_bucket(seconds)
+    assert seconds <= bucket <= max(seconds * 1.1, seconds + 60)
+    assert wall_bucket(bucket) == bucket
+
+
+@given(st.floats(0, 10**7))
+def test_the_floor_of_a_wall_time_is_the_longest_bucket_within_it(seconds: float) -> None:
+    longest = wall_floor(seconds)
+    assert longest == wall_bucket(longest) <= seconds
+    assert wall_bucket(longest + 1) > seconds
+
+
+def test_the_text_of_an_identity_without_wall_time_is_that_of_earlier_versions() -> None:
+    plain = QueueIdentity("o", "g")
+    assert "wall_time" not in plain.to_json()
+    timed = replace(plain, wall_time=60)
+    assert QueueIdentity.from_json(timed.to_json()) == timed
+    assert QueueIdentity.from_json(plain.to_json()) == plain
 
 
 def test_every_field_tells_queues_apart() -> None:

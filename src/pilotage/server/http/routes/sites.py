@@ -68,6 +68,7 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
         grid_ces=sorted(identity.grid_ces),
         platforms=sorted(identity.platforms),
         tags=sorted(identity.tags),
+        wall_time=identity.wall_time,
         pilot_types=sorted(identity.pilot_types),
         requirements=identity.requirements,
         waiting=queue.waiting,
