@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.pilots.cost import CoreSeconds
+from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
 from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
@@ -135,6 +140,57 @@ def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:
     assert (row.pilot_type, row.core_seconds, row.payload_core_seconds) == ("generic", 15.0, 10.0)
     assert costs.booked_until(opened, [PilotId(row.id)]) == {7: 90.0}
     opened.close()
+
+
+def test_jobs_with_a_wall_time_of_before_wait_in_a_queue_with_it(unmade: Store) -> None:
+    upgrade(unmade.engine, "0029")
+    plain = QueueIdentity("alice", "physics", tags=frozenset({"\u00fc", "gpu"}))
+    with_time = JobDescription(executable="x", wall_time=3601)
+    connection = unmade.open_writer()
+    for number, state, made, description in (
+        (1, "Waiting", 1, with_time),
+        (2, "Waiting", 1, JobDescription(executable="x")),
+        (3, "Done", 1, with_time),
+        (4, "", 0, with_time),
+        (5, "Running", 1, JobDescription(executable="x", wall_time=60)),
+    ):
+        connection.begin()
+        submissions.get_or_insert_queue(connection, plain, 1.0)
+        connection.execute(
+            "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group,"
+            " job_type, queue_id, first_job, count, warnings)"
+            " VALUES (?, 'alice', 'physics', 5.0, ?, '[]', '[]', 'n', '', 'User', 1, ?, 1, '[]')",
+            (number, json.dumps(description_to_json(description)), number),
+        )
+        connection.execute(
+            "INSERT INTO submission_chunks (submission_id, number, digest, first_job, count, made, accepted)"
+            " VALUES (?, 0, '', ?, 1, ?, 5.0)",
+            (number, number, made),
+        )
+        if state:
+            connection.execute(
+                "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
+                " VALUES (?, ?, 1, ?, 1, 5.0)",
+                (number, number, state),
+            )
+        connection.commit()
+    connection.close()
+    upgrade(unmade.engine)
+    connection = unmade.open_writer()
+    queues = dict(submissions.all_queues(connection))
+    of_submission = dict(connection.execute("SELECT id, queue_id FROM submissions").fetchall())
+    assert {number: queues[queue] for number, queue in of_submission.items()} == {
+        1: replace(plain, wall_time=3900),
+        2: plain,
+        3: plain,
+        4: replace(plain, wall_time=3900),
+        5: replace(plain, wall_time=60),
+    }
+    of_job = dict(connection.execute("SELECT id, queue_id FROM jobs").fetchall())
+    assert of_job == {number: of_submission[number] for number in of_job}
+    for queue, identity in queues.items():
+        assert submissions.find_queue(connection, identity) == queue, "its digest is that of new submissions"
+    connection.close()
 
 
 FILLED_0001 = (

@@ -122,8 +122,10 @@ FIELDS: Final[tuple[Field, ...]] = (
         "wall_time",
         ("WallTime",),
         "seconds",
-        "The program is stopped after this time; 0: only when its pilot ends.",
+        "The program is stopped after this time, and starts only in pilots that have it left; 0: it is stopped when its"
+        " pilot ends.",
         unit="s",
+        selects_queue=True,
     ),
     Field(
         "warn",

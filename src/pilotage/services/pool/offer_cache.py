@@ -115,7 +115,9 @@ class PilotOffers:
     def offer_class(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedOfferClass:
         """The offer class of `rest` while the limits `closed` let no job start."""
         processors, memory, only_owner = rest
-        sizes = index.bucket_sizes(self.node.cpu_left, processors, memory, self.wall_left)
+        node = self.node
+        wall_left = node.wall_left or node.cpu_left / self.cpu_power
+        sizes = index.bucket_sizes(node.cpu_left, processors, memory, wall_left)
         key = (sizes, only_owner, closed)
         cached = self._classes.get(key)
         if cached is None or cached.offer_class.evicted:
