@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import Store
+from tests.contract.stores import DEADLINE, Store
 
 ADA = Viewer("ada")
 HERE, THERE = Replica("here", "/data"), Replica("there", "root://there//store")
@@ -390,3 +393,107 @@ def test_a_data_set_in_use_is_not_removed(
         writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
     connection.execute("UPDATE requests SET state = 'completed'")
     writer.call(lambda tx: registration.remove(tx, "raw", changer=ADA, now=1.0))
+
+
+def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Store) -> None:
+    """Every file is in one closed block, whose counts say so, and the numbers of closed blocks have no gap."""
+    if store.name == "sqlite":
+        pytest.skip("a SQLite file has one server")
+    sessions = [store.open_writer() for _ in range(3)]
+    writers = [Writer(session) for session in sessions]
+    for writer in writers:
+        writer.start()
+    limits = BlockLimits(files=7, size=10**9, age=10**9)
+    try:
+        ids = [
+            row.id
+            for name in ("aod", "dst")
+            if (
+                row := writers[0].call(
+                    lambda tx, name=name: outputs.create_output(
+                        tx, name, owner="ada", group="g", request=7, step=0, now=1.0
+                    )
+                )
+            )
+        ]
+
+        def finish(server: int) -> None:
+            rng = Random(server)
+            for job in range(server, 300, 2):
+                files = [
+                    OutputFile(dataset, FileEntry(f"{job}/{dataset}", 10, 2), rng.choice((HERE, THERE)))
+                    for dataset in rng.sample(ids, 2)
+                ]
+                taken = writers[server].call(
+                    lambda tx, job=job, files=files: outputs.register_outputs(tx, job, files, 1.0, limits)
+                )
+                assert taken == ()
+
+        def close(over: threading.Event) -> None:
+            while not over.is_set():
+                for dataset in ids:
+                    writers[2].call(
+                        lambda tx, dataset=dataset: outputs.close_blocks(tx, dataset, 2.0, limits)
+                    )
+
+        over = threading.Event()
+        with ThreadPoolExecutor(3) as threads:
+            finishing = [threads.submit(finish, server) for server in (0, 1)]
+            closing = threads.submit(close, over)
+            for future in finishing:
+                future.result(DEADLINE)
+            over.set()
+            closing.result(DEADLINE)
+        for dataset in ids:
+            while not writers[2].call(lambda tx, dataset=dataset: outputs.close_output(tx, dataset, 3.0)):
+                pass
+            closed = datasets.closed_blocks(sessions[0], dataset, 0, 1000)
+            assert [block.closed_number for block in closed] == list(range(1, len(closed) + 1))
+            assert len(closed) > 20
+            names = []
+            for block in closed:
+                files = datasets.file_page(sessions[0], block.id, 0, 1000)
+                assert (block.files, block.size) == (len(files), 10 * len(files))
+                assert 0 < len(files) <= 9
+                names += [file.name for file in files]
+            assert sorted(names) == sorted(f"{job}/{dataset}" for job in range(300))
+    finally:
+        for writer, session in zip(writers, sessions, strict=True):
+            writer.stop()
+            session.close()
+
+
+def test_two_servers_add_to_one_data_set_at_the_same_time(store: Store) -> None:
+    if store.name == "sqlite":
+        pytest.skip("a SQLite file has one server")
+    sessions = [store.open_writer() for _ in range(2)]
+    writers = [Writer(session) for session in sessions]
+    for writer in writers:
+        writer.start()
+    try:
+        writers[0].call(
+            lambda tx: registration.create(tx, "raw", owner="ada", group="g", changer=ADA, now=1.0)
+        )
+
+        def send(writer: Writer) -> int:
+            files = [FileEntry(f"{n}") for n in range(200)]
+            entries = [BlockEntry("run", tuple(files[n : n + 10]), (HERE,)) for n in range(0, 200, 10)]
+            return sum(
+                writer.call(
+                    lambda tx, entry=entry: registration.add_block(
+                        tx, "raw", entry, changer=ADA, complete=True, now=1.0
+                    )
+                ).files
+                for entry in entries
+            )
+
+        with ThreadPoolExecutor(2) as threads:
+            added = [future.result(DEADLINE) for future in [threads.submit(send, w) for w in writers]]
+        assert sum(added) == 200
+        closed = datasets.closed_blocks(sessions[0], 1, 0, 1000)
+        assert sum(block.files for block in closed) == 200
+        assert [block.closed_number for block in closed] == list(range(1, 21))
+    finally:
+        for writer, session in zip(writers, sessions, strict=True):
+            writer.stop()
+            session.close()
