@@ -1,0 +1,232 @@
+"""Steps that take blocks as they are closed: open requests, later steps, merges, whole data sets, resubmissions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pilotage.core.requests.specification import Splitting
+from pilotage.core.requests.states import RequestState
+from pilotage.core.splitting.mask import FileRange, Mask
+from pilotage.store.tables import location_sets
+from tests.unit.services.workqueue.queue_bench import EVENTS, QueueBench
+
+
+def closed_steps(queue: QueueBench, request: int) -> list[int]:
+    rows = queue.sql("SELECT closed FROM request_steps WHERE request_id = ? ORDER BY position", request)
+    return [row[0] for row in rows]
+
+
+def test_an_open_request_grows_as_blocks_are_closed(queue: QueueBench) -> None:
+    data = queue.dataset("data", is_open=True)
+    queue.block(data, "first")
+    late = queue.block(data, "late", is_open=True)
+    request = queue.request(inputs=[data], open_until=queue.now + 100)
+    queue.intake(request)
+    assert (len(queue.elements_of(request)), closed_steps(queue, request)) == (1, [0])
+    agent = queue.agent()
+    assert len(agent.sync().elements) == 1
+    queue.run("UPDATE blocks SET open = 0, closed_number = 9 WHERE id = ?", late)
+    queue.intake(request)
+    assert len(agent.sync().elements) == 1
+    queue.bench.now += 101
+    queue.intake(request)
+    assert closed_steps(queue, request) == [1]
+    queue.block(data, "too late")
+    queue.intake(request)
+    assert len(queue.elements_of(request)) == 2
+    agent.split()
+    queue.check_every_event_once(request)
+
+
+def test_an_open_request_without_blocks_waits_for_them(queue: QueueBench) -> None:
+    data = queue.dataset("later", is_open=True)
+    request = queue.request(inputs=[data], open_until=queue.now + 100)
+    queue.intake(request)
+    row = queue.request_row(request)
+    assert (row.state, row.reason) == (RequestState.ASSIGNED, "waits for blocks of later")
+    queue.block(data, "first")
+    queue.intake(request)
+    assert queue.request_row(request).state is RequestState.ACQUIRED
+
+
+def test_an_open_request_without_blocks_fails_at_its_end(queue: QueueBench) -> None:
+    data = queue.dataset("never", is_open=True)
+    request = queue.request(inputs=[data], open_until=queue.now + 100)
+    queue.intake(request)
+    queue.bench.now += 101
+    queue.intake(request)
+    row = queue.request_row(request)
+    assert (row.state, row.reason) == (
+        RequestState.FAILED,
+        "there is no work: its input has no closed block with files",
+    )
+
+
+def test_a_merge_step_takes_the_blocks_of_the_step_before(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b")
+    request = queue.request(queue.merged_step(), inputs=[data])
+    queue.intake(request)
+    assert closed_steps(queue, request) == [1, 0]
+    assert queue.request_row(request).state is RequestState.ACQUIRED
+    [(unmerged,)] = queue.sql("SELECT output_dataset FROM request_steps WHERE position = 0")
+    queue.block(unmerged, "outputs", 3, sites=["B"])
+    queue.intake(request)
+    agent = queue.agent()
+    answer = agent.sync()
+    assert [(element.step, element.type) for element in answer.elements] == [
+        ("process", "Processing"),
+        ("process.merge", "Merge"),
+    ]
+    agent.split()
+    queue.check_every_event_once(request)
+    # The step ends only when the data set is closed, whatever the time.
+    assert closed_steps(queue, request) == [1, 0]
+    queue.run("UPDATE datasets SET open = 0 WHERE id = ?", unmerged)
+    queue.intake(request)
+    assert closed_steps(queue, request) == [1, 1]
+
+
+def test_a_whole_data_set_is_one_element_where_all_blocks_are(queue: QueueBench) -> None:
+    data = queue.dataset("data", is_open=True)
+    queue.block(data, "b1", sites=["A", "B"])
+    queue.block(data, "b2", sites=["B", "C"])
+    request = queue.request(queue.step(start_policy="Dataset"), inputs=[data])
+    queue.intake(request)
+    assert queue.request_row(request).reason == "waits for blocks of data"
+    queue.run("UPDATE datasets SET open = 0")
+    queue.intake(request)
+    [row] = queue.elements_of(request)
+    sites = queue.bench.do(lambda tx: location_sets.sites_of(tx.connection, [row.location_set]))
+    assert sites[row.location_set] == frozenset("B")
+    agent = queue.agent()
+    assert agent.sync(slots={"A": 99}).elements == []
+    assert len(agent.sync().elements) == 1
+    agent.split()
+    queue.check_every_event_once(request)
+
+
+def test_a_whole_data_set_with_an_unknown_block_waits_unknown(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b1", sites=["A"])
+    queue.block(data, "b2", sites=None)
+    request = queue.request(queue.step(start_policy="Dataset"), inputs=[data])
+    queue.intake(request)
+    assert queue.elements_of(request)[0].location_set == 0
+    assert queue.agent().sync().elements == []
+
+
+def test_an_unknown_location_restricts_unless_the_request_trusts(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b", sites=None)
+    plain = queue.request(inputs=[data])
+    queue.intake(plain)
+    assert queue.agent().sync().elements == []
+    trusting = queue.request(inputs=[data], trust_input=True)
+    queue.intake(trusting)
+    agent = queue.agent("two")
+    assert [element.request for element in agent.sync().elements] == [trusting]
+
+
+def test_lists_of_blocks_and_runs_restrict_the_elements(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b1", 2, lumis=[[1, 1, 10]])
+    queue.block(data, "b2", 2, lumis=[[2, 1, 10], [3, 1, 4]])
+    queue.block(data, "b3", 2, lumis=[[3, 1, 5]])
+    steps = {
+        ("b1", "b3"): queue.step(blocks=("b1", "b3")),
+        ("b2", "b3"): queue.step(banned_blocks=("b1",)),
+        ("b2", "b3 "): queue.step(runs=(3,)),
+    }
+    for names, step in steps.items():
+        request = queue.request(step, inputs=[data])
+        queue.intake(request)
+        ids = [block for row in queue.elements_of(request) for block in row.block_ids]
+        found = [queue.sql("SELECT name FROM blocks WHERE id = ?", number)[0][0] for number in ids]
+        assert found == [name.strip() for name in names]
+
+
+@pytest.mark.parametrize("generated", [False, True])
+def test_a_resubmission_takes_exactly_what_failed(queue: QueueBench, generated: bool) -> None:
+    if generated:
+        step = queue.step(splitting=EVENTS, events=100, start_policy="MonteCarlo")
+        request = queue.request(step)
+    else:
+        data = queue.dataset("data")
+        queue.block(data, "b1")
+        queue.block(data, "b2")
+        step = queue.step(splitting=Splitting("EventBased", (("events_per_job", 50),)))
+        request = queue.request(step, inputs=[data])
+    queue.intake(request)
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    queue.run("UPDATE element_jobs SET state = 'done'")
+    queue.run("UPDATE element_jobs SET state = 'exhausted' WHERE id % 3 = 0")
+    failed = [
+        Mask.from_json(json_of(row[0]))
+        for row in queue.sql("SELECT mask FROM element_jobs WHERE state = 'exhausted' ORDER BY id")
+    ]
+    again = queue.request(
+        queue.step(splitting=step.splitting, start_policy="Resubmit"), inputs=[1], origin=request
+    )
+    queue.intake(again)
+    assert queue.request_row(again).state is RequestState.ACQUIRED
+    agent.sync()
+    agent.split()
+    made = queue.masks(again)
+    assert sorted(pieces(made)) == sorted(pieces(failed))
+
+
+def json_of(text: str) -> dict[str, object]:
+    return dict(json.loads(text))
+
+
+def pieces(masks: list[Mask]) -> list[tuple[int, int, int]]:
+    """(file, first event, events) of all parts; file 0: to be generated."""
+    found: list[tuple[int, int, int]] = []
+    for mask in masks:
+        parts = mask.ranges or (FileRange(0, mask.first_event, mask.events),)
+        found += [(part.file, part.first, part.events) for part in parts]
+    return found
+
+
+def test_a_resubmission_of_nothing_fails(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b")
+    request = queue.request(inputs=[data])
+    queue.intake(request)
+    again = queue.request(queue.step(start_policy="Resubmit"), inputs=[data], origin=request)
+    queue.intake(again)
+    row = queue.request_row(again)
+    assert row.state is RequestState.FAILED
+    assert "no work" in row.reason
+
+
+@pytest.mark.slow
+def test_two_hundred_requests_of_a_thousand_blocks(queue: QueueBench) -> None:
+    """All become elements in slices, and three agents get each element once."""
+    data = queue.dataset("data")
+    for number in range(4):
+        queue.block(data, f"b{number}", 1, sites=["A", "B"])
+    rows = [(data, f"more{number}", queue.now, 10 + number) for number in range(996)]
+    queue.bench.do(
+        lambda tx: tx.connection.executemany(
+            "INSERT INTO blocks (dataset_id, name, created, open, closed_number, files, events, size, location_set)"
+            " VALUES (?, ?, ?, 0, ?, 1, 1, 1, 1)",
+            rows,
+        )
+    )
+    requests = [queue.request(inputs=[data]) for _ in range(200)]
+    for request in requests:
+        assert queue.intake(request) >= 2
+    assert queue.sql("SELECT count(*), count(DISTINCT digest) FROM elements") == [(200_000, 200_000)]
+    agents = [queue.agent(name) for name in ("one", "two", "three")]
+    taken: list[int] = []
+    for turn in range(12):
+        agent = agents[turn % 3]
+        taken += [element.id for element in agent.sync().elements]
+    assert len(taken) == len(set(taken)) > 0
+    assert taken[:5] == [1, 2, 3, 4, 5]
