@@ -245,15 +245,17 @@ def test_blocks_close_at_a_limit_and_all_of_them_at_the_end(
 ) -> None:
     limits = BlockLimits(files=2, size=1000, age=100.0)
 
-    def close(now: float, **how: Any) -> int:
-        return writer.call(lambda tx: outputs.close_blocks(tx, produced, now, limits, **how))
+    def close(now: float) -> int:
+        due = outputs.due_blocks(connection, now, limits).get(produced, [])
+        return writer.call(lambda tx: outputs.close_blocks(tx, produced, due))
 
     register(writer, produced, 1, "a", "b")
     register(writer, produced, 2, "c", place=THERE)
     assert close(2.0) == 1
     [block] = datasets.closed_blocks(connection, produced, 0, 10)
     assert (block.name, block.files, block.events, block.size) == ("here", 2, 4, 20)
-    assert close(101.0) == 0
+    assert close(3.0) == 0
+    assert close(101.0) == 1
     register(writer, produced, 3, "d")
     with pytest.raises(Conflict, match="request 7"):
         writer.call(lambda tx: registration.close(tx, "aod", changer=ADA))
@@ -266,6 +268,8 @@ def test_blocks_close_at_a_limit_and_all_of_them_at_the_end(
     row = datasets.by_name(connection, "aod")
     assert row is not None
     assert not row.open
+    register(writer, produced, 4, "late", now=102.5)
+    assert close(103.0) == 1, "a block that comes too late does not stay open"
 
 
 def test_a_user_adds_nothing_to_the_output_of_a_request(writer: Writer, produced: int) -> None:
@@ -293,7 +297,9 @@ def test_two_servers_share_an_open_block_and_the_end_waits_for_neither(store: St
             )
         first.commit()
         first.begin()
-        assert outputs.close_blocks(Transaction(first), row.id, 2.0, everything=True) == 1
+        [open_block] = datasets.open_blocks(first, row.id)
+        assert outputs.close_blocks(Transaction(first), row.id, [open_block.id]) == 0
+        assert not outputs.close_output(Transaction(first), row.id, 2.0)
         first.commit()
         second.commit()
         first.begin()
@@ -431,9 +437,10 @@ def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Sto
 
         def close(over: threading.Event) -> None:
             while not over.is_set():
-                for dataset in ids:
+                due = outputs.due_blocks(store.readers.connection(), 2.0, limits)
+                for dataset, blocks in due.items():
                     writers[2].call(
-                        lambda tx, dataset=dataset: outputs.close_blocks(tx, dataset, 2.0, limits)
+                        lambda tx, dataset=dataset, blocks=blocks: outputs.close_blocks(tx, dataset, blocks)
                     )
 
         over = threading.Event()

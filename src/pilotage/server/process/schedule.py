@@ -23,6 +23,7 @@ from pilotage.server.duties.intake import INTAKE_PERIOD, IntakeDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
+from pilotage.server.duties.output_blocks import OutputBlockDuty
 from pilotage.server.duties.peers import LIMIT_PERIOD, POLL_PERIOD, WATCH_PERIOD, DatabaseClock, PeersDuty
 from pilotage.server.duties.propagation import PROPAGATION_PERIOD, PropagationDuty
 from pilotage.server.duties.queues import QUEUE_PERIOD, QueueDuty
@@ -46,7 +47,7 @@ LEDGER_PERIOD = 60.0
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
-    *("release", "roll-up", "propagation"),
+    *("release", "roll-up", "propagation", "output blocks"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -93,7 +94,7 @@ class DutySchedule:
         queues, shares, reasons = QueueDuty(context), ShareDuty(context), ReasonDuty(context)
         costs = CostDuty(context, self._duty_leases)
         intake, agents = IntakeDuty(context), AgentDuty(context)
-        locations = LocationDuty(context)
+        locations, output_blocks = LocationDuty(context), OutputBlockDuty(context)
         release, roll_up = self._leased("release", ReleaseDuty(context).cycle), RollUpDuty(context)
         propagation = self._leased("propagation", PropagationDuty(context).cycle)
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
@@ -114,6 +115,7 @@ class DutySchedule:
             every(
                 context, locations.period, self._leased("locations", locations.cycle), context.wake_locations
             ),
+            every(context, output_blocks.period, self._leased("output blocks", output_blocks.cycle)),
             every(context, lambda: EMBEDDED_AGENT_PERIOD, embedded_agent),
             every(context, lambda: RELEASE_PERIOD, release, context.wake_release),
             every(context, lambda: ROLL_UP_PERIOD, self._leased("roll-up", roll_up.cycle)),

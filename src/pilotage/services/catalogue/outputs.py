@@ -12,9 +12,15 @@ from typing import NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry, Replica
 from pilotage.services.catalogue.registration import free_number, insert_part
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, replicas
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
 from pilotage.store.writer.transaction import Transaction
+
+BLOCKS_AT_ONCE = 64
+"""Blocks closed in one transaction, at most."""
+FILES_AT_ONCE = 3000
+"""Files counted in one transaction before it ends: about 2 ms on SQLite."""
 
 
 class OutputFile(NamedTuple):
@@ -77,36 +83,17 @@ def _open_block(tx: Transaction, dataset: int, place: Replica, limits: BlockLimi
             return block
 
 
-def close_blocks(
-    tx: Transaction,
-    dataset: int,
-    now: float,
-    limits: BlockLimits = BlockLimits(),
-    *,
-    everything: bool = False,
-) -> int:
-    """Close the open blocks of an output data set that have reached a limit; returns how many blocks stay open.
-
-    `everything`: close all of them. A block that a finish on another server uses at this instant stays open, so call
-    it again until it returns 0.
-    """
-    connection = tx.connection
-    row = datasets.lock(connection, dataset)
-    if row is None:
-        return 0
-    begun = datasets.open_blocks(connection, dataset)
-    contents = datasets.contents_of(connection, [block.id for block in begun])
-    due = [
-        block.id
-        for block in begun
-        if everything or _is_due(block, contents.get(block.id, Totals()), limits, now)
-    ]
-    closed = 0
-    for block in datasets.lock_open_blocks(connection, due):
-        datasets.count_contents(connection, block.id)
-        datasets.close_block(connection, dataset, block.id)
-        closed += 1
-    return len(begun) - closed
+def due_blocks(
+    connection: Connection, now: float, limits: BlockLimits = BlockLimits()
+) -> dict[int, list[int]]:
+    """The open blocks of each output data set that have reached a limit. Of a closed data set: all of them."""
+    begun = datasets.open_output_blocks(connection)
+    contents = datasets.contents_of(connection, [block.id for block, _ in begun])
+    due: dict[int, list[int]] = {}
+    for block, has_ended in begun:
+        if has_ended or _is_due(block, contents.get(block.id, Totals()), limits, now):
+            due.setdefault(block.dataset, []).append(block.id)
+    return due
 
 
 def _is_due(block: BlockRow, contents: Totals, limits: BlockLimits, now: float) -> bool:
@@ -117,9 +104,27 @@ def _is_due(block: BlockRow, contents: Totals, limits: BlockLimits, now: float) 
     )
 
 
+def close_blocks(tx: Transaction, dataset: int, blocks: Sequence[int]) -> int:
+    """Close these blocks of an output data set and store their counts; returns how many were closed.
+
+    Blocks stay open that a finish on another server uses at this instant, and all after `FILES_AT_ONCE` files.
+    """
+    if datasets.lock(tx.connection, dataset) is None:
+        return 0
+    closed = files = 0
+    for block in datasets.lock_open_blocks(tx.connection, blocks):
+        if files >= FILES_AT_ONCE:
+            break
+        files += datasets.count_contents(tx.connection, block.id)
+        datasets.close_block(tx.connection, dataset, block.id)
+        closed += 1
+    return closed
+
+
 def close_output(tx: Transaction, dataset: int, now: float) -> bool:
     """Close an output data set whose step has ended, with all of its blocks. False: call it again."""
-    if close_blocks(tx, dataset, now, everything=True):
+    begun = [block.id for block in datasets.open_blocks(tx.connection, dataset)]
+    if close_blocks(tx, dataset, begun[:BLOCKS_AT_ONCE]) < len(begun):
         return False
     datasets.close(tx.connection, dataset)
     return True

@@ -183,6 +183,16 @@ def open_blocks(connection: Connection, dataset: int) -> list[BlockRow]:
     return [_block(row) for row in connection.execute(sql, (dataset,))]
 
 
+def open_output_blocks(connection: Connection) -> list[tuple[BlockRow, bool]]:
+    """All open blocks that jobs write, and whether their data set was closed."""
+    columns = ", ".join(f"b.{name}" for name in _BLOCK.split(", "))
+    rows = connection.execute(
+        f"SELECT {columns}, d.open FROM blocks b JOIN datasets d ON d.id = b.dataset_id"
+        " WHERE b.open = 1 AND d.request_id IS NOT NULL ORDER BY b.id"
+    )
+    return [(_block(row[:-1]), not row[-1]) for row in rows]
+
+
 def lock_open_blocks(connection: Connection, blocks: Sequence[int]) -> list[BlockRow]:
     """The open blocks among these that no other transaction uses, locked until the end of the transaction."""
     condition, value = in_list(connection, "id", blocks)
@@ -229,13 +239,14 @@ def close_block(connection: Connection, dataset: int, block: int) -> None:
     )
 
 
-def count_contents(connection: Connection, block: int) -> None:
-    """Store the counts of a block from its files."""
+def count_contents(connection: Connection, block: int) -> int:
+    """Store the counts of a block from its files; returns the number of files."""
     contents = contents_of(connection, [block]).get(block, Totals())
     connection.execute(
         "UPDATE blocks SET files = ?, events = ?, size = ? WHERE id = ?",
         (contents.files, contents.events, contents.size, block),
     )
+    return contents.files
 
 
 def contents_of(connection: Connection, blocks: Sequence[int]) -> dict[int, Totals]:
