@@ -71,7 +71,7 @@ class Rows:
                 " location_set, made) VALUES (?, 1, ?, ?, ?, ?, 'released', 0, 0.0) RETURNING id",
                 (element, mask.digest, mask.text, self.request, step),
             ).fetchone()[0]
-            batch = RequestJobs(self.request, "alice", "physics", description, (), identity)
+            batch = RequestJobs.of(self.request, "alice", "physics", description, (), identity)
             return submit_element_jobs(bench.pool, tx, batch, [element_job], bench.now)
 
         return bench.do(insert)

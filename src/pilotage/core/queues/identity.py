@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from math import floor
 from typing import Any
 
@@ -60,7 +61,12 @@ class QueueIdentity:
         return cls(**values)
 
     def digest(self) -> str:
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return _digest_of(self)
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(identity: QueueIdentity) -> str:
+    return hashlib.sha256(identity.to_json().encode()).hexdigest()
 
 
 def cpu_bucket(seconds: float, buckets: Sequence[int]) -> int:

@@ -29,8 +29,26 @@ class RequestJobs:
     owner: str
     group: str
     description: JobDescription
-    inputs: tuple[Input, ...]
+    text: str
+    """JSON of the description."""
+    inputs: str
+    """JSON list of the uploaded inputs."""
     identity: QueueIdentity
+
+    @classmethod
+    def of(
+        cls,
+        request: int,
+        owner: str,
+        group: str,
+        description: JobDescription,
+        inputs: Sequence[Input],
+        identity: QueueIdentity,
+    ) -> RequestJobs:
+        """The texts are made once, for all batches of equal jobs."""
+        text = json.dumps(description_to_json(description), sort_keys=True)
+        uploads = json.dumps([asdict(item) for item in inputs])
+        return cls(request, owner, group, description, text, uploads, identity)
 
 
 def submit_element_jobs(
@@ -46,8 +64,8 @@ def submit_element_jobs(
         group=batch.group,
         key=None,
         submitted=now,
-        description=json.dumps(description_to_json(description), sort_keys=True),
-        inputs=json.dumps([asdict(item) for item in batch.inputs]),
+        description=batch.text,
+        inputs=batch.inputs,
         names=(ELEMENT_JOB,),
         job_name=description.job_name,
         job_group=description.job_group,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.specification import Retry
 from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
 from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of
 from pilotage.services.submission.of_requests import RequestJobs
 from pilotage.store.engine.connection import Connection
@@ -35,6 +35,7 @@ class ProgramCache:
     """Reads the specification of a request when the program of a step is not in memory."""
 
     _programs: LruCache[tuple[int, int], StepProgram] = field(default_factory=lambda: LruCache(MAX_PROGRAMS))
+    _jobs: LruCache[tuple[object, ...], RequestJobs] = field(default_factory=lambda: LruCache(MAX_PROGRAMS))
 
     def get(self, connection: Connection, request: int, step: int) -> StepProgram | None:
         """The program of a step; None: there is no such request."""
@@ -53,7 +54,7 @@ class ProgramCache:
                     )
                 own = replace(
                     description,
-                    job_name=f"{row.name}/{planned.name}".replace("%", "%%"),
+                    job_name=f"{row.name}/{planned.name}".replace("%", "_"),
                     job_group=row.name,
                     job_type=planned.type,
                     retries=0,
@@ -63,6 +64,36 @@ class ProgramCache:
                 )
             program = self._programs.use((request, step))
         return program
+
+    def jobs(
+        self,
+        connection: Connection,
+        request: int,
+        step: int,
+        priority: int,
+        sites: frozenset[str],
+        pool: Pool,
+    ) -> RequestJobs | None:
+        """The jobs of a step that may run at `sites`, as the policy and the request have it now."""
+        program = self.get(connection, request, step)
+        if program is None:
+            return None
+        policy = pool.policy
+        user_priority = policy.requests.user_priority(priority)
+        key = (request, step, user_priority, sites, pool.policy_version)
+        jobs = self._jobs.use(key)
+        if jobs is None:
+            description = replace(
+                program.description,
+                user_priority=user_priority,
+                sites=tuple(sorted(sites)),
+                banned_sites=(),
+            )
+            identity = identity_of(description, program.owner, program.group, policy)
+            jobs = self._jobs[key] = RequestJobs.of(
+                request, program.owner, program.group, description, program.inputs, identity
+            )
+        return jobs
 
 
 def retry_rules(retry: Retry) -> RetryRules:
@@ -75,17 +106,3 @@ def retry_rules(retry: Retry) -> RetryRules:
     if retry.growth:
         rules = replace(rules, rule=PauseRule(retry.growth))
     return rules
-
-
-def jobs_of_step(
-    program: StepProgram, request: int, priority: int, sites: frozenset[str], policy: Policy
-) -> RequestJobs:
-    """The submission of jobs of a step that may run at `sites`, as the policy and the request have it now."""
-    description = replace(
-        program.description,
-        user_priority=policy.requests.user_priority(priority),
-        sites=tuple(sorted(sites)),
-        banned_sites=(),
-    )
-    identity = identity_of(description, program.owner, program.group, policy)
-    return RequestJobs(request, program.owner, program.group, description, program.inputs, identity)

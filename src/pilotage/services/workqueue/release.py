@@ -24,7 +24,7 @@ from pilotage.core.workqueue.release import (
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
-from pilotage.services.workqueue.programs import ProgramCache, jobs_of_step
+from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, queued_requests, releasing
@@ -182,12 +182,11 @@ class ReleaseRun:
                 key = group.made.request, group.made.step, group.sites
                 batches.setdefault(key, []).append(release)
         for (request, step, sites), releases in batches.items():
-            program = self.programs.get(tx.connection, request, step)
-            if program is None:
+            pool, priority = self.queue.pool, self._requests[request].priority
+            jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool)
+            if jobs is None:
                 continue
-            priority, policy = self._requests[request].priority, self.queue.pool.policy
-            jobs = jobs_of_step(program, request, priority, sites, policy)
-            first = submit_element_jobs(self.queue.pool, tx, jobs, [release.job for release in releases], now)
+            first = submit_element_jobs(pool, tx, jobs, [release.job for release in releases], now)
             element_jobs.save_released(
                 tx.connection,
                 [
