@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ STATE_COLOURS = {
 
 Advance = Callable[[int, int, str], None]
 """Called with (done, total, text)."""
+
+PLAIN_PERIOD = 2.0
+"""Seconds between two plain lines of one progress. The last line is always printed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class CommandOutput:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Advance]:
-        """A bar on a terminal; elsewhere one plain line on standard error whenever the text changes."""
+        """A bar on a terminal; elsewhere plain lines on standard error, at most one each `PLAIN_PERIOD` seconds."""
         if not self.moving:
             yield self._plain_progress(what)
             return
@@ -129,11 +133,14 @@ class CommandOutput:
             yield advance
 
     def _plain_progress(self, what: str) -> Advance:
-        last: list[str] = []
+        shown, shown_at = "", -PLAIN_PERIOD
 
         def advance(done: int, total: int, text: str) -> None:
-            if text and not self.as_json and last != [text]:
-                last[:] = [text]
+            nonlocal shown, shown_at
+            now = time.monotonic()
+            is_due = now - shown_at >= PLAIN_PERIOD or bool(total and done >= total)
+            if text and not self.as_json and text != shown and is_due:
+                shown, shown_at = text, now
                 self.note(f"{what}: {text}")
 
         return advance

@@ -15,6 +15,8 @@ from pilotage.store.tables.agent_loads import LoadCount
 
 AGE = 3.0
 """Seconds for which a count is used."""
+FEW, SHORT_AGE = 1000, 0.2
+"""A count of fewer jobs costs little, so it is used for this time only."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,10 @@ class AgentLoad:
     def read(cls, connection: Connection, agent: int, now: float) -> AgentLoad:
         return cls.of_counts(agent_loads.of_agent(connection, agent), now)
 
+    @property
+    def jobs(self) -> int:
+        return sum(self.waiting.values()) + sum(self.running.values())
+
     def add_waiting(self, site: str, request: int, jobs: int) -> None:
         key = (site, request)
         self.waiting[key] = self.waiting.get(key, 0) + jobs
@@ -59,7 +65,10 @@ class LoadBook:
     def known(self, agent: int, now: float) -> AgentLoad | None:
         """The count of an agent; None: there is none that is new enough."""
         load = self._loads.get(agent)
-        return load if load is not None and 0 <= now - load.at < AGE else None
+        if load is None:
+            return None
+        age = SHORT_AGE if load.jobs < FEW else AGE
+        return load if 0 <= now - load.at < age else None
 
     def count(self, connection: Connection, agent: int, now: float) -> AgentLoad:
         """Count the jobs of an agent, on any connection. Jobs posted during the count may count twice."""

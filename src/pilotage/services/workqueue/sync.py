@@ -63,7 +63,7 @@ def sync(
     return SyncResponse(
         number=message.number,
         lease=settings.agent_lease,
-        period=settings.agent_period,
+        period=_period(queue, tx, agent, slots, draining),
         elements=_offered(queue, tx, again),
         stop=turn.stop,
         sites=_sites(tx, slots, states, load),
@@ -71,6 +71,21 @@ def sync(
         drain=bool(draining & BY_ADMINISTRATOR),
         room=room,
     )
+
+
+SLOTS_PER_SECOND = 20
+"""Slots that finish their jobs in one second, in a busy pool with short jobs."""
+SHORTEST_PERIOD = 0.5
+
+
+def _period(
+    queue: WorkQueue, tx: Transaction, agent: AgentRow, slots: Mapping[str, int], draining: int
+) -> float:
+    """Seconds until the agent's next turn: fewer while work waits, and its few slots are soon free again."""
+    period = queue.pool.policy.requests.agent_period
+    if draining or not elements.any_available(tx.connection, agent.team):
+        return period
+    return min(period, max(SHORTEST_PERIOD, sum(slots.values()) / SLOTS_PER_SECOND))
 
 
 def _offered(queue: WorkQueue, tx: Transaction, rows: list[ElementRow]) -> list[OfferedElement]:

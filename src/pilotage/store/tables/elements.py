@@ -194,6 +194,15 @@ def heads(connection: Connection, group: OpenGroup) -> Iterator[Candidate]:
         after, size = rows[-1][0], min(2 * size, MOST_HEADS)
 
 
+def any_available(connection: Connection, team: str) -> bool:
+    """Whether a request of the team has an element that no agent has."""
+    sql = (
+        "SELECT 1 FROM requests r WHERE r.team = ? AND r.state IN ('acquired', 'running-open', 'running-closed')"
+        " AND EXISTS (SELECT 1 FROM elements WHERE state = 'Available' AND request_id = r.id) LIMIT 1"
+    )
+    return connection.execute(sql, (team,)).fetchone() is not None
+
+
 def offer(
     connection: Connection, agent: int, offers: Sequence[tuple[int, str]], now: float
 ) -> dict[int, int]:
