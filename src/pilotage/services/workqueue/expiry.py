@@ -25,7 +25,7 @@ def expire(queue: WorkQueue, tx: Transaction, now: float, gone: Sequence[int]) -
     """End agents whose lease is over; returns their number."""
     ended = 0
     for number in gone:
-        agent = agents.by_id(tx.connection, number)
+        agent = agents.for_change(tx.connection, number)
         if agent is None or agent.ended is not None or agent.lease_until > now:
             continue
         back = give_back(queue, tx, agent, "the lease of the agent is over", now)

@@ -48,7 +48,7 @@ def join(queue: WorkQueue, tx: Transaction, message: JoinRequest, owner: str, no
 
 def present_agent(tx: Transaction, agent: int, owner: str, nonce: str | None = None) -> AgentRow:
     """The row of an agent that sends a message. Raises `Superseded` if it has to join again."""
-    row = agents.by_id(tx.connection, agent)
+    row = agents.for_change(tx.connection, agent)
     if row is None:
         raise NotFound(f"there is no agent {agent}", hint="join again")
     _check_owner(row, owner)

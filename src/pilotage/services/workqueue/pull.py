@@ -24,6 +24,8 @@ from pilotage.wire.agents import OfferedElement, Splitting
 
 FIRST_REQUESTS, MOST_REQUESTS = 4, 64
 """Requests whose groups are read together, at first and at most."""
+MOST_ROUNDS = 4
+"""Rounds of one pull. Another one follows if other servers have claimed some of the elements meanwhile."""
 JUMP_COST = 2.0
 """The cost of finding a group of elements by jumps in the index, against that of a probe for one given group."""
 
@@ -45,15 +47,23 @@ class AgentPull:
         """Claim at most `limit` elements; returns them with their new epoch."""
         connection = self.tx.connection
         requests = queued_requests.pullable(connection, self.agent.team) if self.slots else []
-        room = room_of_agent(connection, self.agent.id, self.slots, self.load, requests)
+        claimed: list[ElementRow] = []
+        for _ in range(MOST_ROUNDS):
+            admitted = self._admit(requests, limit - len(claimed))
+            rows = self._claim(admitted) if admitted else []
+            claimed += rows
+            if len(rows) == len(admitted):
+                break
+        return claimed
+
+    def _admit(self, requests: Sequence[QueuedRequest], limit: int) -> list[Admission]:
+        room = room_of_agent(self.tx.connection, self.agent.id, self.slots, self.load, requests)
         admitted: list[Admission] = []
         for part in _parts(requests):
-            if not room.open_sites(part[0].priority):
+            if len(admitted) >= limit or not room.open_sites(part[0].priority):
                 break
             admitted += admit(self._groups(part, room), room, limit - len(admitted), self.rng)
-            if len(admitted) >= limit:
-                break
-        return self._claim(admitted) if admitted else []
+        return admitted
 
     def _claim(self, admitted: Sequence[Admission]) -> list[ElementRow]:
         connection = self.tx.connection

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, lock_clause
 
 BY_ADMINISTRATOR = 1
 BY_ITSELF = 2
@@ -55,6 +55,11 @@ class AgentRow(NamedTuple):
 
 def by_id(connection: Connection, agent: int) -> AgentRow | None:
     return _one(connection, "id = ?", agent)
+
+
+def for_change(connection: Connection, agent: int) -> AgentRow | None:
+    """One agent; other servers cannot change it before this transaction ends."""
+    return _one(connection, f"id = ?{lock_clause(connection, 'UPDATE')}", agent)
 
 
 def by_name(connection: Connection, name: str) -> AgentRow | None:
