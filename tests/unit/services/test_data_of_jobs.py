@@ -17,17 +17,18 @@ from pilotage.core.requests.specification import Merge, Output, Program, Specifi
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
 from pilotage.services.catalogue import registration
-from pilotage.services.catalogue.outputs import create_output
+from pilotage.services.catalogue.outputs import OutputFile, close_output, create_output, register_outputs
 from pilotage.services.jobs.data_orders import folder_of
 from pilotage.services.jobs.stored_files import merged_lumis
 from pilotage.services.submission.accept import identity_of
 from pilotage.services.submission.of_requests import RequestJobs, submit_element_jobs
+from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.store.tables import datasets, requests
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.tables.selections import Viewer
 from pilotage.wire.data import DataOrder, StoragePlace, StoredFile
 from pilotage.wire.pilot import Finish, OfferedJob
-from tests.unit.services.bench import POLICY, Bench, Paper
+from tests.unit.services.bench import POLICY, Bench, Paper, finished
 
 ALICE = Viewer("alice")
 PLACES = """
@@ -107,7 +108,7 @@ def rows(bench: Bench) -> Rows:
             program,
             Splitting("FileBased"),
             input=("raw",),
-            merge=Merge(),
+            merge=Merge(cleanup=True),
             output=Output(("*.csv",)),
         )
         text = specification_to_text(Specification("r", (step,)))
@@ -126,7 +127,9 @@ def rows(bench: Bench) -> Rows:
             stored.id, 0, "analyse", "Processing", "Block", "{}", raw.id, None, (), (), unmerged.id
         )
         merge = replace(first, position=1, name="analyse.merge", type="Merge", output_dataset=merged.id)
-        requests.insert_steps(connection, [first, merge])
+        merge = replace(merge, input_dataset=unmerged.id, after=0)
+        cleanup = replace(merge, position=2, name="analyse.cleanup", type="Cleanup", after=1)
+        requests.insert_steps(connection, [first, merge, replace(cleanup, output_dataset=None)])
         named = datasets.files_named(connection, raw.id, [file.name for file in FILES])
         return Rows(bench, stored.id, [named[file.name].id for file in FILES], unmerged.id)
 
@@ -196,6 +199,40 @@ def test_a_merge_is_the_pilots_own_program(bench: Bench, rows: Rows) -> None:
     assert order.dataset == f"r-{rows.request}/analyse"
 
 
+def test_a_cleanup_removes_the_pieces_and_their_replica(bench: Bench, rows: Rows) -> None:
+    piece = OutputFile(
+        rows.unmerged, FileEntry("7/9-1/x.csv", 5, 1), Replica("here", "/home/storage/r-1/analyse/unmerged")
+    )
+
+    def written(tx: Any) -> int:
+        register_outputs(tx, 77, [piece], 1.0)
+        close_output(tx, rows.unmerged, 1.0)
+        return datasets.files_named(tx.connection, rows.unmerged, ["7/9-1/x.csv"])["7/9-1/x.csv"].id
+
+    file = bench.do(written)
+    rows.make(Mask((FileRange(file),), events=1), step=2, type_="Cleanup")
+    pilot = bench.pilot()
+    offer, order = take(pilot)
+    assert (order.action, order.type, order.sweep, order.dataset) == ("remove", "Cleanup", ["7"], "")
+    assert order.folder == f"r-{rows.request}/analyse/unmerged"
+    assert [file.path for file in order.files] == ["/home/storage/r-1/analyse/unmerged/7/9-1/x.csv"]
+    count = "SELECT count(*) FROM replicas WHERE prefix LIKE '/home/storage%'"
+    assert bench.connection.execute(count).fetchone()[0] == 1
+    pilot.finish(offer, files=[])
+    assert bench.state(offer.job) == "Done"
+    assert bench.connection.execute(count).fetchone()[0] == 0
+
+
+def test_a_cleanup_waits_for_the_merge_and_never_follows_a_failed_one(bench: Bench, rows: Rows) -> None:
+    steps = requests.steps_of(bench.connection, rows.request)
+    assert cleanup_of(bench.connection, steps, steps[2]) is Cleanup.WAITS
+    merged = [steps[0], replace(steps[1], ended=True), steps[2]]
+    assert cleanup_of(bench.connection, merged, steps[2]) is Cleanup.BEGINS
+    rows.make(Mask((FileRange(rows.files[0]),), events=10), step=1, type_="Merge")
+    bench.do(lambda tx: tx.connection.execute("UPDATE elements SET state = 'Failed'"))
+    assert cleanup_of(bench.connection, merged, steps[2]) is Cleanup.NEVER
+
+
 def test_a_job_of_a_user_has_no_data(bench: Bench) -> None:
     bench.submit()
     [offer] = bench.pilot().take()
@@ -230,6 +267,17 @@ def test_only_an_accepted_finish_registers(bench: Bench, rows: Rows) -> None:
     name = f"1/{offer.job}-2/x.csv"
     assert new.finish(again, files=[stored(offer.job, name=name)]) == "accepted"
     assert rows.registered() == [(name, 25)]
+
+
+def test_a_crash_within_the_finish_registers_all_or_nothing(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, _ = take(pilot)
+    request = pilot.request(finishes=[finished(offer, files=[stored(offer.job)])])
+    bench.crash(pilot.asking(request))
+    assert (bench.state(offer.job), rows.registered()) == ("Matched", [])
+    assert pilot.finish(offer, files=[stored(offer.job)]) == "accepted"
+    assert (bench.state(offer.job), len(rows.registered())) == ("Done", 1)
 
 
 def test_a_failed_job_registers_nothing(bench: Bench, rows: Rows) -> None:

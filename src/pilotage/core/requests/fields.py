@@ -140,6 +140,12 @@ MERGE: Final = (
         "The program that merges; absent: the files are written one after the other.",
         None,
     ),
+    _field(
+        "cleanup",
+        "boolean",
+        "True: the outputs that were merged are removed from the storage, once no merge job can fail any more.",
+        False,
+    ),
 )
 
 OUTPUT: Final = (

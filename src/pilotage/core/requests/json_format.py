@@ -62,6 +62,8 @@ def _step_to_json(step: Step) -> dict[str, Any]:
     if step.merge is not None:
         program = step.merge.program
         plain["merge"] = {"parameters": dict(step.merge.parameters)}
+        if step.merge.cleanup:
+            plain["merge"]["cleanup"] = True
         if program is not None:
             plain["merge"]["program"] = _program_to_json(program)
     if step.output != Output():
@@ -95,7 +97,7 @@ def _step_from_json(plain: dict[str, Any]) -> Step:
     if "merge" in plain:
         merge = plain["merge"]
         program = _program_from_json(merge["program"]) if "program" in merge else None
-        values["merge"] = Merge(_parameters(merge["parameters"]), program)
+        values["merge"] = Merge(_parameters(merge["parameters"]), program, merge.get("cleanup", False))
     for name, kind in (("output", Output), ("retry", Retry)):
         if name in plain:
             values[name] = kind(**{key: _frozen(value) for key, value in plain[name].items()})

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 
 from pilotage.core.requests.specification import (
     BLOCK,
+    CLEANUP,
+    CLEANUP_ALGORITHM,
     CONCATENATE,
     MERGE,
     MERGE_ALGORITHM,
+    REMOVE,
     Merge,
     Output,
     Program,
@@ -21,6 +24,8 @@ from pilotage.core.requests.specification import (
 
 UNMERGED = "/unmerged"
 """Ending of the name of a data set whose files will be merged."""
+MAX_FILES = 100_000
+"""Files of a cleanup job: more than a block has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,16 @@ class PlannedStep:
 
 
 def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
-    """The steps of the request with this number, merge steps included, in the order of their positions."""
+    """The steps of the request with this number, in the order of their positions: merges and cleanups included."""
     planned: list[PlannedStep] = []
     last: dict[str, PlannedStep] = {}
     for step in request.steps:
         for row in _rows(request, step, number, len(planned), last.get(step.after)):
             planned.append(row)
             last[step.name] = row
+    for step in request.steps:
+        if step.merge is not None and step.merge.cleanup:
+            planned.append(_cleanup_after(last[step.name], step.name, len(planned)))
     return tuple(planned)
 
 
@@ -115,4 +123,20 @@ def _merge_of(step: Step, row: PlannedStep, merge: Merge, output: Output) -> Pla
         output=output,
         program=merge.program,
         action="" if merge.program else CONCATENATE,
+    )
+
+
+def _cleanup_after(merge: PlannedStep, name: str, position: int) -> PlannedStep:
+    """The row that removes the input of a merge: one job for each block, at the site that has it."""
+    return replace(
+        merge,
+        position=position,
+        name=f"{name}.cleanup",
+        type=CLEANUP,
+        splitting=Splitting(CLEANUP_ALGORITHM, (("files_per_job", MAX_FILES),)),
+        after=merge.position,
+        output=Output(),
+        program=None,
+        action=REMOVE,
+        retry=Retry(),
     )

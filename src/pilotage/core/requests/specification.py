@@ -21,6 +21,7 @@ STEP_TYPES: Final = (PROCESSING, SKIM, HARVEST)
 BLOCK, DATASET, MONTE_CARLO, RESUBMIT = "Block", "Dataset", "MonteCarlo", "Resubmit"
 
 MERGE_ALGORITHM: Final = "MergeBySize"
+CLEANUP_ALGORITHM: Final = "FileBased"
 
 CONCATENATE, REMOVE, ARCHIVE = "concatenate", "remove", "archive"
 """Programs of the pilot itself, as `wire/data.py` names them."""
@@ -61,6 +62,8 @@ class Merge:
     """Of the splitting algorithm MergeBySize."""
     program: Program | None = None
     """None: the pilot concatenates the files."""
+    cleanup: bool = False
+    """Remove the merged outputs of the step, once all of them are merged."""
 
 
 @dataclass(frozen=True, slots=True)

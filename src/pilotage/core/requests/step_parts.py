@@ -67,7 +67,7 @@ def read_merge(log: MistakeLog, path: Path, reader: TableReader) -> Merge:
         log.add_error(path, error)
     table = reader.table("program")
     program = None if table is None else read_program(log, reader.path("program"), table)
-    return Merge(tuple(sorted(values.items())), program)
+    return Merge(tuple(sorted(values.items())), program, bool(reader.value("cleanup")))
 
 
 def check_patterns(log: MistakeLog, path: Path, patterns: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.specification import REMOVE
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders
@@ -78,13 +79,15 @@ def _order(
     site: str,
 ) -> DataOrder:
     step = stored_steps(request.specification, request.id)[row.step]
+    files = [_file(part, replicas.get(part.file, ()), site) for part in mask.ranges]
+    removes = step.action == REMOVE
     return DataOrder(
         request=request.id,
         request_name=request.name,
         step=step.name,
         type=step.type,
         element=row.element,
-        files=[_file(part, replicas.get(part.file, ()), site) for part in mask.ranges],
+        files=files,
         first_event=mask.first_event,
         events=mask.events or row.events,
         first_lumi=mask.first_lumi,
@@ -92,9 +95,11 @@ def _order(
         seed=1 + row.element_job % MAX_SEED,
         outputs=list(step.output.files) if row.dataset else [],
         dataset=row.dataset or "",
-        folder=folder_of(row.dataset or ""),
+        folder=folder_of(step.input if removes else row.dataset or ""),
         places=_places(pool, step, site),
         action=step.action,
+        # Lost attempts of the same elements may have left files there.
+        sweep=sorted({file.name.split("/")[0] for file in files}) if removes else [],
     )
 
 

@@ -5,13 +5,17 @@ Only an accepted finish comes here. A file that cannot be registered is a failur
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry, Replica, check_checksum, check_entry_name, check_lumis
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.requests.specification import CLEANUP
+from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.release import REQUEST_TYPES
+from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
 from pilotage.services.catalogue.outputs import OutputFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of
 from pilotage.services.pool.state import Pool
@@ -48,6 +52,8 @@ def register_files(
     row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
     if row is None:
         return Refusal("its request was removed")
+    if row.type == CLEANUP:
+        _forget_removed(tx, row, pilot.site, now)
     if not finish.files:
         return None
     if row.output_dataset is None or row.dataset is None:
@@ -72,6 +78,12 @@ def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
     if identity is not None and identity.job_type not in REQUEST_TYPES:
         return False
     return pool.submissions.get(tx, job.submission).row.request is not None
+
+
+def _forget_removed(tx: Transaction, row: OrderRow, site: str, now: float) -> None:
+    """A cleanup has removed whole blocks from a site: they have no replica there any more."""
+    files = sorted({part.file for part in Mask.from_json(json.loads(row.mask)).ranges})
+    change_replicas(tx, data_orders.blocks_of_files(tx.connection, files), ReplicaChange(remove=(site,)), now)
 
 
 def _foreign_names(tx: Transaction, row: OrderRow, names: Sequence[str]) -> list[str]:

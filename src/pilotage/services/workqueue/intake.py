@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.specification import CLEANUP
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.algorithm import Amount
 from pilotage.core.splitting.mask import Mask
@@ -33,6 +34,7 @@ from pilotage.core.workqueue.start_policy import (
     StepInput,
 )
 from pilotage.core.workqueue.states import ElementState
+from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables import (
     dataset_blocks,
@@ -103,14 +105,26 @@ class _Intake:
     def run(self) -> bool:
         """Store the slice; returns whether there are more elements to store at once."""
         planned = stored_steps(self.request.specification, self.request.id)
-        for step in requests.steps_of(self.tx.connection, self.request.id):
+        steps = requests.steps_of(self.tx.connection, self.request.id)
+        for step in steps:
             if step.closed or not (self.request.state in BEFORE or is_working(self.request.state, step.type)):
+                continue
+            if step.type == CLEANUP and not self._may_clean(steps, step):
                 continue
             if self.room <= 0:
                 return True
             if self._take(step, planned[step.position]):
                 return True
         return False
+
+    def _may_clean(self, steps: Sequence[StepRow], step: StepRow) -> bool:
+        """Whether a cleanup step takes its input now. One that must never begin is closed."""
+        cleanup = cleanup_of(self.tx.connection, steps, step)
+        if cleanup is Cleanup.NEVER:
+            queued_requests.save_progress(
+                self.tx.connection, step.request, step.position, step.taken, closed=True
+            )
+        return cleanup is Cleanup.BEGINS
 
     def conclude(self) -> None:
         """All elements that can be made are stored: the queue takes the request over, or it fails without work."""

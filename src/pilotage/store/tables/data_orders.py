@@ -21,10 +21,13 @@ class OrderRow(NamedTuple):
     output_dataset: int | None
     dataset: str | None
     """The name of the output data set."""
+    type: str
+    """Of the step."""
 
 
 _ORDER = (
-    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name FROM element_jobs e"
+    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name, s.type"
+    " FROM element_jobs e"
     " JOIN request_steps s ON s.request_id = e.request_id AND s.position = e.step"
     " LEFT JOIN datasets d ON d.id = s.output_dataset WHERE "
 )
@@ -71,3 +74,10 @@ def files_with_replicas(connection: Connection, files: Sequence[int]) -> list[Re
         f" LEFT JOIN replicas r ON r.block_id = f.block_id WHERE {condition} ORDER BY f.id, r.site"
     )
     return [ReplicaOfFile(*row) for row in connection.execute(sql, (value,))]
+
+
+def blocks_of_files(connection: Connection, files: Sequence[int]) -> list[int]:
+    """The blocks that these files belong to."""
+    condition, value = in_list(connection, "id", files)
+    rows = connection.execute(f"SELECT DISTINCT block_id FROM files WHERE {condition} ORDER BY 1", (value,))
+    return [row[0] for row in rows]
