@@ -186,7 +186,7 @@ def test_hostile_policies_are_refused_by_a_process_that_lives_on() -> None:
         [sys.executable, "-m", "tests.unit.core.hostile_policies"],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]

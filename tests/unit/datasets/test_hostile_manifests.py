@@ -17,7 +17,7 @@ def test_hostile_manifests_are_refused_by_a_process_that_lives_on(kind: str) -> 
         [sys.executable, "-m", "tests.unit.datasets.hostile_manifests", kind],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
