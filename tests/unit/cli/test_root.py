@@ -107,6 +107,13 @@ def test_errors_inside(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_commands_start_without_the_policy() -> None:
+    """To import it takes as long as everything else that a command needs."""
+    code = "import sys, pilotage.client; print([name for name in sys.modules if '.core.policy' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 @pytest.mark.slow
 def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
     fake[1].jobs = {number: job(number) for number in range(1, 4001)}

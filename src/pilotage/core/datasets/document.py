@@ -16,7 +16,6 @@ from typing import Any, Final, NoReturn
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.yaml_reader import paths_with_lines, read_mapping
 from pilotage.core.nesting import check_brackets
-from pilotage.core.policy.key_lines import statement_lines
 
 MAX_TEXT: Final = 16 * 1024 * 1024
 """Characters of a text."""
@@ -45,7 +44,7 @@ def check_length(text: str, noun: str) -> None:
 
 def lines_of(text: str, kind: str, paths: Iterable[Path]) -> dict[Path, int]:
     """The line of each path, or of the nearest part above it. The text was read without error."""
-    scan = {"toml": statement_lines, "yaml": paths_with_lines, "json": _json_lines}[kind]
+    scan = {"toml": _toml_lines, "yaml": paths_with_lines, "json": _json_lines}[kind]
     wanted = set(paths)
     above = {path[:length] for path in wanted for length in range(len(path) + 1)}
     lines: dict[Path, int] = {}
@@ -130,8 +129,15 @@ def _json_lines(text: str) -> Iterator[tuple[Path, int]]:
 # --- TOML
 
 
+def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:
+    # Imported here: every command imports this module, and the policy takes as long as all the rest.
+    from pilotage.core.policy.key_lines import statement_lines
+
+    return statement_lines(text)
+
+
 def _read_toml(text: str, noun: str) -> dict[str, Any]:
-    for _ in statement_lines(text):
+    for _ in _toml_lines(text):
         pass  # Checks the nesting.
     try:
         text.encode()
