@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 from pilotage.core.errors import InvalidInput
@@ -11,7 +11,7 @@ from pilotage.core.setting import Setting
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
 from pilotage.core.splitting.open_job import OpenJob
-from pilotage.core.splitting.pieces import Piece, count_lumis, events_between
+from pilotage.core.splitting.pieces import Piece, count_lumis
 
 Lumi = tuple[int, int]
 """(run, lumi)"""
@@ -35,8 +35,9 @@ class SharedLumis:
             return []
         return known[bisect_left(known, lumis.first) : bisect_right(known, lumis.last)]
 
-    def pieces(self, run: int, lumi: int) -> list[Piece]:
-        return self._pieces.get((run, lumi), [])
+    def pieces(self, run: int, lumi: int) -> Sequence[Piece]:
+        """The pieces of a lumi, if it is shared."""
+        return self._pieces.get((run, lumi), ()) if self._pieces else ()
 
 
 class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
@@ -72,68 +73,61 @@ class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
                 job.add(piece)
                 job.lumis += 1
                 continue
-            for part in _parts(piece, shared, done):
-                if job.lumis and self.split_on_run and part.lumi.run != run:
-                    yield job.close()
-                run = part.lumi.run
-                yield from self._fill(job, piece, part, shared)
+            total = count_lumis(piece.lumis)
+            for place, lumi in _parts(piece, shared, done):
+                if run != lumi.run:
+                    if job.lumis and self.split_on_run:
+                        yield job.close()
+                    run = lumi.run
+                yield from self._fill(job, piece, lumi, place, total)
+                for other in shared.pieces(run, lumi.first):
+                    if other.file != piece.file:
+                        job.add_shared(other, lumi)
         if job.lumis:
             yield job.close()
 
-    def _fill(self, job: _LumiJob, piece: Piece, part: _Part, shared: SharedLumis) -> Iterator[Mask]:
-        """Put a range of lumis into `job`; yield each job that it fills."""
-        lumi, place = part.lumi, part.place
-        total = part.total
-        while lumi.first <= lumi.last:
+    def _fill(self, job: _LumiJob, piece: Piece, lumi: LumiRange, place: int, total: int) -> Iterator[Mask]:
+        """Put a range of lumis into `job`; yield each job that it fills. `place`: the lumis of `piece` before it."""
+        run, first, last = lumi
+        while first <= last:
             room = self.room(job, piece, total)
-            if room < 1 and job.lumis:
-                yield job.close()
-                continue
-            taken = min(max(room, 1), lumi.last - lumi.first + 1)
-            events = events_between(piece.events, total, place, place + taken)
-            job.add_lumis(piece, LumiRange(lumi.run, lumi.first, lumi.first + taken - 1), events, total)
-            for other in shared.pieces(lumi.run, lumi.first):
-                if other.file != piece.file:
-                    job.add_shared(other, LumiRange(lumi.run, lumi.first, lumi.first))
+            if room < 1:
+                if job.lumis:
+                    yield job.close()
+                    continue
+                room = 1
+            end = min(first + room - 1, last)
+            taken = end - first + 1
+            job.add_lumis(piece, run, first, end, place, total)
             job.lumis += taken
             place += taken
-            lumi = LumiRange(lumi.run, lumi.first + taken, lumi.last)
-
-
-class _Part:
-    """A range of the lumis of a piece that are next in one job or more."""
-
-    __slots__ = ("lumi", "place", "total")
-
-    def __init__(self, lumi: LumiRange, place: int, total: int) -> None:
-        self.lumi = lumi
-        self.place = place
-        """The number of lumis of the piece before it."""
-        self.total = total
-        """The number of lumis of the piece."""
+            first = end + 1
 
 
 class _LumiJob(OpenJob):
     """An open job that joins adjacent lumis of one file."""
 
-    __slots__ = ("_lumis_of", "_pieces")
+    __slots__ = ("_of_file",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._pieces: dict[int, Piece] = {}
-        self._lumis_of: dict[int, list[LumiRange]] = {}
+        self._of_file: dict[int, tuple[Piece, list[LumiRange]]] = {}
 
-    def add_lumis(self, piece: Piece, lumi: LumiRange, events: int, total: int) -> None:
-        lumis = self._lumis_of.get(piece.file)
-        if lumis is None:
-            self._pieces[piece.file] = piece
-            self._lumis_of[piece.file] = [lumi]
-        elif lumis[-1].run == lumi.run and lumis[-1].last + 1 == lumi.first:
-            lumis[-1] = LumiRange(lumi.run, lumis[-1].first, lumi.last)
+    def add_lumis(self, piece: Piece, run: int, first: int, last: int, place: int, total: int) -> None:
+        """Add lumis of a piece that has `total`; `place` of them are before these."""
+        known = self._of_file.get(piece.file)
+        if known is None:
+            self._of_file[piece.file] = piece, [LumiRange(run, first, last)]
         else:
-            lumis.append(lumi)
-        self.events += events
-        self.size += piece.size * (lumi.last - lumi.first + 1) // total
+            lumis = known[1]
+            before = lumis[-1]
+            if before.run == run and before.last + 1 == first:
+                lumis[-1] = LumiRange(run, before.first, last)
+            else:
+                lumis.append(LumiRange(run, first, last))
+        count = last - first + 1
+        self.events += piece.events * (place + count) // total - piece.events * place // total
+        self.size += piece.size * count // total
 
     def add_shared(self, piece: Piece, lumi: LumiRange) -> None:
         """Add the part of a lumi that lies in another file."""
@@ -143,33 +137,35 @@ class _LumiJob(OpenJob):
                 place += lumi.first - first
                 break
             place += last - first + 1
-        self.add_lumis(piece, lumi, events_between(piece.events, total, place, place + 1), total)
+        self.add_lumis(piece, lumi.run, lumi.first, lumi.first, place, total)
 
     def close(self) -> Mask:
-        for file, lumis in self._lumis_of.items():
-            piece = self._pieces[file]
+        for piece, lumis in self._of_file.values():
             # All lumis of a whole file: the file is named without them, and events outside of known lumis count too.
             is_whole = piece.is_whole and count_lumis(tuple(lumis)) == count_lumis(piece.lumis)
-            self.ranges.append(FileRange(file, 0, -1, () if is_whole else tuple(lumis)))
-        self._pieces, self._lumis_of = {}, {}
+            self.ranges.append(FileRange(piece.file, 0, -1, () if is_whole else tuple(lumis)))
+        self._of_file = {}
         return super().close()
 
 
-def _parts(piece: Piece, shared: SharedLumis, done: set[Lumi]) -> Iterator[_Part]:
-    """The ranges of lumis of `piece` without a job; shared lumis one by one, each for the first of its files only."""
-    total, place = count_lumis(piece.lumis), 0
+def _parts(piece: Piece, shared: SharedLumis, done: set[Lumi]) -> Iterator[tuple[int, LumiRange]]:
+    """The ranges of lumis of `piece` without a job, each with the number of lumis of the piece before it.
+
+    Shared lumis come one by one, each for the first of its files only.
+    """
+    place = 0
     for whole in piece.lumis:
         run, first, last = whole
         begin = first
         for lumi in shared.between(whole):
             if lumi > begin:
-                yield _Part(LumiRange(run, begin, lumi - 1), place + begin - first, total)
+                yield place + begin - first, LumiRange(run, begin, lumi - 1)
             if (run, lumi) not in done:
                 done.add((run, lumi))
-                yield _Part(LumiRange(run, lumi, lumi), place + lumi - first, total)
+                yield place + lumi - first, LumiRange(run, lumi, lumi)
             begin = lumi + 1
         if begin <= last:
-            yield _Part(LumiRange(run, begin, last), place + begin - first, total)
+            yield place + begin - first, whole if begin == first else LumiRange(run, begin, last)
         place += last - first + 1
 
 

@@ -54,7 +54,9 @@ def disjoint(lumis: tuple[LumiRange, ...]) -> tuple[LumiRange, ...]:
 
 
 def count_lumis(lumis: tuple[LumiRange, ...]) -> int:
-    return sum(lumi.last - lumi.first + 1 for lumi in lumis)
+    if len(lumis) == 1:
+        return lumis[0][2] - lumis[0][1] + 1
+    return sum(last - first + 1 for _, first, last in lumis)
 
 
 def events_between(events: int, lumis: int, begin: int, end: int) -> int:

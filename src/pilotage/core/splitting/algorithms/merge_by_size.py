@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Annotated, ClassVar
 
 from pilotage.core.setting import BYTES, Setting
@@ -19,18 +20,23 @@ MAX_OPEN = 32
 class _Unit:
     """All outputs of one job: they are merged together."""
 
-    __slots__ = ("events", "key", "pieces", "size")
+    __slots__ = ("events", "key", "pieces", "runs", "size")
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
-        self.size = sum(piece.size for piece in pieces)
-        self.events = sum(piece.events for piece in pieces)
-        first_lumi = min((lumi[:2] for piece in pieces for lumi in piece.lumis), default=(0, 0))
-        self.key = (first_lumi, pieces[0].file)
-
-    @property
-    def runs(self) -> Runs:
-        return tuple(sorted({lumi.run for piece in self.pieces for lumi in piece.lumis}))
+        self.size = self.events = 0
+        first = (0, 0)
+        runs: set[int] = set()
+        for piece in pieces:
+            self.size += piece.size
+            self.events += piece.events
+            for run, lumi, _ in piece.lumis:
+                if not runs or (run, lumi) < first:
+                    first = run, lumi
+                runs.add(run)
+        self.runs: Runs = tuple(sorted(runs)) if len(runs) > 1 else tuple(runs)
+        self.key = first, pieces[0].file
+        """Units are merged in this order."""
 
 
 class MergeBySize(Algorithm, frozen=True, kw_only=True):
@@ -69,7 +75,7 @@ class MergeBySize(Algorithm, frozen=True, kw_only=True):
     @staticmethod
     def _units(pieces: Iterable[Piece]) -> Iterator[_Unit]:
         by_parent: dict[int, list[Piece]] = {}
-        for piece in sorted(pieces):
+        for piece in sorted(pieces, key=_by_file):
             # A file that no job wrote is a unit by itself; ids of files and of jobs must not meet.
             by_parent.setdefault(piece.parent or -piece.file, []).append(piece)
         return map(_Unit, by_parent.values())
@@ -78,12 +84,15 @@ class MergeBySize(Algorithm, frozen=True, kw_only=True):
         """A unit goes to the first open job with room. A job without room for it is closed if it is large enough."""
         jobs: list[OpenJob] = []
         set_aside: list[OpenJob] = []
+        empty = OpenJob()
         for unit in units:
-            if not self._has_room(OpenJob(), unit):
+            if not self._has_room(empty, unit):
                 yield _fill(OpenJob(), unit).close()
                 continue
-            job = next((job for job in jobs if self._has_room(job, unit)), None)
-            if job is None:
+            for job in jobs:
+                if self._has_room(job, unit):
+                    break
+            else:
                 yield from (full.close() for full in jobs if full.size > self.min_size)
                 jobs = [job for job in jobs if job.ranges]
                 jobs.append(job := OpenJob())
@@ -104,6 +113,9 @@ class MergeBySize(Algorithm, frozen=True, kw_only=True):
     def estimate_jobs(self, amount: Amount) -> int:
         by_events = ceil_div(amount.events, self.max_events)
         return max(1, ceil_div(amount.size, self.max_size), by_events, ceil_div(amount.files, self.max_files))
+
+
+_by_file = attrgetter("file", "first", "lumis")
 
 
 def _fill(job: OpenJob, unit: _Unit) -> OpenJob:
