@@ -13,7 +13,7 @@ from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 
-SUMMARY = "masks for each second, of 10 million events or 100,000 files"
+SUMMARY = "splitting: masks a second from 10 million events or 100,000 files"
 EVENTS, FILES, LUMIS = 10_000_000, 100_000, 10
 """Lumis of each file."""
 

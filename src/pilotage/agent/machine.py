@@ -7,6 +7,7 @@ have it. Nothing is stored: the server knows the elements and the masks, and fen
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,20 +96,20 @@ class AgentMachine:
         for offer in taken:
             self._held[offer.id] = offer
             self._unconfirmed.add(offer.id)
-        self.sites = {site.name: site for site in answer.sites}
+        before, self.sites = self.sites, {site.name: site for site in answer.sites}
         self._wants_to_pull = not sent.slots and any(site.state == NORMAL for site in answer.sites)
         self.is_drained = answer.drain
         self._count_room()
         if self.draining or self.is_drained:
             self._release_all("the agent drains")
         self._release_at_closed_sites()
+        self._share({name for name, site in self.sites.items() if _has_fewer_slots(before.get(name), site)})
         return Turn(tuple(taken), tuple(stopped))
 
     def _count_room(self) -> None:
         """Jobs that wait against the slots that do not run. Sites that drain still get the jobs of held elements."""
         slots = {site.name: site.slots - site.running for site in self.sites.values() if site.state != DOWN}
-        jobs = {name: {level[0]: level[1] for level in self.sites[name].waiting} for name in slots}
-        self._room = SiteRoom(slots, jobs)
+        self._room = SiteRoom(slots, self._waiting())
 
     def _release_at_closed_sites(self) -> None:
         for offer in tuple(self._held.values()):
@@ -116,12 +117,34 @@ class AgentMachine:
             if self.sites and (site is None or site.state == DOWN):
                 self.give_back(offer, f"site {offer.site} is down" if site else f"no site {offer.site}")
 
+    def _share(self, names: Container[str]) -> None:
+        """Give back the elements that the slots of these sites no longer admit, since other agents have joined."""
+        room = SiteRoom({site.name: site.slots for site in self.sites.values()}, self._waiting())
+        for offer in self._in_order():
+            if room.has_room(offer.site, offer.priority):
+                room.add(offer.site, offer.priority, offer.jobs)
+            elif offer.site in names:
+                self.give_back(offer, f"other agents share site {offer.site}")
+
+    def _waiting(self) -> dict[str, dict[int, int]]:
+        """The agent's jobs that do not run, by site and priority."""
+        return {
+            site.name: {level[0]: level[1] for level in site.waiting}
+            for site in self.sites.values()
+            if site.waiting
+        }
+
+    def _in_order(self) -> list[OfferedElement]:
+        """The held elements by priority, then age."""
+        return sorted(self._held.values(), key=lambda offer: (-offer.priority, offer.id))
+
     def next_element(self) -> OfferedElement | None:
         """The held element to split now: by priority, then age, where its site has room. None: each has to wait."""
         if self.draining or self.is_drained:
             return None
-        ordered = sorted(self._held.values(), key=lambda offer: (-offer.priority, offer.id))
-        return next((offer for offer in ordered if self._room.has_room(offer.site, offer.priority)), None)
+        return next(
+            (offer for offer in self._in_order() if self._room.has_room(offer.site, offer.priority)), None
+        )
 
     def finish(self, offer: OfferedElement, jobs: int) -> None:
         """The element is split; `jobs` of its masks are new."""
@@ -170,3 +193,7 @@ class AgentMachine:
         if self.holds(offer):
             del self._held[offer.id]
             self._unconfirmed.discard(offer.id)
+
+
+def _has_fewer_slots(before: SiteOfAgent | None, now: SiteOfAgent) -> bool:
+    return before is not None and now.slots < before.slots

@@ -96,7 +96,7 @@ class SyncRequest:
 
 @dataclass
 class Splitting:
-    """How a step is split: an algorithm of docs/reference/splitting.md and its parameters."""
+    """How a step is split: an algorithm of docs/reference/requests.md and its parameters."""
 
     algorithm: str
     parameters: Dict[str, Any] = field(default_factory=dict)

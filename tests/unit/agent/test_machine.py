@@ -131,6 +131,20 @@ def test_an_element_of_a_site_that_is_down_or_gone_goes_back() -> None:
     assert not machine.sync_request().releases
 
 
+def test_elements_beyond_a_smaller_share_of_a_site_go_back_the_least_urgent_first() -> None:
+    machine = AgentMachine("n")
+    answer(machine, *(offer(n, jobs=5) for n in range(1, 7)), offer(9, priority=20), sites=(site(slots=40),))
+    answer(machine, sites=(site(slots=40, p10=5),))
+    assert len(machine.held) == 7, "its share is the same"
+    answer(machine, sites=(site(slots=20, p10=5),))
+    sent = machine.sync_request()
+    assert [item.element for item in sent.releases] == [3, 4, 5, 6]
+    assert {item.reason for item in sent.releases} == {"other agents share site here"}
+    assert sorted(item.element for item in sent.holding) == [1, 2, 9]
+    answer(machine, sites=(site(slots=20, p10=500),))
+    assert len(machine.held) == 3, "more waiting jobs alone send nothing back"
+
+
 def test_a_stopped_element_is_dropped_and_may_come_again_with_a_new_epoch() -> None:
     machine = AgentMachine("n")
     old = offer(1)
