@@ -33,7 +33,7 @@ from pilotage.wire.datasets import (
     ReplicasChanged,
 )
 
-FILES_PER_REQUEST = 500
+FILES_PER_REQUEST = 600
 
 Progress = Callable[[int], None]
 """Called with the number of files that the server has stored so far."""

@@ -16,9 +16,9 @@ from pilotage.store.tables import datasets, element_locations, location_sets, re
 from pilotage.store.tables.replicas import MovedBlock, ReplicaRow
 from pilotage.store.writer.transaction import Transaction
 
-BLOCKS_AT_ONCE = 200
+BLOCKS_AT_ONCE = 50
 """Blocks whose replicas change in one transaction."""
-ELEMENTS_AT_ONCE = 500
+ELEMENTS_AT_ONCE = 250
 """Elements that get another location in one transaction."""
 SETTLE = 30.0
 """Seconds for which elements of a moved block are looked for: a transaction that makes one may be open meanwhile."""
