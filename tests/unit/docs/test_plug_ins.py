@@ -57,6 +57,18 @@ def karma() -> dict[str, int]:
     """The karma of the server."""
     return {"karma": 1}
 '''
+START_POLICY = """\
+from pilotage.core.workqueue.start_policies.block import BlockPolicy
+from pilotage.core.workqueue.start_policy import StartPlan, StepInput
+
+
+class KarmaPolicy(BlockPolicy):
+    name = "Karma"
+    meaning = "the first block only"
+
+    def plan(self, step: StepInput) -> StartPlan:
+        return StartPlan(super().plan(step).elements[:1])
+"""
 BATCH_OPTIONS = """\
 from typing import Annotated, ClassVar
 
@@ -119,6 +131,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
+    (root / "pilotage" / "core" / "workqueue" / "start_policies" / "karma.py").write_text(START_POLICY)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
     (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
@@ -228,6 +241,20 @@ _check_usage("karma", {"partition": "all"}, None, None)
     done = python(copy, "-c", code)
     assert done.stdout == "karma fast 4\n", done.stderr
     assert "a CE of type karma has no --partition" in done.stderr
+
+
+def test_a_start_policy_may_be_named_in_a_request_and_stands_in_the_page(copy: Path) -> None:
+    code = """
+from pilotage.core.requests.fields import STEP
+from pilotage.core.workqueue.start_policies import START_POLICIES
+from pilotage.core.workqueue.start_policy import InputBlock, StepInput
+[given] = [field.field for field in STEP if field.name == "start_policy"]
+blocks = [InputBlock(number, f"b{number}", 1, 1, 1, 1) for number in range(3)]
+plan = START_POLICIES["Karma"].plan(StepInput(blocks=blocks))
+print(given.choices, "Karma: the first block only" in given.meaning, len(plan.elements))
+"""
+    done = python(copy, "-c", code)
+    assert done.stdout == "('Block', 'Dataset', 'Karma', 'MonteCarlo') True 1\n", done.stderr
 
 
 def test_a_benchmark_is_listed_and_runs(copy: Path) -> None:

@@ -7,16 +7,14 @@ from typing import Any, Final
 
 from pilotage.core.jobs.fields import Field
 from pilotage.core.requests.specification import (
-    BLOCK,
-    DATASET,
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
-    MONTE_CARLO,
     PROCESSING,
     STEP_TYPES,
 )
 from pilotage.core.setting import BYTES
 from pilotage.core.workqueue.retries import PauseRule
+from pilotage.core.workqueue.start_policies import GIVEN_BY_USERS, START_POLICIES
 
 MAX_EVENTS: Final = 10**15
 REQUIRED: Final = object()
@@ -99,10 +97,11 @@ STEP: Final = (
     _field(
         "start_policy",
         "choice",
-        "How the input becomes elements: Block (one for each), Dataset (one for all, once it is closed), or"
-        " MonteCarlo (ranges of events). Absent: Block with an input, MonteCarlo with `events`.",
+        "How the input becomes elements: "
+        + "; ".join(f"{name}: {START_POLICIES[name].meaning}" for name in GIVEN_BY_USERS)
+        + ". Absent: Block with an input, MonteCarlo with `events`.",
         "",
-        choices=(BLOCK, DATASET, MONTE_CARLO),
+        choices=GIVEN_BY_USERS,
     ),
     _field(
         "program",

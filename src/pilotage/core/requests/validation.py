@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from pilotage.core.requests.reading import MistakeLog, Path
-from pilotage.core.requests.specification import MONTE_CARLO, Specification, Step
+from pilotage.core.requests.specification import Specification, Step
 from pilotage.core.requests.step_parts import check_patterns
 from pilotage.core.splitting.algorithms import ALGORITHMS
+from pilotage.core.workqueue.start_policies import START_POLICIES
+from pilotage.core.workqueue.start_policy import Reads
 
 
 def check_request(request: Specification, log: MistakeLog, *, several: bool) -> None:
@@ -45,7 +47,8 @@ def _check_input(step: Step, earlier: dict[str, Step], path: Path, log: MistakeL
     elif step.after and not earlier[step.after].output.files:
         hint = f"give {step.after} an output"
         log.add(path, f"the step {step.after} writes no data set that could be the input", hint)
-    if (step.start_policy == MONTE_CARLO) != bool(step.events) and given:
+    generates = START_POLICIES[step.start_policy].reads is Reads.GENERATOR
+    if generates != bool(step.events) and given:
         hint = "MonteCarlo generates events; Block and Dataset read an input"
         log.add((*path, "start_policy"), f"{step.start_policy} does not go with {given[0]}", hint)
     if step.events and (step.blocks or step.banned_blocks or step.runs):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
-from pilotage.core.workqueue.start_policy import StartPolicy
+from pilotage.core.workqueue.start_policy import Reads, StartPolicy
 
 
 def _find() -> Iterator[StartPolicy]:
@@ -19,3 +19,7 @@ def _find() -> Iterator[StartPolicy]:
 
 START_POLICIES: dict[str, StartPolicy] = {policy.name: policy for policy in _find()}
 """Each start policy by the name that a step gives."""
+GIVEN_BY_USERS: tuple[str, ...] = tuple(
+    name for name, policy in START_POLICIES.items() if policy.reads is not Reads.FAILURES
+)
+"""The start policies that the specification of a request may name."""
