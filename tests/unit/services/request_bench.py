@@ -54,9 +54,10 @@ class RequestBench:
         sites: Sequence[str] = ("*",),
         retry: Retry = Retry(),  # noqa: B008
         closed: bool = True,
+        program: Program | None = None,
         **fields: Any,
     ) -> int:
-        program = Program(JobDescription(executable="/bin/true", **fields))
+        program = program or Program(JobDescription(executable="/bin/true", **fields))
         steps = tuple(
             Step(name=f"s{place}", program=program, splitting=Splitting("FileBased"), type=kind,
                  output=Output(), retry=retry)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import Policy, parse
+from pilotage.core.requests.specification import Program, UploadedFile
 from pilotage.services import retention
 from pilotage.services.jobs.actions import act
 from pilotage.services.retention import (
@@ -27,6 +29,7 @@ from pilotage.store.tables import retention as retention_rows
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.wire.pilot import Reference, Release
 from tests.unit.services.bench import POLICY, Bench, finished
+from tests.unit.services.request_bench import RequestBench
 
 EVERYBODY = Viewer("", everything=True)
 DAY = 86400.0
@@ -240,6 +243,18 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
     assert (bench.pool.ids.jobs.last, bench.pool.ids.submissions.last) == highest  # type: ignore[attr-defined]
     assert bench.submit() == [highest[0] + 1]
     assert bench.pilot().id == paper.id + 2
+
+
+def test_the_program_of_a_request_stays_until_the_request_has_ended(bench: Bench) -> None:
+    """Its last step may submit its first job long after the upload."""
+    program = Program(JobDescription(executable="run.sh"), (UploadedFile("run.sh", "b" * 64, 1),))
+    request = RequestBench(bench).request(program=program)
+    upload = "INSERT INTO uploads (owner, digest, size, uploaded) VALUES ('alice', ?, 1, ?)"
+    bench.do(lambda tx: tx.connection.execute(upload, ("b" * 64, bench.now)))
+    assert everything(bench, bench.now + 9 * DAY, KEPT) == {}
+    end = "UPDATE requests SET state = 'completed' WHERE id = ?"
+    bench.do(lambda tx: tx.connection.execute(end, (request,)))
+    assert everything(bench, bench.now + 9 * DAY, KEPT) == {"uploads": 1}
 
 
 def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -> None:

@@ -278,6 +278,7 @@ class JobTransitions:
         Its last event changes, so a server that still has it in the old queue cannot offer it.
         """
         self._left(job, None)
+        self.pool.peers.doubt((job.queue, queue))
         event = self._event("moved", job, JobState.RESCHEDULED, job.epoch, reason)
         between = job._replace(state=JobState.RESCHEDULED, last_event=event)
         event = self._event("requeued", between, JobState.WAITING, job.epoch, again=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -112,6 +112,9 @@ class DatabasePeers:
         self.uncertain.update(
             request.queue for request, rows in zip(wanted, heads, strict=True) if len(rows) < request.limit
         )
+
+    def doubt(self, queues: Iterable[QueueId]) -> None:
+        self.uncertain.update(queues)
 
     def forget_queue(self, queue: QueueId) -> None:
         self.seen.pop(queue, None)

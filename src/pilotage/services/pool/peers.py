@@ -5,7 +5,7 @@ A single server has `NoPeers`, which does nothing. One of several on PostgreSQL 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -87,6 +87,9 @@ class Peers(Protocol):
     def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
         """Record the queues in which the store has fewer jobs than the index asked for."""
 
+    def doubt(self, queues: Iterable[QueueId]) -> None:
+        """Count these queues again soon: a job has moved that another server may have changed just before."""
+
     def forget_queue(self, queue: QueueId) -> None:
         """Drop the state of a deleted queue."""
 
@@ -120,6 +123,9 @@ class NoPeers:
         return count_rows.waiting_counts_of(tx.connection, queue)
 
     def check_heads(self, wanted: Sequence[HeadsRequest], heads: Sequence[Sequence[object]]) -> None:
+        pass
+
+    def doubt(self, queues: Iterable[QueueId]) -> None:
         pass
 
     def forget_queue(self, queue: QueueId) -> None:

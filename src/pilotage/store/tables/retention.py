@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from pilotage.core.requests.states import UNFINISHED
 from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.engine.connection import Connection, in_list
 from pilotage.store.tables import partitions
@@ -173,7 +174,8 @@ def referenced_inputs(connection: Connection, old: Iterable[str]) -> ReferencedI
     ).fetchall():
         last = rows[-1][0]
         named |= wanted & _digests(row[1] for row in rows)
-    return ReferencedInputs(frozenset(named | _referenced_by_chunks(connection, wanted - named)), last)
+    named |= _referenced_by_chunks(connection, wanted - named)
+    return ReferencedInputs(frozenset(named | _referenced_by_requests(connection, wanted - named)), last)
 
 
 def _referenced_by_chunks(connection: Connection, digests: Iterable[str]) -> set[str]:
@@ -181,6 +183,18 @@ def _referenced_by_chunks(connection: Connection, digests: Iterable[str]) -> set
     them, value = in_list(connection, "digest", sorted(digests))
     sql = f"SELECT DISTINCT digest FROM chunk_files WHERE {them}"
     return {row[0] for row in connection.execute(sql, (value,))}
+
+
+def _referenced_by_requests(connection: Connection, digests: Iterable[str]) -> set[str]:
+    """The digests of programs of requests that have not ended. Their last step may submit its first job much later."""
+    wanted = set(digests)
+    if not wanted:
+        return set()
+    condition, value = in_list(connection, "state", sorted(UNFINISHED))
+    named: set[str] = set()
+    for (text,) in connection.execute(f"SELECT specification FROM requests WHERE {condition}", (value,)):
+        named |= {digest for digest in wanted - named if digest in text}
+    return named
 
 
 def delete_uploads(connection: Connection, digests: Sequence[str], before: float, since: int) -> list[str]:
@@ -192,6 +206,7 @@ def delete_uploads(connection: Connection, digests: Sequence[str], before: float
         row[0] for row in connection.execute("SELECT inputs FROM submissions WHERE id > ?", (since,))
     )
     later |= _referenced_by_chunks(connection, digests)
+    later |= _referenced_by_requests(connection, digests)
     gone = [
         digest
         for digest in digests
