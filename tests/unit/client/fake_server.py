@@ -332,9 +332,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({"pilots": []})
 
     def on_sites(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
-        self.answer(
-            [{"name": "here", "ces": ["local"], "pilots": {"Running": 2}, "running": 1, "waiting": 0}]
-        )
+        site = {"name": "here", "ces": ["local"], "pilots": {"Running": 2}, "running": 1, "waiting": 0}
+        self.answer([site] if self.command == "GET" else site)
 
     def on_policy(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         texts = self.state.policies
