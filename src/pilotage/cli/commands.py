@@ -50,6 +50,8 @@ COMMANDS: dict[str, LazyCommand] = {
     "request force-complete": _here(
         "requests.verbs", "force_complete", "End requests early; finished work counts"
     ),
+    "request clone": _here("requests.verbs", "clone", "Submit a request again as a new one"),
+    "request resubmit": _here("requests.verbs", "resubmit", "Make the failed jobs of a request again"),
     "request archive": _here("requests.verbs", "archive", "Put ended requests into the archive"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from pilotage.wire.requests import (
     RequestAssignment,
     RequestChange,
     RequestCheck,
+    RequestClone,
     RequestDetail,
     RequestEvent,
     RequestHistory,
     RequestPriority,
+    RequestResubmission,
     RequestSites,
     RequestsPage,
     RequestSummary,
@@ -151,6 +155,15 @@ class RequestMethods(TypedRequests):
     def archive_request(self, request: int, reason: str = "") -> RequestSummary:
         """Walk an ended request to its archived state."""
         return self._change(request, "archive", RequestChange(reason))
+
+    def clone_request(self, request: int, changes: RequestClone | None = None) -> RequestSummary:
+        """Submit a request again, with some facts changed; return the new request. Its outputs get new names."""
+        body = changes or RequestClone()
+        return self._change(request, "clone", replace(body, key=body.key or str(uuid.uuid4())))
+
+    def resubmit_request(self, request: int, *, key: str = "") -> RequestSummary:
+        """Make exactly the failed jobs of an ended request again; return the new request. Raises Conflict."""
+        return self._change(request, "resubmit", RequestResubmission(key or str(uuid.uuid4())))
 
     def why_request(self, request: int) -> RequestWhy:
         """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""

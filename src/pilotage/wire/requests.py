@@ -5,7 +5,6 @@ POST   /v1/requests/check                  RequestSubmission → RequestCheck; n
 GET    /v1/requests                        states, owner, team, campaign, name, before, limit → RequestsPage
 GET    /v1/requests/{id}                   RequestDetail
 GET    /v1/requests/{id}/history           after, limit → RequestHistory
-GET    /v1/requests/{id}/source            RequestSource (owner, and administrators)
 POST   /v1/requests/{id}/approve           RequestChange → RequestSummary
 POST   /v1/requests/{id}/reject            RequestChange → RequestSummary
 POST   /v1/requests/{id}/assign            RequestAssignment → RequestSummary
@@ -14,6 +13,8 @@ POST   /v1/requests/{id}/sites             RequestSites → RequestSummary
 POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
 POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
 POST   /v1/requests/{id}/archive           RequestChange → RequestSummary
+POST   /v1/requests/{id}/clone             RequestClone → RequestSummary: a new request
+POST   /v1/requests/{id}/resubmit          RequestResubmission → RequestSummary: a new request
 """
 
 from __future__ import annotations
@@ -196,11 +197,25 @@ class RequestHistory:
 
 
 @dataclass
-class RequestSource:
-    """The specification of a request as it was submitted, and its uploaded files."""
+class RequestClone:
+    """Submit a request again, with some facts changed. Its output data sets get new names."""
 
-    specification: Dict[str, Any]
-    inputs: Dict[str, List[UploadedInput]] = field(default_factory=dict)
+    name: Name = ""
+    """Empty: the same name."""
+    team: Name = ""
+    """Empty: the same team."""
+    campaign: Optional[Name] = None
+    priority: Optional[Priority] = None
+    key: Name = ""
+    """Idempotency key, as of a submission."""
+
+
+@dataclass
+class RequestResubmission:
+    """Make exactly the jobs of an ended request again that have failed for good."""
+
+    key: Name = ""
+    """Idempotency key, as of a submission."""
 
 
 @dataclass

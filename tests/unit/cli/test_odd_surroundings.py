@@ -50,6 +50,8 @@ WORDS: dict[str, list[list[str]]] = {
     "request sites": [["request", "sites", "1", "--sites", "a,b"]],
     "request abort": [["request", "abort", "1"]],
     "request force-complete": [["request", "force-complete", "1"]],
+    "request clone": [["request", "clone", "1"]],
+    "request resubmit": [["request", "resubmit", "1"]],
     "request archive": [["request", "archive", "1"]],
     "agent list": [["agent", "list"]],
     "agent show": [["agent", "show", "a"]],

@@ -1,4 +1,4 @@
-"""`pilotage request approve|reject|assign|abort|force-complete|priority|sites|archive`."""
+"""`pilotage request approve|reject|assign|abort|force-complete|priority|sites|archive|clone|resubmit`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
-from pilotage.wire.requests import RequestAssignment, RequestSites, RequestSummary
+from pilotage.wire.requests import RequestAssignment, RequestClone, RequestSites, RequestSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client
 
 IdsArgument = Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+KeyOption = Annotated[
+    str,
+    typer.Option("--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"),
+]
 SitesOption = Annotated[
     str | None, typer.Option("--sites", metavar="NAMES", help="Sites, separated by commas; ANY: all")
 ]
@@ -130,3 +134,41 @@ def archive(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> in
     """Put ended requests into the archive."""
     _act(session, ids, lambda client, number: client.archive_request(number, reason))
     return None
+
+
+@connected
+def clone(
+    session: Session,
+    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new request")] = "",
+    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Another team")] = "",
+    campaign: Annotated[str | None, typer.Option("--campaign", metavar="TEXT", help="Another label")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="NUMBER", help="Another priority, 0 to 999999")
+    ] = None,
+    key: KeyOption = "",
+) -> int | None:
+    """Submit a request again as a new one, with the files that were sent with it. Its outputs get new names."""
+    with session.client() as client:
+        row = client.clone_request(request, RequestClone(name, team, campaign, priority, key))
+    _show_new(session, row, f"a clone of request {request}")
+    return None
+
+
+@connected
+def resubmit(
+    session: Session,
+    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    key: KeyOption = "",
+) -> int | None:
+    """Make the jobs again that have failed for good, and only these, as a new request with data sets of its own."""
+    with session.client() as client:
+        row = client.resubmit_request(request, key=key)
+    _show_new(session, row, f"the failed jobs of request {request}")
+    return None
+
+
+def _show_new(session: Session, row: RequestSummary, origin: str) -> None:
+    if session.as_json:
+        session.screen.json(row)
+    session.screen.line(f"request {row.id} ({row.name}): {origin}; {row.state}")

@@ -24,7 +24,7 @@ from pilotage.core.requests.step_parts import read_merge, read_program, read_spl
 from pilotage.core.requests.validation import check_request
 
 NOUN: Final = "a request"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}\Z")
 
 _TABLES: Final = {
@@ -55,7 +55,7 @@ def parse_mapping(mapping: Mapping[str, Any], lines: Lines = _no_lines) -> Speci
     reader = TableReader(log, (), mapping, fields, _TABLES)
     steps = _read_steps(log, reader, mapping["steps"]) if several else [_read_step(log, reader, "process")]
     specification = Specification(
-        name=_checked_name(reader, _NAME, "._-") or "",
+        name=_checked_name(reader, NAME, "._-") or "",
         steps=tuple(steps),
         **{
             name: reader.value(name)

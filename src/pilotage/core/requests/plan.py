@@ -13,6 +13,7 @@ from pilotage.core.requests.specification import (
     MERGE,
     MERGE_ALGORITHM,
     REMOVE,
+    RESUBMIT,
     Merge,
     Output,
     Program,
@@ -26,6 +27,10 @@ UNMERGED = "/unmerged"
 """Ending of the name of a data set whose files will be merged."""
 MAX_FILES = 100_000
 """Files of a cleanup job: more than a block has."""
+
+
+REST = ".rest"
+"""Ending of the name of a step that reads the outputs of resubmitted jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,44 @@ class PlannedStep:
 
 def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
     """The steps of the request with this number, in the order of their positions: merges and cleanups included."""
+    base = _plan(request, number)
+    return _resubmission(request, base) if request.resubmits else base
+
+
+def _resubmission(request: Specification, base: tuple[PlannedStep, ...]) -> tuple[PlannedStep, ...]:
+    """Each step of the earlier request makes its failed jobs again; further steps read the outputs of these.
+
+    The outputs are new data sets, since the earlier ones are closed. `base`: as if nothing were resubmitted.
+    """
+    *before, last = request.resubmits
+    earlier = plan_steps(replace(request, resubmits=tuple(before)), last)
+    outputs = {step.name: step.output for step in base}
+    rows = [
+        replace(
+            step,
+            start_policy=RESUBMIT,
+            # A cleanup waits for its merge; the other steps have their input.
+            after=step.after if step.type == CLEANUP else None,
+            events=0,
+            output=outputs[_base_name(step)],
+        )
+        for step in earlier
+    ]
+    generation = str(len(request.resubmits)) if before else ""
+    for step in base:
+        if step.after is not None:
+            before_it = base[step.after].name
+            after = max(row.position for row in rows if _base_name(row) == before_it)
+            name = f"{step.name}{REST}{generation}"
+            rows.append(replace(step, name=name, position=len(rows), after=after))
+    return tuple(rows)
+
+
+def _base_name(step: PlannedStep) -> str:
+    return step.name.partition(REST)[0]
+
+
+def _plan(request: Specification, number: int) -> tuple[PlannedStep, ...]:
     planned: list[PlannedStep] = []
     last: dict[str, PlannedStep] = {}
     for step in request.steps:
@@ -78,6 +121,8 @@ def _rows(
     output = step.output
     if output.files and not output.dataset:
         output = replace(output, dataset=f"{request.name}-{number}/{step.name}")
+    elif output.files and request.resubmits:
+        output = replace(output, dataset=f"{output.dataset}.{number}")
     written = replace(output, dataset=output.dataset + UNMERGED) if step.merge else output
     inputs = (before.output.dataset,) if before else step.input or ("",)
     for place, dataset in enumerate(inputs):

@@ -135,6 +135,8 @@ class Specification:
     trust_pileup: bool = False
     open_for: int = 0
     """Seconds for which new blocks of the input become work."""
+    resubmits: tuple[int, ...] = ()
+    """Requests whose failed jobs are made again, each by the next, the last one by this request. No field of a file."""
 
     @property
     def input_datasets(self) -> tuple[str, ...]:

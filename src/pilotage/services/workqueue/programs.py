@@ -98,7 +98,10 @@ class ProgramCache:
 
 def retry_rules(retry: Retry) -> RetryRules:
     """The rules of a step: the word of its request stands above the defaults."""
-    rules = RetryRules(fatal_exit_codes=frozenset(retry.fatal_exit_codes))
+    rules = RetryRules(
+        fatal_exit_codes=frozenset(retry.fatal_exit_codes),
+        pass_exit_codes=frozenset(retry.pass_exit_codes),
+    )
     if retry.max_retries is not None:
         rules = replace(rules, retries=retry.max_retries, of_type={})
     if retry.cooloff is not None:

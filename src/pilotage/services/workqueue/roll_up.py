@@ -134,20 +134,20 @@ def advance(tx: Transaction, request: int, now: float) -> bool:
         return False
     steps = requests.steps_of(connection, request)
     states: set[ElementState] = set()
-    ended = 0
+    running = {step.position: step for step in steps if not step.ended}
     moved = False
     for step in steps:
         of_step = element_progress.states_of_step(connection, request, step.position)
         states |= of_step
-        if step.ended or _end_step(tx, row, step, of_step, now):
-            ended += 1
-            moved = moved or not step.ended
-    closed = all(step.closed for step in steps) or ended == len(steps)
+        if step.position in running and _end_step(tx, row, step, of_step, now, running.values()):
+            del running[step.position]
+            moved = True
+    closed = all(step.closed for step in steps) or not running
     following = next_states(
         row.state,
         states,
         closed=closed,
-        ended=bool(steps) and ended == len(steps),
+        ended=bool(steps) and not running,
         has_jobs=element_jobs.has_any(connection, request),
     )
     for state in following:
@@ -162,13 +162,19 @@ def _end_step(
     step: StepRow,
     states: set[ElementState],
     now: float,
+    running: Iterable[StepRow],
 ) -> bool:
-    """End a step that gets no further elements, and all of whose elements have ended. Returns whether it has ended."""
+    """End a step that gets no further elements, and all of whose elements have ended. Returns whether it has ended.
+
+    The last one of the `running` steps that write a data set closes it.
+    """
     if not step.closed and row.state is not RequestState.ABORTED:
         return False
     if not states <= ENDED or element_jobs.has_unfinished(tx.connection, step.request, step.position):
         return False
-    if step.output_dataset is not None and not close_output(tx, step.output_dataset, now):
+    shared = {other.output_dataset for other in running if other.position != step.position}
+    output = step.output_dataset
+    if output is not None and output not in shared and not close_output(tx, output, now):
         return False
     element_progress.end_step(tx.connection, step.request, step.position)
     requests.record(tx.connection, row, "step-ended", actor=ACTOR, now=now, detail=step.name)

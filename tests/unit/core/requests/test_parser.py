@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,6 +171,38 @@ def test_steps_follow_each_other_by_order_or_by_name() -> None:
         "algorithm": "FileBased",
         "parameters": {"files_per_job": 2},
     }
+
+
+def test_a_resubmission_has_the_steps_of_the_earlier_request_and_more() -> None:
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"], "output": {"files": ["o"]}}
+    steps = [
+        {**step, "name": "a", "input": "/x", "merge": {"cleanup": True}},
+        {**step, "name": "b", "output": {"files": ["p"], "dataset": "/final"}},
+    ]
+    request = parse_mapping({"name": "chain", "steps": steps})
+    assert [(row.name, row.after) for row in plan_steps(request, 7)] == [
+        ("a", None),
+        ("a.merge", 0),
+        ("b", 1),
+        ("a.cleanup", 1),
+    ]
+    again = replace(request, resubmits=(7,))
+    rows = plan_steps(again, 9)
+    assert [(row.name, row.start_policy, row.after, row.input, row.output.dataset) for row in rows] == [
+        ("a", "Resubmit", None, "/x", "chain-9/a/unmerged"),
+        ("a.merge", "Resubmit", None, "chain-7/a/unmerged", "chain-9/a"),
+        ("b", "Resubmit", None, "chain-7/a", "/final.9"),
+        ("a.cleanup", "Resubmit", 1, "chain-7/a/unmerged", ""),
+        ("a.merge.rest", "Block", 0, "chain-9/a/unmerged", "chain-9/a"),
+        ("b.rest", "Block", 4, "chain-9/a", "/final.9"),
+        ("a.cleanup.rest", "Block", 4, "chain-9/a/unmerged", ""),
+    ]
+    assert [row.position for row in rows] == list(range(7))
+    third = plan_steps(replace(request, resubmits=(7, 9)), 12)
+    assert [row.name for row in third[7:]] == ["a.merge.rest2", "b.rest2", "a.cleanup.rest2"]
+    assert [row.input for row in third[4:7]] == ["chain-9/a/unmerged", "chain-9/a", "chain-9/a/unmerged"]
+    assert {row.output.dataset for row in third} == {"chain-12/a/unmerged", "chain-12/a", "/final.12", ""}
+    assert specification_from_text(specification_to_text(again)) == again
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -17,7 +17,7 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
-from pilotage.services.requests import changes, progress, submission
+from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
@@ -32,10 +32,12 @@ from pilotage.wire.requests import (
     RequestAssignment,
     RequestChange,
     RequestCheck,
+    RequestClone,
     RequestDetail,
     RequestEvent,
     RequestHistory,
     RequestPriority,
+    RequestResubmission,
     RequestSites,
     RequestsPage,
     RequestSubmission,
@@ -278,3 +280,34 @@ async def archive_request(
 ) -> RequestSummary:
     """Walk an ended request to its archived state."""
     return await _change(context, caller, body.reason, lambda tx, change: changes.archive(tx, id_, change))
+
+
+@router.post("/{id_}/clone")
+async def clone_request(
+    id_: RequestId,
+    body: RequestClone,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> RequestSummary:
+    """Submit a request again, with some facts changed; returns the new request."""
+    facts: dict[str, Any] = {"name": body.name or None, "team": body.team or None, "campaign": body.campaign}
+    facts["priority"] = body.priority
+    given = {name: value for name, value in facts.items() if value is not None}
+    pool, actor, now = context.pool, _actor(caller), context.clock()
+    row = await context.writer.acall(
+        lambda tx: copies.clone(pool, tx, id_, actor, changes=given, key=body.key, now=now)
+    )
+    return progress.summary_of(row)
+
+
+@router.post("/{id_}/resubmit")
+async def resubmit_request(
+    id_: RequestId,
+    body: RequestResubmission,
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> RequestSummary:
+    """Make the failed jobs of an ended request again, and only these; returns the new request."""
+    pool, actor, now = context.pool, _actor(caller), context.clock()
+    row = await context.writer.acall(lambda tx: copies.resubmit(pool, tx, id_, actor, key=body.key, now=now))
+    return progress.summary_of(row)

@@ -1,0 +1,384 @@
+"""Requests on a real store: what is accepted, what each verb changes, who may do it, clones and resubmissions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound, Overloaded
+from pilotage.core.policy import parse
+from pilotage.core.policy.model import JOB_SHARING, NORMAL_USER, PRODUCTION_MANAGEMENT
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.parser import parse_mapping
+from pilotage.core.requests.states import RequestState
+from pilotage.services.requests import changes, copies, progress, submission
+from pilotage.services.requests.changes import Change, SiteLists
+from pilotage.services.requests.rights import Actor, seen_request
+from pilotage.services.requests.submission import PreparedRequest
+from pilotage.store.tables import datasets, requests
+from pilotage.store.tables.requests import ALL_SITES, RequestRow
+from tests import writer_guard
+from tests.unit.services.bench import Bench
+from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
+
+R = RequestState
+MANAGER = Actor("alice", "physics", frozenset({NORMAL_USER, PRODUCTION_MANAGEMENT}))
+ALICE = Actor("alice", "physics", frozenset({NORMAL_USER}))
+BOB = Actor("bob", "physics", frozenset({NORMAL_USER}))
+SHARING_BOB = Actor("bob", "physics", frozenset({NORMAL_USER, JOB_SHARING}))
+
+WORK: dict[str, Any] = {
+    "name": "work",
+    "team": "home",
+    "input": "/data",
+    "program": {"executable": "run.sh"},
+    "splitting": {"algorithm": "FileBased", "files_per_job": 2},
+    "output": {"files": ["out"]},
+    "merge": True,
+}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
+    with writer_guard.active():
+        made = Bench(tmp_path, POLICY, store=request.param)
+        yield QueueBench(made)
+        made.check()
+        made.end()
+
+
+class Desk:
+    """Submits and changes requests as one actor."""
+
+    def __init__(self, queue: QueueBench, actor: Actor = MANAGER) -> None:
+        self.queue, self.bench, self.actor = queue, queue.bench, actor
+
+    def prepared(
+        self, *, key: str = "", strict: bool = False, confirmed: bool = False, **fields: Any
+    ) -> PreparedRequest:
+        mapping = {name: value for name, value in {**WORK, **fields}.items() if value is not None}
+        request = replace(parse_mapping(mapping), group=self.actor.group)
+        policy = self.bench.pool.policy
+        return self.bench.do(
+            lambda tx: submission.check_data(
+                tx.connection,
+                PreparedRequest(request, self.actor, key),
+                policy,
+                strict=strict,
+                confirmed=confirmed,
+            )
+        )
+
+    def submit(self, **fields: Any) -> RequestRow:
+        prepared = self.prepared(**fields)
+        return self.bench.do(lambda tx: submission.submit(self.bench.pool, tx, prepared, self.bench.now))
+
+    def do(self, verb: Any, request: RequestRow | int, *more: Any) -> RequestRow:
+        number = request if isinstance(request, int) else request.id
+        change = Change(self.actor, self.bench.now, "why")
+        row: RequestRow = self.bench.do(lambda tx: verb(tx, number, *more, change))
+        return row
+
+    def lists(self, verb: Any, request: RequestRow, lists: SiteLists, *more: Any) -> RequestRow:
+        return self.do(verb, request, *more, lists, self.bench.pool.policy)
+
+    def row(self, request: RequestRow) -> RequestRow:
+        row = self.bench.do(lambda tx: requests.by_id(tx.connection, request.id))
+        assert row is not None
+        return row
+
+    def history(self, request: RequestRow) -> list[str]:
+        events = self.bench.do(lambda tx: requests.events_of(tx.connection, request.id))
+        return [f"{event.kind} {event.new}".strip() for event in events]
+
+
+@pytest.fixture
+def desk(queue: QueueBench) -> Desk:
+    dataset = queue.dataset("/data")
+    for number in range(3):
+        queue.block(dataset, f"b{number}")
+    return Desk(queue)
+
+
+def test_a_request_is_stored_with_its_steps_and_data_sets(desk: Desk) -> None:
+    row = desk.submit(open_for=60, sites=["A"], trust_input=True)
+    assert desk.row(row) == row
+    assert (row.state, row.priority, row.sites, row.trust_input) == (R.ASSIGNED, 8000, ("A",), True)
+    assert row.open_until == desk.bench.now + 60
+    steps = desk.bench.do(lambda tx: requests.steps_of(tx.connection, row.id))
+    names = {id_: dataset.name for id_, dataset in desk.bench.do(lambda tx: datasets.by_ids(
+        tx.connection, [id_ for step in steps for id_ in (*step.inputs, step.output_dataset or 0)]
+    )).items()}  # fmt: skip
+    assert [(step.name, names[step.inputs[0]], names[step.output_dataset or 0]) for step in steps] == [
+        ("process", "/data", f"work-{row.id}/process/unmerged"),
+        ("process.merge", f"work-{row.id}/process/unmerged", f"work-{row.id}/process"),
+    ]
+    assert json.loads(steps[0].splitting) == {"algorithm": "FileBased", "parameters": {"files_per_job": 2}}
+    assert desk.history(row) == ["submit new", "state assignment-approved", "state assigned"]
+    assert desk.prepared().jobs == 6
+
+
+def test_the_same_key_gives_the_same_request(desk: Desk) -> None:
+    first = desk.submit(key="k")
+    assert desk.submit(key="k").id == first.id
+    assert desk.submit().id != first.id
+    with pytest.raises(Conflict, match="another request"):
+        desk.submit(key="k", priority=1)
+
+
+def test_data_and_sites_are_checked(desk: Desk) -> None:
+    with pytest.raises(InvalidInput, match="there is no data set /dat ") as refused:
+        desk.submit(input="/dat")
+    assert refused.value.hint == "did you mean /data?"
+    assert desk.prepared(sites=["C"]).warnings == (
+        "no site of the request has data of /data, which is at A, B: its work waits",
+    )
+    assert desk.prepared(sites=["C"], trust_input=True, strict=True).warnings == ()
+    with pytest.raises(InvalidInput, match="no site of the request has data"):
+        desk.submit(sites=["C"], strict=True)
+    with pytest.raises(InvalidInput, match="Z is not in the policy"):
+        submission.check_sites(parse_mapping({**WORK, "sites": ["Z"]}), desk.bench.pool.policy)
+    unknown = desk.queue.dataset("/unknown")
+    desk.queue.block(unknown, "x", sites=None)
+    assert desk.prepared(input="/unknown", sites=["C"], strict=True).warnings == (), "unknown is not empty"
+    assert "has no team" in desk.prepared(team=None).warnings[0]
+
+
+def test_a_very_large_request_needs_a_confirmation(desk: Desk) -> None:
+    large = {"input": None, "events": 10**9, "splitting": {"algorithm": "EventBased", "events_per_job": 10}}
+    with pytest.raises(Conflict, match="about 100,000,000 jobs"):
+        desk.submit(**large)
+    assert desk.submit(**large, confirmed=True).state is R.ASSIGNED
+
+
+def test_nothing_is_stored_of_a_request_whose_output_exists(desk: Desk) -> None:
+    output = {"files": ["out"], "dataset": "/taken"}
+    desk.submit(output=output)
+    with pytest.raises(InvalidInput, match="/taken/unmerged exists already"):
+        desk.submit(output=output)
+    assert desk.bench.do(lambda tx: requests.count_unfinished(tx.connection, "alice", RequestState)) == 1
+
+
+def test_an_owner_has_a_quota(queue: QueueBench) -> None:
+    policy = parse(POLICY.replace("[requests]\n", "[requests]\nmax_requests_per_owner = 1\n"))
+    queue.bench.do(lambda tx: setattr(queue.bench.pool, "policy", policy))
+    queue.dataset("/data")
+    desk = Desk(queue)
+    first = desk.submit()
+    with pytest.raises(Overloaded, match="1 unfinished requests"):
+        desk.submit()
+    desk.do(changes.abort, first)
+    with pytest.raises(Overloaded):
+        desk.submit()
+    Desk(queue, replace(BOB, properties=MANAGER.properties)).submit()
+
+
+def test_approval_and_assignment_are_rights(desk: Desk, queue: QueueBench) -> None:
+    alice = Desk(queue, ALICE)
+    row = alice.submit(team=None)
+    assert row.state is R.NEW
+    for verb in (changes.approve, changes.reject):
+        with pytest.raises(Forbidden, match="may not"):
+            alice.do(verb, row)
+    assert desk.do(changes.approve, row).state is R.ASSIGNMENT_APPROVED
+    with pytest.raises(InvalidInput, match="no team"):
+        desk.lists(changes.assign, row, SiteLists(), "")
+    assigned = desk.lists(changes.assign, row, SiteLists(sites=("B",)), "far")
+    assert (assigned.state, assigned.team, assigned.sites) == (R.ASSIGNED, "far", ("B",))
+    assert desk.lists(changes.assign, assigned, SiteLists(), "near").team == "near", "until it is acquired"
+    new = alice.submit()
+    assert desk.lists(changes.assign, new, SiteLists(), "").state is R.ASSIGNED, "approved on the way"
+    assert desk.do(changes.reject, alice.submit()).state is R.REJECTED
+    with pytest.raises(IllegalMove):
+        desk.do(changes.reject, assigned)
+
+
+def test_who_sees_and_who_changes(desk: Desk, queue: QueueBench) -> None:
+    row = Desk(queue, ALICE).submit()
+    bob, sharing = Desk(queue, BOB), Desk(queue, SHARING_BOB)
+    for verb in (changes.abort, changes.force_complete):
+        with pytest.raises(NotFound):
+            bob.do(verb, row)
+    with pytest.raises(NotFound):
+        seen_request(queue.bench.connection, BOB, row.id)
+    assert seen_request(queue.bench.connection, SHARING_BOB, row.id) == row
+    assert sharing.do(changes.set_priority, row, 7).priority == 7
+    with pytest.raises(NotFound):
+        desk.do(changes.abort, 12345)
+
+
+def test_priority_and_lists_change_one_row_and_its_history(desk: Desk) -> None:
+    row = desk.submit()
+    changed = desk.do(changes.set_priority, row, 9000)
+    assert (changed.priority, changed.propagating, changed.version) == (9000, True, row.version + 1)
+    assert desk.do(changes.set_priority, row, 9000).version == changed.version, "nothing to change"
+    lists = desk.lists(changes.set_sites, row, SiteLists(("A", "B"), ("B",), trust_input=True))
+    assert (lists.sites, lists.banned_sites, lists.trust_input) == (("A", "B"), ("B",), True)
+    assert desk.lists(changes.set_sites, row, SiteLists(sites=())).sites == ALL_SITES
+    with pytest.raises(InvalidInput, match="no site would be left"):
+        desk.lists(changes.set_sites, row, SiteLists(sites=("B",)))
+    with pytest.raises(InvalidInput, match="priority must be"):
+        desk.do(changes.set_priority, row, 10**6)
+    events = desk.bench.do(lambda tx: requests.events_of(tx.connection, row.id))
+    assert [event.detail for event in events if event.kind in ("priority", "sites")] == [
+        "priority 8000 → 9000: why",
+        "sites * → A B, banned sites none → B, trust input false → true: why",
+        "sites A B → *: why",
+    ]
+
+
+EVERY = [R.ASSIGNED, R.STAGING, R.STAGED, R.ACQUIRED, R.RUNNING_OPEN, R.RUNNING_CLOSED]
+
+
+@pytest.mark.parametrize("state", list(RequestState))
+def test_a_request_is_aborted_and_force_completed_in_the_states_of_the_table(
+    queue: QueueBench, state: R
+) -> None:
+    desk = Desk(queue)
+    row = desk.queue.request_row(queue.request(state=state))
+    if state in (R.NEW, R.ASSIGNMENT_APPROVED):
+        assert desk.do(changes.abort, row).state is R.REJECTED
+        return
+    if state is R.ABORTED:
+        assert desk.do(changes.abort, row) == row, "a second abort changes nothing"
+        return
+    if state not in EVERY:
+        with pytest.raises(IllegalMove):
+            desk.do(changes.abort, row)
+    else:
+        aborted = desk.do(changes.abort, row)
+        assert (aborted.state, aborted.propagating) == (R.ABORTED, True)
+        assert desk.row(row).propagating
+    row = desk.queue.request_row(queue.request(state=state))
+    if state in (R.RUNNING_OPEN, R.RUNNING_CLOSED):
+        assert desk.do(changes.force_complete, row).state is R.FORCE_COMPLETE
+        assert desk.row(row).propagating
+    elif state is not R.FORCE_COMPLETE:
+        with pytest.raises(IllegalMove):
+            desk.do(changes.force_complete, row)
+
+
+def test_an_ended_request_is_archived_through_all_states(queue: QueueBench) -> None:
+    desk = Desk(queue)
+    row = queue.request_row(queue.request(state=R.COMPLETED))
+    assert desk.do(changes.archive, row).state is R.NORMAL_ARCHIVED
+    assert desk.history(row)[1:] == ["state closed-out", "state announced", "state normal-archived"]
+    assert desk.do(changes.archive, row).state is R.NORMAL_ARCHIVED
+    running = queue.request_row(queue.request(state=R.ACQUIRED))
+    with pytest.raises(Conflict, match="has not ended"):
+        desk.do(changes.archive, running)
+
+
+def test_a_clone_is_a_new_request_with_its_present_facts(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit(output={"files": ["out"], "dataset": "/explicit"})
+    desk.do(changes.set_priority, row, 77)
+    desk.lists(changes.set_sites, row, SiteLists(sites=("A",)))
+    pool = queue.bench.pool
+
+    def clone(key: str = "", actor: Actor = MANAGER, **given: Any) -> RequestRow:
+        return queue.bench.do(
+            lambda tx: copies.clone(pool, tx, row.id, actor, changes=given, key=key, now=queue.now)
+        )
+
+    copy = clone(key="c", name="again", team="other")
+    assert (copy.origin, copy.name, copy.team, copy.priority, copy.sites) == (
+        row.id,
+        "again",
+        "other",
+        77,
+        ("A",),
+    )
+    assert clone(key="c", name="again", team="other").id == copy.id
+    assert [step.output.dataset for step in stored_steps(copy.specification, copy.id)] == [
+        f"again-{copy.id}/process/unmerged",
+        f"again-{copy.id}/process",
+    ]
+    with pytest.raises(InvalidInput, match="cannot be a name"):
+        clone(name="two words")
+    with pytest.raises(InvalidInput, match="who alone may run"):
+        clone(actor=replace(BOB, properties=MANAGER.properties))
+
+
+def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit()
+    queue.intake(row.id)
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    [(failed, mask)] = queue.sql(
+        "SELECT id, mask FROM element_jobs WHERE request_id = ? ORDER BY id LIMIT 1", row.id
+    )
+    pool = queue.bench.pool
+
+    def resubmit(number: int, key: str = "") -> RequestRow:
+        return queue.bench.do(lambda tx: copies.resubmit(pool, tx, number, MANAGER, key=key, now=queue.now))
+
+    with pytest.raises(Conflict, match="may still be tried again"):
+        resubmit(row.id)
+    queue.run("UPDATE requests SET state = 'completed' WHERE id = ?", row.id)
+    with pytest.raises(Conflict, match="no job of request"):
+        resubmit(row.id)
+    queue.run("UPDATE element_jobs SET state = 'exhausted' WHERE id = ?", failed)
+    again = resubmit(row.id, key="r")
+    assert resubmit(row.id, key="r").id == again.id
+    steps = queue.bench.do(lambda tx: requests.steps_of(tx.connection, again.id))
+    assert [(step.name, step.start_policy, step.after) for step in steps] == [
+        ("process", "Resubmit", None),
+        ("process.merge", "Resubmit", None),
+        ("process.merge.rest", "Block", 0),
+    ]
+    assert steps[0].output_dataset == steps[2].input_dataset
+    assert steps[1].output_dataset == steps[2].output_dataset
+    assert steps[0].output_dataset is not None
+    queue.intake(again.id)
+    assert queue.request_row(again.id).state is R.ACQUIRED
+    assert [element.jobs for element in queue.elements_of(again.id)] == [1]
+    agent.sync()
+    agent.split()
+    masks = queue.sql("SELECT mask FROM element_jobs WHERE request_id = ?", again.id)
+    assert masks == [(mask,)], "the piece of the failed job, and nothing else"
+    queue.run("UPDATE element_jobs SET state = 'exhausted' WHERE request_id = ?", again.id)
+    queue.run("UPDATE requests SET state = 'completed' WHERE id = ?", again.id)
+    third = resubmit(again.id)
+    names = [step.name for step in queue.bench.do(lambda tx: requests.steps_of(tx.connection, third.id))]
+    assert names == ["process", "process.merge", "process.merge.rest", "process.merge.rest2"]
+
+
+def test_the_funnel_counts_elements_jobs_events_sites_and_errors(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit()
+    queue.intake(row.id)
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    ids = [
+        id_ for (id_,) in queue.sql("SELECT id FROM element_jobs WHERE request_id = ? ORDER BY id", row.id)
+    ]
+    queue.run(
+        "UPDATE element_jobs SET site = 'A', state = 'done', ended = ? WHERE id <= ?", queue.now, ids[2]
+    )
+    queue.run(
+        "UPDATE element_jobs SET site = 'B', state = 'exhausted', exit_code = 3, failure = 'payload',"
+        " message = 'no such file' WHERE id = ?",
+        ids[3],
+    )
+    detail = queue.bench.do(lambda tx: progress.detail(tx.connection, row, queue.now + 60))
+    assert (detail.request.elements, detail.request.jobs, detail.request.done_jobs) == (3, 6, 3)
+    assert detail.request.failed_jobs == 1
+    step = detail.steps[0]
+    assert sum(step.elements.values()) == 3
+    assert step.jobs == {"done": 3, "exhausted": 1, "made": 2}
+    assert (step.events, step.done_events, step.done_files) == (1200, 600, 6)
+    places = {place.site: (place.done, place.failed) for place in detail.places}
+    assert (places["A"], places["B"]) == ((3, 0), (0, 1))
+    [error] = detail.errors
+    assert (error.exit_code, error.count, error.exhausted, error.message) == (3, 1, 1, "no such file")
+    assert detail.estimated_end is not None
+    assert detail.estimated_end > queue.now
+    [summary] = queue.bench.do(lambda tx: progress.summaries(tx.connection, [row]))
+    assert summary == detail.request
+    assert queue.bench.do(lambda tx: progress.summaries(tx.connection, [])) == []
