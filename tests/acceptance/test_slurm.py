@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,28 @@ def test_jobs_run_in_pilots_of_slurm(cluster: slurm.Cluster, tmp_path: Path) -> 
         # Idle pilots leave, and nothing of them stays in the batch system.
         until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
         until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+
+
+def test_the_output_of_ended_pilots_goes_with_their_rows(cluster: slurm.Cluster, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with instance_on(cluster, tmp_path / "server") as instance:
+        client = instance.client()
+        text = client.policy().text + f'\n[ces.slurm.slurm]\nlog_folder = "{logs}"\n'
+        client.apply_policy(text + "[retention]\npilots = 0\n")
+        sent = client.submit({"executable": "true"}, values=range(3))
+        selection = Selection(submission=sent.submission)
+        until(lambda: client.counts(selection).final == 3, 120, "the end of the jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+        pilots = list(client.pilots())
+        assert len(list(logs.iterdir())) == len(pilots) >= 2
+        foreign = logs / "foreign-0.log"
+        foreign.touch()
+        instance.kill_server()
+        # A pilot is kept for as long as one may live.
+        with closing(sqlite3.connect(instance.home / "pilotage.db")) as connection, connection:
+            connection.execute("UPDATE pilots SET ended = ended - 10000")
+        instance.start()
+        until(lambda: len(list(logs.iterdir())) == 2, 60, "the end of the files")
+        newest = client.pilot(max(pilot.id for pilot in pilots)).stamp.replace("/", "-")
+        assert {path.name for path in logs.iterdir()} == {f"{newest}.log", foreign.name}

@@ -105,8 +105,8 @@ def _reasons(connection: Connection, keys: Sequence[Any], before: float, most: i
 
 
 def _pilots(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
-    stamps = retention.delete_pilots(connection, keys[:most], before)
-    retention.schedule_removal(connection, "pilots", stamps)
+    gone = retention.delete_pilots(connection, keys[:most], before)
+    retention.schedule_removal(connection, "pilots", gone)
     return len(keys[:most])
 
 

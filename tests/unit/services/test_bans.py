@@ -10,10 +10,12 @@ import pytest
 
 from pilotage.core.errors import NotFound
 from pilotage.services.director.local import LocalDirector
+from pilotage.services.pilots import banned_owners
 from pilotage.services.policy import bans
 from pilotage.store.tables import bans as ban_rows
 from pilotage.store.tables.bans import BanRow
 from tests.unit.services.bench import NODE, POLICY, Bench
+from tests.unit.services.test_pilot_orders import intent
 from tests.unit.services.test_why import why_job
 
 TWO_SITES = POLICY + '[sites.there]\n[ces.far]\nsite = "there"\nowners = "any"\n'
@@ -36,6 +38,8 @@ def ban(bench: Bench, owner: str, site: str = "here", until: float | None = None
 
 
 def enforce(bench: Bench) -> int:
+    while bench.do(lambda tx: banned_owners.send_away(bench.pool, tx)):
+        pass
     return bench.do(lambda tx: bans.enforce_bans(bench.pool, tx, bench.now))
 
 
@@ -65,6 +69,36 @@ def test_running_jobs_there_are_killed_and_others_go_on(bench: Bench) -> None:
     assert enforce(bench) == 0
     assert there.finish(safe) == "accepted"
     assert alices.job == good
+
+
+def test_pilots_that_serve_a_banned_user_alone_leave_at_once(bench: Bench) -> None:
+    bench.submit(1, owner="bob")
+    bench.submit(1, owner="alice")
+    bobs, alices = bench.pilot(), bench.pilot()
+    offers = {pilot.hold().job: pilot for pilot in (bobs, alices)}
+    bobs = next(pilot for pilot in offers.values() if pilot.row.only_owner == "bob")
+    alices = next(pilot for pilot in offers.values() if pilot.row.only_owner == "alice")
+    bench.submit(1, owner="bob")
+    far = bench.pilot("far")
+    far.hold()
+    ban(bench, "bob")
+    enforce(bench)
+    assert bobs.send().leave == "drain"
+    assert bobs.row.reason == "bob was banned from site here by ada: mining"
+    assert (alices.send().leave, far.send().leave) == ("", "")
+    bobs.send(leaving="drain")
+    assert (bobs.row.state, bobs.row.reason) == ("Done", "bob was banned from site here by ada: mining")
+    assert enforce(bench) == 0
+
+
+def test_a_waiting_pilot_of_a_banned_user_is_cancelled(bench: Bench) -> None:
+    pilot = intent(bench)
+    bench.connection.execute(
+        "UPDATE pilots SET pilot_type = 'private', owner = 'bob', grp = 'physics', only_owner = NULL"
+    )
+    ban(bench, "bob")
+    enforce(bench)
+    assert bench.pilot_row(pilot).leave == "kill"
 
 
 def test_nothing_of_a_banned_user_is_matched_there(bench: Bench) -> None:

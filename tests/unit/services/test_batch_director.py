@@ -531,6 +531,30 @@ def test_pilots_that_never_call_home_stop_submission_and_others_do_not(strict: S
     assert_settled(strict)
 
 
+def test_pilots_whose_nodes_are_unfit_stop_submission(strict: Site) -> None:
+    strict.bench.submit(9)
+    for _ in range(3):
+        assert switch(strict) is CeSwitch.ON
+        strict.bench.later(4000.0)
+        strict.cycle()
+        strict.start_pilots()
+        for batch_id, (job, paper) in list(strict.papers.items()):
+            paper.send(leaving="cannot isolate payloads: no user namespaces", unfit=True)
+            strict.end(batch_id, job)
+        strict.cycle()
+        if switch(strict) is CeSwitch.STOPPED:
+            break
+    row = ces.by_name(strict.bench.connection, "batch")
+    assert row.switch is CeSwitch.STOPPED
+    assert "failures in a row: called home and had no job: cannot isolate payloads" in row.switch_reason
+    strict.bench.do(
+        lambda tx: switch_ce(
+            strict.bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
+        )
+    )
+    assert_settled(strict)
+
+
 class Faults(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()

@@ -234,7 +234,7 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
     left = [(one.kind, sorted(one.names)) for one in retention_rows.pending_removals(bench.connection, 99)]
     assert ("tries", [[1, 1], [2, 1], [3, 0]]) in left
     assert ("jobs", [1, 2, 3]) in left
-    assert ("pilots", ["secret 0"]) in left
+    assert ("pilots", [["secret 0", "local"]]) in left
     assert ("inputs", ["a" * 64]) in left
     # No id is given twice, whatever has gone.
     highest = bench.pool.ids.jobs.last, bench.pool.ids.submissions.last  # type: ignore[attr-defined]

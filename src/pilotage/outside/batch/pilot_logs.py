@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -14,6 +15,21 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXE
 def log_name(submission: str, index: str) -> str:
     """Name of the file with a pilot's output, for its submission's stamp and its index."""
     return f"{submission}-{index}.log"
+
+
+def _log_path(folder: str, stamp: str) -> str:
+    """The file with a pilot's output; empty: it has none."""
+    submission, slash, index = stamp.partition("/")
+    if not folder or (slash and not index.isdigit()):
+        return ""
+    return os.path.join(folder, log_name(submission, index) if slash else f"{stamp}.log")
+
+
+def remove_log(folder: str, stamp: str) -> None:
+    """Remove the file with a pilot's output. A file that the server may not remove, or that is gone, stays so."""
+    if path := _log_path(folder, stamp):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def read_log_tail(folder: str, stamp: str, most: int = TAIL) -> str:
@@ -29,12 +45,11 @@ def read_log_from(folder: str, stamp: str, offset: int | None, most: int) -> tup
     `stamp`: SUBMISSION/INDEX, or only STAMP for a pilot that is no part of an array. `offset`: None for the end of the
     output. A payload may write into the folder, so neither links nor pipes are followed.
     """
-    submission, slash, index = stamp.partition("/")
-    if not folder or (slash and not index.isdigit()):
+    path = _log_path(folder, stamp)
+    if not path:
         return None
-    name = log_name(submission, index) if slash else f"{stamp}.log"
     try:
-        number = os.open(os.path.join(folder, name), _FLAGS)
+        number = os.open(path, _FLAGS)
     except OSError:
         return None
     status = os.fstat(number)

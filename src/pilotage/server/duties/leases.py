@@ -7,7 +7,7 @@ import logging
 from pilotage.server.context import Context
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow, each
-from pilotage.services.pilots import leases
+from pilotage.services.pilots import banned_owners, leases
 from pilotage.services.policy import bans, site_states
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ class LeaseDuty:
             self._context.wake_director.set()
         if bans.has_open_bans(pool, now):
             await self._context.writer.acall(lambda tx: bans.expire_bans(pool, tx, now))
+            while await self._context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
+                pass
             while await self._context.writer.acall(lambda tx: bans.enforce_bans(pool, tx, now)):
                 self._context.wake_director.set()
 

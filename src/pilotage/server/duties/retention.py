@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pilotage.core.errors import Overloaded
+from pilotage.outside.batch.pilot_logs import remove_log
 from pilotage.server.context import Context
 from pilotage.server.duties import duty_leases
 from pilotage.services import retention
@@ -163,7 +164,11 @@ class RetentionDuty:
             elif removal.kind == "tries":
                 self._context.sandbox.delete_tries(*name)
             else:
-                (self._logs / f"{name}.log").unlink(missing_ok=True)
+                # Lists of earlier versions have stamps only.
+                stamp, ce = (name, "") if isinstance(name, str) else name
+                (self._logs / f"{stamp}.log").unlink(missing_ok=True)
+                if (section := self._context.pool.policy.ces.get(ce)) is not None:
+                    remove_log(section.log_folder, stamp)
 
     async def _remove_inputs(self, digests: Sequence[Any]) -> None:
         """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile."""

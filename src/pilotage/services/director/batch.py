@@ -21,7 +21,7 @@ from pilotage.outside.batch.adapter import Receipt
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, cluster_of
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
-from pilotage.services.director.ce_record import CeMemory
+from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
 from pilotage.services.director.listing_comparison import (
     ListingComparison,
     Look,
@@ -29,7 +29,7 @@ from pilotage.services.director.listing_comparison import (
     compare,
     stamps_of,
 )
-from pilotage.services.director.look_back import note_cycle, observe_pilots
+from pilotage.services.director.look_back import is_unfit, note_cycle, observe_pilots
 from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.director.released import Listed, watch_released
 from pilotage.services.director.submissions import (
@@ -156,6 +156,8 @@ class BatchDirector:
         started = [row for row in rows if row.started is not None]
         if started:
             self.memory.pilot_started(tx, had_job=any(row.take_number for row in started))
+        for row in filter(is_unfit, rows):
+            self.memory.count_failure(pool, tx, f"{CALLED_HOME}: {row.reason}", now)
 
     def acknowledged(self, pool: Pool, tx: Transaction, stamp: str, receipt: Receipt) -> None:
         """The batch system holds the submission."""

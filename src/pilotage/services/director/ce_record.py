@@ -34,6 +34,9 @@ FULL_PERIOD = 60.0
 NO_ROOM = "no room: "
 """Begins the trouble of a CE whose batch system has reached a limit of its own."""
 
+ENDED_SILENTLY = "its batch job has ended without a word"
+"""Begins the reason of pilots whose batch job has ended before they said goodbye."""
+
 CALLED_HOME = "called home and had no job"
 """Begins the failures of pilots that reached the server."""
 

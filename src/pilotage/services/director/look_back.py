@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pilotage.core.pilots.backoff import BackOff, LastSeen
+from pilotage.core.pilots.states import PilotState
+from pilotage.services.director.ce_record import ENDED_SILENTLY
+from pilotage.services.pilots.lifecycle import LEASE_OVER
 from pilotage.services.pool.records import DirectorNote
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
@@ -33,6 +36,15 @@ def last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
     had_job = pilot.take_number > 0
     by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
     return LastSeen(pilot.id, had_job, by_itself and not had_job)
+
+
+def is_unfit(pilot: PilotRow) -> bool:
+    """Whether a pilot has left since no payload may run on its node: no job fits it.
+
+    Pilots that ended silently have failed too; the watch of listings counts them.
+    """
+    silent = (ENDED_SILENTLY, LEASE_OVER)
+    return pilot.state is PilotState.FAILED and not pilot.take_number and not pilot.reason.startswith(silent)
 
 
 def note_cycle(

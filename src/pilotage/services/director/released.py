@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pilotage.core.pilots.handover import Sight, SubmissionPhase
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.submission import ListedTask, NativeState
-from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
+from pilotage.services.director.ce_record import CALLED_HOME, ENDED_SILENTLY, CeMemory
 from pilotage.services.pilots.lifecycle import end_absent_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilot_submissions
@@ -76,7 +76,7 @@ def watch_released(
 def _lose(
     pool: Pool, tx: Transaction, memory: CeMemory, pilot: PilotRow, task: ListedTask | None, now: float
 ) -> None:
-    reason = "its batch job has ended without a word"
+    reason = ENDED_SILENTLY
     if task is not None:
         reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
     new = end_absent_pilot(pool, tx, pilot, reason, now)

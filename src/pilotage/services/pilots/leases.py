@@ -10,7 +10,7 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions
-from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot, forget_unheard
+from pilotage.services.pilots.lifecycle import LEASE_OVER, PilotEnd, end_silent_pilot, forget_unheard
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.pilot_watch import LoadProgress
 from pilotage.services.pool.state import Pool
@@ -110,7 +110,7 @@ def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | No
     for pilot in over(pool, tx, now) if gone is None else gone:
         row = pilots.lock_expired(tx.connection, pilot, now, pool.peers.server)
         if row is not None:
-            end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, "its lease ran out", now)
+            end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, LEASE_OVER, now)
             ended += 1
     return ended
 

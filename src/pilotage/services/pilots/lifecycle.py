@@ -24,6 +24,10 @@ DEFAULT_LEASE = 3600.0
 """Seconds of the lease of a pilot whose CE has gone from the policy."""
 
 
+LEASE_OVER = "its lease ran out"
+"""The reason of a pilot that was not heard for the length of its lease."""
+
+
 class PilotEnd(StrEnum):
     """A way in which a pilot ends."""
 

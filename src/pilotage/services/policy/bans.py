@@ -121,8 +121,7 @@ def enforce_bans(pool: Pool, tx: Transaction, now: float) -> int:
 def _enforce(pool: Pool, tx: Transaction, row: BanRow, now: float) -> int:
     """Kill running jobs; take back offers, since another site may take these jobs."""
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, SERVER))
-    reason = f"{row.owner} was banned {f'from site {row.site}' if row.site else 'from all sites'} by {row.banned_by}"
-    reason += f": {row.reason}" if row.reason else ""
+    reason = row.sentence
     running: list[JobId] = []
     offered = 0
     ids = bans.jobs_of_live_pilots(tx.connection, row.site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from pilotage.core.ids import JobId
+from pilotage.core.ids import JobId, PilotId
 from pilotage.store.engine.connection import Connection
 
 _COLUMNS = "id, owner, site, banned_by, reason, since, until, ended, ended_by, enforced"
@@ -27,6 +27,13 @@ class BanRow(NamedTuple):
     ended_by: str = ""
     enforced: float | None = None
     """When it was certain that no running job of the owner is left there; None: some may be."""
+
+    @property
+    def sentence(self) -> str:
+        """The reason for jobs and pilots that it ends."""
+        place = f"from site {self.site}" if self.site else "from all sites"
+        because = f": {self.reason}" if self.reason else ""
+        return f"{self.owner} was banned {place} by {self.banned_by}{because}"
 
 
 def in_force(connection: Connection) -> list[BanRow]:
@@ -62,6 +69,18 @@ def end(connection: Connection, ban: int, *, by: str, now: float) -> None:
 def set_enforced(connection: Connection, ban: int, now: float) -> None:
     """Store that no running job of the owner is left there."""
     connection.execute("UPDATE bans SET enforced = ? WHERE id = ?", (now, ban))
+
+
+def pilots_bound_to(connection: Connection, owner: str, site: str, most: int) -> list[PilotId]:
+    """Live pilots that are bound to a user and have no order to leave. `site`: of this site only; empty: of all."""
+    sql = (
+        "SELECT id FROM pilots WHERE ended IS NULL AND leave = ''"
+        " AND (only_owner = ? OR (pilot_type = 'private' AND owner = ?))"
+        + (" AND site = ?" if site else "")
+        + " ORDER BY id LIMIT ?"
+    )
+    values = (owner, owner, *((site,) if site else ()), most)
+    return [PilotId(row[0]) for row in connection.execute(sql, values)]
 
 
 def jobs_of_live_pilots(connection: Connection, site: str) -> list[JobId]:

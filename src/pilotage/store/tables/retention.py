@@ -141,13 +141,13 @@ def expired_pilots(connection: Connection, before: float) -> list[int]:
     return [row[0] for row in connection.execute(sql, (before,))]
 
 
-def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> list[str]:
-    """Delete these pilots, except pilots that called again meanwhile; returns the stamps of deleted pilots."""
-    stamps = []
+def delete_pilots(connection: Connection, ids: Sequence[int], before: float) -> list[tuple[str, str]]:
+    """Delete these pilots, except pilots that called again meanwhile; returns (stamp, CE) of deleted pilots."""
+    gone: list[tuple[str, str]] = []
     for id_ in ids:
-        sql = "DELETE FROM pilots WHERE id = ? AND ended < ? RETURNING stamp"
-        stamps += [row[0] for row in connection.execute(sql, (id_, before)).fetchall()]
-    return stamps
+        sql = "DELETE FROM pilots WHERE id = ? AND ended < ? RETURNING stamp, ce"
+        gone += [(row[0], row[1]) for row in connection.execute(sql, (id_, before)).fetchall()]
+    return gone
 
 
 # --- inputs

@@ -8,6 +8,7 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
+from pilotage.services.pilots import banned_owners
 from pilotage.services.policy import bans as ban_service
 from pilotage.store.tables import bans
 from pilotage.store.tables.bans import BanRow
@@ -50,6 +51,8 @@ async def ban_user(
             pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now, until=body.until
         )
     )
+    while await context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
+        pass
     while await context.writer.acall(lambda tx: ban_service.enforce_bans(pool, tx, now)):
         pass
     context.wake_director.set()
