@@ -28,6 +28,8 @@ MB = 1_000_000
 ROOM = 60 * MB
 """What an attack may add to the server's memory; before there were limits it was hundreds of MB to GB."""
 PROMPTLY = 10.0
+"""Seconds in which a server takes more bytes, if it takes more at all."""
+ANSWERED = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def memory(server: Instance) -> int:
 
 
 def lives(server: Instance) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{server.port}/live", timeout=PROMPTLY, trust_env=False)
+    answer = httpx.get(f"http://127.0.0.1:{server.port}/live", timeout=ANSWERED, trust_env=False)
     assert answer.json()["status"] == "live"
 
 
@@ -58,6 +60,7 @@ def send_until_refused(raw: Raw, piece: bytes, most: int) -> int:
         except OSError:
             break
         sent += len(piece)
+    raw.socket.settimeout(ANSWERED)
     return sent
 
 

@@ -178,7 +178,7 @@ def test_of_two_that_begin_an_old_job_again_at_once_one_is_refused(pools: tuple[
         first = thread.submit(does, a, "reschedule", waited_for)
         assert begun.wait(30)
         assert does(b, "reschedule") == []
-        assert first.result(30) == [job]
+        assert first.result(90) == [job]
     row = b.writer.call(lambda tx: jobs.by_ids(tx.connection, [job])[job])
     moves = b.writer.call(lambda tx: events.history(tx.connection, job, row.last_event))
     assert [move.kind for move in moves] == ["killed", "rescheduled", "requeued"]

@@ -31,7 +31,7 @@ def test_rate_of_no_op_jobs(server: PilotServer, pilot: Start, capsys: pytest.Ca
     process = pilot()
     server.wait_for(lambda: server.finishes)
     begin, before = time.monotonic(), len(server.finishes)
-    server.wait_for(lambda: len(server.finishes) == count, 60)
+    server.wait_for(lambda: len(server.finishes) == count, 240)
     seconds = time.monotonic() - begin
     with capsys.disabled():
         exchanges = len(server.exchanges)
