@@ -7,6 +7,8 @@ Answered otherwise on purpose:
   and `why` names the reason.
 - *LIFE-03 assigned to acquired*: staging is optional here.
 - *LIFE-02 neg+done*: answered as the recorded note asks, where WMCore raises.
+
+LIFE-05, the cancellation, needs a store: tests/unit/services/test_changed_requests.py has it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class FailureClass(StrEnum):
     """The pilot, its node or its batch job failed."""
 
 
-DATA_FAILURES = frozenset({"stage-in", "stage-out", "data-in", "data-out", "registration"})
+DATA_FAILURES = frozenset({"input", "output"})
+"""As pilots and the registration of outputs report them."""
 
 
 def class_of(failure: str) -> FailureClass:

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.context import Context
+from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SlicePace
 from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.release import ReleaseRun
@@ -22,7 +23,7 @@ AIM = 0.002
 """Seconds for one transaction on SQLite. With its commit no write takes over 5 ms."""
 
 MAX_LOAD = 0.1
-"""Maximum fraction of the time in which the jobs in the pool are counted."""
+"""Maximum fraction of the time in which the jobs in the pool are counted and the groups of made jobs are read."""
 
 AGAIN = 200
 """Jobs made again by one transaction, when their cool-off is over."""
@@ -36,7 +37,7 @@ class ReleaseDuty:
         self._pace = SlicePace(AIM if context.in_loop else POSTGRESQL_AIM)
         self._programs = ProgramCache()
         self._rng = Random(0)  # noqa: S311
-        self._next_count = 0.0
+        self._next_look = 0.0
 
     async def cycle(self) -> None:
         context = self._context
@@ -45,16 +46,14 @@ class ReleaseDuty:
             lambda connection: element_jobs.made_groups(connection, BEFORE_ALL, 1)
         ):
             return
+        await pause(context, max(0.0, self._next_look - perf_counter()))
         begun = perf_counter()
-        if begun < self._next_count:
-            await asyncio.sleep(self._next_count - begun)
-            begun = perf_counter()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
-        ended = perf_counter()
-        self._next_count = ended + (ended - begun) / MAX_LOAD
         run = ReleaseRun(context.work_queue, self._programs, counts, self._rng)
         while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
             pass
+        ended = perf_counter()
+        self._next_look = ended + (ended - begun) / MAX_LOAD
         released = 0
         while not context.stop.is_set():
             size = self._pace.size

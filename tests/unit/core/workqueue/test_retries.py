@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from pilotage import pilot
 from pilotage.core.workqueue.retries import (
+    DATA_FAILURES,
     FailedTry,
     FailureClass,
     PauseRule,
@@ -13,6 +18,7 @@ from pilotage.core.workqueue.retries import (
     class_of,
     pause,
 )
+from pilotage.services.jobs import stored_files
 
 RULES = RetryRules(fatal_exit_codes=frozenset({65}), pass_exit_codes=frozenset({99}))
 
@@ -29,8 +35,8 @@ def test_the_limit_depends_on_the_type(job_type: str, most: int) -> None:
 def test_the_pause_grows_with_the_square_and_depends_on_the_class() -> None:
     pauses = [after_failed_try(FailedTry("Merge", n, "payload", 1), RULES).pause for n in range(4)]
     assert pauses == [600.0, 2400.0, 5400.0, 9600.0]
-    assert after_failed_try(FailedTry("Merge", 0, "lost"), RULES).pause == 60.0
-    assert after_failed_try(FailedTry("Merge", 1, "stage-in"), RULES).pause == 1200.0
+    assert after_failed_try(FailedTry("Merge", 0, "lease-over"), RULES).pause == 60.0
+    assert after_failed_try(FailedTry("Merge", 1, "input"), RULES).pause == 1200.0
 
 
 @pytest.mark.parametrize(
@@ -38,13 +44,22 @@ def test_the_pause_grows_with_the_square_and_depends_on_the_class() -> None:
     [
         ("payload", FailureClass.PAYLOAD),
         ("limit-memory", FailureClass.PAYLOAD),
-        ("stage-out", FailureClass.DATA),
-        ("lost", FailureClass.PLACE),
+        ("output", FailureClass.DATA),
+        ("lease-over", FailureClass.PLACE),
+        ("node", FailureClass.PLACE),
         ("a failure of a later version", FailureClass.PLACE),
     ],
 )
 def test_each_failure_has_a_class(failure: str, expected: FailureClass) -> None:
     assert class_of(failure) is expected
+
+
+def test_failures_of_data_are_named_as_their_reports_name_them() -> None:
+    """A failure that is renamed there would get the pause of another class."""
+    texts = [file.read_text() for file in (Path(pilot.__file__).parent).glob("*.py")]
+    named = {name for text in texts for name in re.findall(r'failure(?:: str)? ?= ?"([a-z-]+)"', text)}
+    assert named >= DATA_FAILURES
+    assert stored_files.Refusal("reason").failure in DATA_FAILURES
 
 
 def test_some_exit_codes_are_fatal_and_some_are_tried_at_once() -> None:
