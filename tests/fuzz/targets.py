@@ -29,6 +29,7 @@ from pilotage.core.jobs.json_format import description_from_json, description_to
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import import_policy
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
+from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.edge import decode_json
 
@@ -125,6 +126,16 @@ def _people(text: str) -> None:
         parse_yaml_mapping({str(name): value for name, value in plain.items()})
 
 
+def _report(text: str) -> None:
+    try:
+        report = parse_text(text)
+    except BadReport as error:
+        raise InvalidInput(str(error)) from None
+    for facts in report.outputs.values():
+        assert facts.events >= 0
+        assert all(0 <= first <= last for _, first, last in facts.lumis)
+
+
 def _exchange(text: str) -> None:
     pilot_endpoints._decode(pilot_endpoints._exchange_request, text.encode("utf-8", "surrogatepass"))
 
@@ -186,12 +197,19 @@ CFG = (
     "          ce1\n          {\n            CEType = Local # x\n            MaxRAM = 2000\n          }\n        }\n      }\n"
     "    }\n  }\n}\nRegistry\n{\n  Groups\n  {\n    g\n    {\n    }\n  }\n}\n",
 )
+REPORTS = (
+    '{"outputs": {"hits.root": {"events": 100, "lumis": [[1, 5, 9], [2, 0, 0]]}}, "message": "2 bad channels"}',
+    '{"outputs": {"a/../b": {}}, "message": ""}',
+)
 EXCHANGE = (
     '{"incarnation": 1, "confirms": [{"job": 1, "epoch": 2}], "holding": [{"job": 1, "epoch": 2}], "take": {"number": 3,'
     ' "count": 2, "node": {"hostname": "n", "processors": 4, "memory": 2048, "cpu_left": 1e5, "tags": ["GPU"],'
     ' "attributes": {"OS": "x"}}, "ahead": 1}}',
     '{"incarnation": 1, "finishes": [{"job": 1, "epoch": 2, "exit_code": 0, "wall": 1.5, "stdout": "YQ==", "outputs":'
     ' ["a"], "missing": ["b*"]}], "releases": [{"job": 1, "epoch": 1, "reason": "x"}], "leaving": ""}',
+    '{"incarnation": 1, "finishes": [{"job": 1, "epoch": 1, "exit_code": 0, "files": [{"name": "3/1-1/x", "pattern":'
+    ' "x", "place": "/s", "prefix": "/s/d", "size": 5, "checksum": "adler32:00000001", "events": 4,'
+    ' "lumis": [[1, 2, 3]]}]}]}',
 )
 ENROL = (
     '{"secret": "s", "index": 0, "nonce": "n", "protocol": 1, "version": "1", "hostname": "h", "batch_id": "7"}',
@@ -237,6 +255,7 @@ TARGETS: dict[str, Target] = {
     "people": Target(_people, JSON),
     "exchange": Target(_exchange, EXCHANGE),
     "enrol": Target(_enrol, ENROL),
+    "report": Target(_report, REPORTS),
     "table": Target(_table, TABLES),
     **{f"manifest-{kind}": Target(_manifest(kind), texts) for kind, texts in MANIFESTS.items()},
     "ids": Target(lambda text: parse_ids(text.split()), ("12", "12-40", "12,15 7-9", "1 2 3")),

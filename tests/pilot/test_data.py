@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -182,6 +183,26 @@ def test_outputs_that_are_missing_or_false_are_the_programs_failure(
     assert finish["failure"] == "payload"
     assert words in finish["message"]
     assert finish["files"] == []
+    assert written(storage) == []
+
+
+def test_a_report_that_would_not_fit_in_a_message_fails_the_job(
+    server: PilotServer, pilot: Start, storage: Path
+) -> None:
+    script = """
+import json, os
+spans = [[1, 2 * n, 2 * n] for n in range(10_000)]
+names = [f"{n}.out" for n in range(11)]
+for name in names:
+    open(name, "w").close()
+with open(os.environ["PILOTAGE_REPORT"], "w") as file:
+    json.dump({"outputs": {name: {"events": 1, "lumis": spans} for name in names}}, file)
+"""
+    job = server.add(sys.executable, "-c", script, data=order(storage, outputs=["*.out"]))
+    pilot()
+    finish = server.finish_of(job)
+    assert (finish["failure"], finish["files"]) == ("payload", [])
+    assert "more than 100,000 ranges" in finish["message"]
     assert written(storage) == []
 
 

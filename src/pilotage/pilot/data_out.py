@@ -11,7 +11,7 @@ import os
 from functools import partial
 from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
-from pilotage.wire.data import MAX_STORED_FILES, DataOrder, StoragePlace, StoredFile
+from pilotage.wire.data import MAX_LUMI_RANGES_OF_JOB, MAX_STORED_FILES, DataOrder, StoragePlace, StoredFile
 
 from .checksums import Checksum
 from .data_in import PIECE, DataCancelled
@@ -47,12 +47,16 @@ class OutputStore:
         """By name of a place: why it takes no file. It is not tried again by this attempt."""
         self._folders: Dict[str, str] = {}
         """By name of a place: the folder of this attempt, relative to the data set's."""
+        self._lumis = 0
         self.stored: List[StoredFile] = []
 
     def store(self, name: str, pattern: str, pieces: Pieces, facts: OutputFacts) -> None:
         """Store one file. Raises DataFailed and DataCancelled."""
+        self._lumis += len(facts.lumis)
         if len(self.stored) >= MAX_STORED_FILES:
             raise DataFailed(f"more than {MAX_STORED_FILES:,} output files", "payload")
+        if self._lumis > MAX_LUMI_RANGES_OF_JOB:
+            raise DataFailed(f"more than {MAX_LUMI_RANGES_OF_JOB:,} ranges of lumis in its output", "payload")
         for place in self._order.places:
             if place.name in self._failed:
                 continue

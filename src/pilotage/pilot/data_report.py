@@ -83,6 +83,11 @@ def read_report(folder: str, name: str) -> DataReport:
         raise BadReport(f"cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_REPORT:
         raise BadReport(f"it has more than {MAX_REPORT:,} bytes")
+    return parse_text(data)
+
+
+def parse_text(data: "bytes | str") -> DataReport:
+    """The report in a file. Raises BadReport."""
     try:
         return parse_report(json.loads(data))
     except (ValueError, RecursionError) as error:
