@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from pilotage.client.datasets import compute_checksum
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
-from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -180,6 +181,44 @@ def test_bad_commands_name_the_mistake(server: Instance, folder: Path, tmp_path:
     assert "has no files that fit" in refused(server, "dataset", "add", "x", str(folder), "--match", "*.c")
     assert "cannot be the name" in refused(server, "dataset", "add", "a b", str(folder))
     assert "no site nowhere" in refused(server, "dataset", "add", "x", str(folder), "--site", "nowhere")
+    (folder / os.fsdecode(b"\xff.py")).write_text("odd")
+    assert "cannot be printed" in refused(server, "dataset", "add", "x", str(folder))
     assert "--block-size" in refused(server, "dataset", "add", "x", str(folder), "--block-size", "0")
     shutil.rmtree(folder)
     assert "cannot read" in refused(server, "dataset", "add", "x", str(tmp_path / "none.txt"))
+
+
+def test_adding_goes_on_after_the_server_was_killed_in_between(tmp_path: Path) -> None:
+    names = [f"run{block}/{number:04}" for block in range(3) for number in range(1000)]
+    files = [FileEntry(name, 5, 1) for name in names]
+    blocks = [
+        BlockEntry(
+            f"run{block}", tuple(files[1000 * block : 1000 * block + 1000]), (Replica("here", "/data"),)
+        )
+        for block in range(3)
+    ]
+    with running(tmp_path) as instance:
+        for stop_at in (600, 1600, 2600):
+            with instance.client() as client:
+                client._transport.patience = client._transport._connect_patience = 0.1
+                client.create_dataset("raw")
+
+                def kill(sent: int, stop_at: int = stop_at) -> None:
+                    if sent >= stop_at:
+                        instance.kill_server()
+
+                with pytest.raises(Unreachable):
+                    client.add_to_dataset("raw", blocks, kill)
+            instance._clients.clear()
+            instance.start()
+        client = instance.client()
+        assert client.add_to_dataset("raw", blocks).known == 3000
+        stored = [
+            file.name
+            for block in client.dataset_blocks("raw")
+            for file in client.dataset_files("raw", block.name)
+        ]
+        assert sorted(stored) == sorted(names)
+        assert [(block.name, block.files, block.open) for block in client.dataset_blocks("raw")] == [
+            (f"run{block}", 1000, False) for block in range(3)
+        ]

@@ -86,7 +86,10 @@ class DataSetMethods(TypedRequests):
                 request = FilesAdd(
                     name,
                     block.name,
-                    [DataSetFile(file[0], file[1], file[2], file[3], list(file[4])) for file in files],
+                    [
+                        DataSetFile(file[0], file[1], file[2], file[3], [list(lumi) for lumi in file.lumis])
+                        for file in files
+                    ],
                     [ReplicaLocation(*place) for place in block.replicas],
                     complete,
                 )

@@ -14,7 +14,7 @@ POST /v1/datasets/remove     DataSetChange → DataSetSummary
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, List, Optional, Tuple
+from typing import Annotated, List, Optional
 
 from pilotage.wire.limits import Count, FileName, GivenName, Id, Limit, Name
 
@@ -26,7 +26,7 @@ MAX_LUMIS = 10_000
 EntryName = Annotated[str, Limit(shortest=1, longest=1000)]
 """Of a block or file, relative to the prefix of a replica."""
 Checksum = Annotated[str, Limit(longest=200)]
-Lumi = Tuple[Count, Count, Count]
+Lumi = Annotated[List[Count], Limit(shortest=3, longest=3)]
 
 
 @dataclass
