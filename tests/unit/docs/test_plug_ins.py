@@ -102,6 +102,30 @@ type = "karma"
 [ces.karma.karma]
 lane = "fast"
 """
+SPLITTING = """\
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar
+
+from pilotage.core.setting import Setting
+from pilotage.core.splitting.algorithm import Algorithm, Amount
+from pilotage.core.splitting.mask import Mask
+from pilotage.core.splitting.pieces import Piece
+
+
+class KarmaBased(Algorithm, frozen=True, kw_only=True):
+    algorithm: ClassVar[str] = "KarmaBased"
+    meaning: ClassVar[str] = "all files of an element, the lucky ones first"
+    example: ClassVar[str] = "luck = 3\\n"
+
+    luck: Annotated[int, Setting("the divisor of lucky files", 1, 13)]
+
+    def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
+        ordered = sorted(pieces, key=lambda piece: piece.file % self.luck)
+        yield Mask(tuple(piece.range for piece in ordered))
+
+    def estimate_jobs(self, amount: Amount) -> int:
+        return 1
+"""
 BENCHMARK = """\
 import argparse
 
@@ -132,6 +156,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
     (root / "pilotage" / "core" / "workqueue" / "start_policies" / "karma.py").write_text(START_POLICY)
+    (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
     (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
@@ -179,6 +204,27 @@ names = policy.correction.correctors
 print(correct(names, {name: policy.correction.instances_of(name) for name in names}, facts, {}).groups)
 """
     assert python(copy, "-c", code).stdout == "{'g': 2.0}\n"
+
+
+def test_a_splitting_algorithm_works_and_stands_in_the_pages(copy: Path) -> None:
+    code = """
+from pilotage.core.errors import InvalidInput
+from pilotage.core.splitting.mask import FileRecord
+from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.splitting.split import split
+files = [FileRecord(number, str(number)) for number in (1, 2, 3)]
+print([part.file for mask in split(files, parse_splitting("KarmaBased", {"luck": 3})) for part in mask.ranges])
+try:
+    parse_splitting("KarmaBased", {"lukc": 3})
+except InvalidInput as error:
+    print(error.hint)
+from tests.unit.docs.generate import PAGES
+print(PAGES["requests.md"]())
+"""
+    done = python(copy, "-c", code)
+    assert done.stdout.startswith("[3, 1, 2]\ndid you mean luck?\n"), done.stderr
+    assert "all files of an element, the lucky ones first" in done.stdout.lower()
+    assert "the divisor of lucky files" in done.stdout
 
 
 def test_a_corrector_and_a_route_are_in_the_pages(copy: Path) -> None:
