@@ -90,10 +90,13 @@ class AccountingDatabase:
 
     def start(self) -> None:
         """Start both daemons. The caller has written slurm.conf and started munge."""
+        # A MariaDB that starts removes the temporary tables of all others in the same folder.
+        temporary = self._cluster.folder / "mariadb-tmp"
+        temporary.mkdir()
         subprocess.run(
             [
                 *("mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal"),
-                *("--user=root", f"--datadir={self._data}", "--skip-test-db"),
+                *("--user=root", f"--datadir={self._data}", f"--tmpdir={temporary}", "--skip-test-db"),
             ],
             env={"PATH": PATH},
             check=True,
@@ -107,6 +110,7 @@ class AccountingDatabase:
             [
                 *("mariadbd", "--no-defaults", "--user=root", f"--datadir={self._data}"),
                 *(f"--socket={self._cluster.folder}/run/mariadb.sock", f"--port={self._storage}"),
+                f"--tmpdir={temporary}",
                 *("--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
                 *("--innodb-buffer-pool-size=32M", "--aria-pagecache-buffer-size=8M"),
                 *(f"--pid-file={self._cluster.folder}/run/mariadb.pid", f"--init-file={grants}"),
