@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock
 
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agent_loads
@@ -59,8 +60,10 @@ class LoadBook:
     """The last count of each agent."""
 
     _loads: dict[int, AgentLoad] = field(default_factory=dict)
-    _added: dict[int, list[tuple[float, str, int, int]]] = field(default_factory=dict)
-    """By agent: instant, site, request and number of jobs that were posted since its last count began."""
+    _added: dict[int, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """By agent: site, request and number of jobs that were posted since its last count began."""
+    _lock: Lock = field(default_factory=Lock)
+    """Counts are made beside the writer, which adds jobs meanwhile."""
 
     def known(self, agent: int, now: float) -> AgentLoad | None:
         """The count of an agent; None: there is none that is new enough."""
@@ -71,17 +74,20 @@ class LoadBook:
         return load if 0 <= now - load.at < age else None
 
     def count(self, connection: Connection, agent: int, now: float) -> AgentLoad:
-        """Count the jobs of an agent, on any connection. Jobs posted during the count may count twice."""
-        self._added[agent] = []
+        """Count the jobs of an agent, in any thread. Jobs posted during the count may count twice."""
+        with self._lock:
+            self._added[agent] = []
         load = AgentLoad.read(connection, agent, now)
-        for _, site, request, jobs in self._added[agent]:
-            load.add_waiting(site, request, jobs)
-        self._loads[agent] = load
+        with self._lock:
+            for site, request, jobs in self._added[agent]:
+                load.add_waiting(site, request, jobs)
+            self._loads[agent] = load
         return load
 
-    def add(self, agent: int, site: str, request: int, jobs: int, now: float) -> None:
+    def add(self, agent: int, site: str, request: int, jobs: int) -> None:
         """Add jobs that an agent has posted."""
-        self._added.setdefault(agent, []).append((now, site, request, jobs))
-        load = self._loads.get(agent)
-        if load is not None:
-            load.add_waiting(site, request, jobs)
+        with self._lock:
+            self._added.setdefault(agent, []).append((site, request, jobs))
+            load = self._loads.get(agent)
+            if load is not None:
+                load.add_waiting(site, request, jobs)

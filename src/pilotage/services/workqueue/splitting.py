@@ -189,7 +189,7 @@ def _make_jobs(
     element_masks.insert_jobs(
         tx.connection, [_job(agent, row, digest, masks[digest], size, now) for digest, size in sizes.items()]
     )
-    queue.loads.add(agent.id, row.site, row.request_id, len(masks), now)
+    queue.loads.add(agent.id, row.site, row.request_id, len(masks))
 
 
 def _job(

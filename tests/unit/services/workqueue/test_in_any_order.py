@@ -207,29 +207,34 @@ def test_transactions_that_fail_anywhere_leave_nothing_behind(queue: QueueBench,
     for _ in range(STEPS // 2):
         rng.choice(careless).step()
     queue.bench.do = carried_out  # type: ignore[method-assign]
-    assert failing.failed > 20
+    assert failing.failed > 10
     queue.bench.writer._connection = queue.bench.connection
     finish(queue, requests)
 
 
-def test_intake_that_fails_at_each_statement(queue: QueueBench) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+def test_intake_that_fails_or_dies_at_each_statement(queue: QueueBench, dies: bool) -> None:
     data = queue.dataset("data")
     for number in range(5):
         queue.block(data, f"b{number}")
     request = queue.request(inputs=[data])
-    failing = FailingConnection(queue.bench.connection)
-    queue.bench.writer._connection = failing
+    failed = 0
     for statement in range(1, 40):
+        failing = FailingConnection(queue.bench.connection)
+        queue.bench.writer._connection = failing
         failing.left = statement
         try:
             queue.intake(request, 2)
         except StatementFailed:
-            continue
-        break
+            failed += 1
+            if dies:
+                queue.reopen()
+        else:
+            break
     else:
         raise AssertionError("it never came to its end")
     queue.bench.writer._connection = queue.bench.connection
-    assert failing.failed > 5
+    assert failed > 5
     assert [row.block_ids for row in queue.elements_of(request)] == [[number] for number in range(1, 6)]
     details = queue.sql("SELECT detail FROM request_events WHERE kind = 'intake'")
     assert sum(json.loads(row[0])["elements"] for row in details) == 5

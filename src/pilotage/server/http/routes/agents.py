@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from fastapi import APIRouter, Depends, Query
@@ -76,12 +77,12 @@ async def sync_agent(
 
 
 async def _load(context: Context, agent: int, now: float) -> AgentLoad:
-    """The unfinished jobs of an agent, counted beside the writer."""
+    """The unfinished jobs of an agent. The count reads many rows and returns few, so another thread makes it."""
     loads = context.work_queue.loads
     known = loads.known(agent, now)
     if known is not None:
         return known
-    return await context.quick_read(lambda connection: loads.count(connection, agent, now))
+    return await asyncio.to_thread(lambda: loads.count(context.readers.connection(), agent, now))
 
 
 @router.get("/{agent}/elements/{element}/files")
