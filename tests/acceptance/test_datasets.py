@@ -67,7 +67,7 @@ def test_a_folder_becomes_a_data_set_and_grows(server: Instance, folder: Path) -
     assert first["name"] == "json/decoder.py"
     assert (first["size"], first["checksum"]) == (15, compute_checksum(folder / "json/decoder.py", "adler32"))
     (folder / "json/scanner.py").write_text("new")
-    assert cli(server, *words, "--close") == "library: added 1 files in 1 blocks, 3 were there\n"
+    assert cli(server, *words, "--close") == "library: added 1 file in 1 block, 3 were there\n"
     shown = answer(server, "dataset", "show", "library")
     assert [block["name"] for block in shown["blocks"]] == [".", "json", "json#2"]
     assert not shown["report"]["dataset"]["open"]

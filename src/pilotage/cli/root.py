@@ -167,13 +167,13 @@ def _global_options(argv: list[str]) -> tuple[list[str], list[str]]:
 def _resolve(root: Root, words: list[str]) -> tuple[str, list[str]]:
     """The command's full name and its arguments; or a group's name and whether its help was asked for."""
     name, rest = words[0], words[1:]
+    longer = " ".join(words[:2])
+    if name not in root.groups and longer in root.commands:  # such as `ban USER` and `ban list`
+        return longer, words[2:]
     if name not in root.commands and name not in root.groups:
         raise InvalidInput(
             f"there is no command {name!r}", hint=_suggest(name, [*_top(root)]) or "see `pilotage --help`"
         )
-    longer = " ".join(words[:2])
-    if name in root.commands and longer in root.commands:  # such as `ban USER` and `ban list`
-        return longer, words[2:]
     while name in root.groups and rest and rest[0] not in ("--help", "-h"):
         group, name = name, f"{name} {rest[0]}"
         if name not in root.commands and name not in root.groups:

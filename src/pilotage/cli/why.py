@@ -11,7 +11,7 @@ import typer
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.request_why import show_request
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.cli.time_format import format_duration, format_instant, plural
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
@@ -79,7 +79,7 @@ def _facts(answer: Why) -> Iterator[tuple[str, object]]:
     yield "reason", " ".join(part for part in (answer.reason, f"({answer.detail})") if part != "()")
     yield "asks for", "; ".join(f"{name} {value}" for name, value in answer.needs.items())
     if answer.reason:
-        yield "waiting", f"{_plural(answer.waiting, 'job')} in this queue"
+        yield "waiting", f"{plural(answer.waiting, 'job')} in this queue"
     if answer.in_queue is not None:
         yield "before it", _jobs_ahead(answer.in_queue)
     for limit in answer.limits:
@@ -183,7 +183,7 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
 
 
 def _draw(standing: Standing, buckets: bool) -> Row:
-    size = _plural(standing.processors, "core") + (f", {standing.memory} MB" if standing.memory else "")
+    size = plural(standing.processors, "core") + (f", {standing.memory} MB" if standing.memory else "")
     made = "possible" if standing.possible else "once" if standing.takes == 1 else f"{standing.takes:,} times"
     before = sum(bucket.jobs for bucket in standing.higher_buckets) if buckets else standing.ahead
     return (
@@ -226,7 +226,3 @@ def _jobs_ahead(place: PlaceInQueue) -> str:
 
 def _capped(number: int) -> str:
     return "10,000 or more" if number >= 10_000 else f"{number:,}"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -20,7 +20,7 @@ NOWHERE = "postgresql://127.0.0.1:1/none"
 WORDS: dict[str, list[list[str]]] = {
     "submit": [["submit", "--", "true"], ["submit", "--dry-run", "job.yaml"], ["submit", "nothing.jdl"]],
     "status": [["status"], ["status", "-s", "1", "--limit", "0"], ["status", "1"], ["status", "--json"]],
-    "why": [["why", "1"]],
+    "why": [["why", "1"], ["why", "request:1"], ["why", "element:x"]],
     "wait": [["wait", "1"]],
     "output": [["output", "1", "--dir", "out"]],
     "logs": [["logs", "1"]],

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
+from pilotage.cli.time_format import plural
 from pilotage.core.datasets.arrangement import BLOCK_SIZE
 from pilotage.core.datasets.facts import CHECKSUMS, BlockEntry, Replica, check_replica
 from pilotage.core.errors import InvalidInput
@@ -79,7 +80,9 @@ def add(
         session.screen.json(added)
         return None
     known = f", {added.known:,} were there" if added.known else ""
-    session.screen.line(f"{name}: added {added.files:,} files in {added.closed:,} blocks{known}")
+    session.screen.line(
+        f"{name}: added {plural(added.files, 'file')} in {plural(added.closed, 'block')}{known}"
+    )
     return None
 
 

@@ -11,7 +11,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, format_size
+from pilotage.cli.time_format import format_instant, format_size, plural
 from pilotage.core.datasets.facts import Replica, check_replica
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
@@ -277,4 +277,6 @@ def _tell(session: Session, summary: DataSetSummary, state: str) -> None:
     if session.as_json:
         session.screen.json(summary)
     else:
-        session.screen.line(f"{summary.name} ({summary.files:,} files in {summary.blocks:,} blocks) {state}")
+        session.screen.line(
+            f"{summary.name} ({plural(summary.files, 'file')} in {plural(summary.blocks, 'block')}) {state}"
+        )

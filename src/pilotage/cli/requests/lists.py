@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import islice
 from typing import Annotated
@@ -10,11 +11,12 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant
+from pilotage.cli.time_format import format_instant, plural
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
-from pilotage.wire.requests import RequestSummary
+from pilotage.wire.requests import RequestEvent, RequestSummary
 
+ELEMENTS_SHOWN = 10
 NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")]
 
 
@@ -94,9 +96,25 @@ def history(session: Session, request: NumberArgument) -> int | None:
             format_instant(event.at, now, exact=exact),
             event.actor,
             f"{event.old} → {event.new}" if event.kind == "state" else event.kind,
-            event.detail,
+            _detail(event),
         )
         for event in events
     )
     session.screen.table(columns, rows)
     return None
+
+
+def _detail(event: RequestEvent) -> str:
+    """The detail in words; elements that moved by their number and states."""
+    try:
+        facts = json.loads(event.detail)
+    except ValueError:
+        return event.detail
+    if not isinstance(facts, dict):
+        return event.detail
+    moved = facts.get("elements")
+    if event.kind == "elements" and isinstance(moved, list):
+        shown = ", ".join(str(element) for element in moved[:ELEMENTS_SHOWN])
+        more = ", ..." if len(moved) > ELEMENTS_SHOWN else ""
+        return f"{plural(len(moved), 'element')} {event.old} → {event.new}: {shown}{more}"
+    return ", ".join(f"{name} {value}" for name, value in facts.items())

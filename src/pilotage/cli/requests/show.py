@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.requests.lists import NumberArgument
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant
+from pilotage.cli.time_format import format_instant, plural
 from pilotage.wire.requests import RequestDetail, RequestError, RequestStep
 
 BAR = 30
@@ -69,12 +69,12 @@ def _show_step(screen: CommandOutput, step: RequestStep) -> None:
     how = step.type if step.type == step.name else f"{step.type}, {step.algorithm}"
     screen.line()
     screen.line(f"{step.name} ({how}): {flow}")
-    for title, stages in (("elements", _element_stages(step)), ("jobs", _job_stages(step))):
+    for title, stages in (("element", _element_stages(step)), ("job", _job_stages(step))):
         counts = [(name, number) for name, number in stages if number]
         total = sum(number for _, number in counts)
         if not total:
             continue
-        screen.line(f"  {total:,} {title}" + _estimate_note(step, title))
+        screen.line(f"  {plural(total, title)}" + _estimate_note(step, title))
         for name, number in counts:
             screen.line(f"    {name:<12} {number:>11,}  {_bar(screen, number, total)}")
     screen.line(f"  {_done_text(step)}")
@@ -82,7 +82,7 @@ def _show_step(screen: CommandOutput, step: RequestStep) -> None:
 
 def _estimate_note(step: RequestStep, title: str) -> str:
     return (
-        f", about {step.estimated_jobs:,} of them not made" if title == "jobs" and step.estimated_jobs else ""
+        f", about {step.estimated_jobs:,} of them not made" if title == "job" and step.estimated_jobs else ""
     )
 
 
