@@ -86,7 +86,7 @@ def fill(connection: Any) -> QueueId:
         "physics",
         "key",
         1.0,
-        "{}",
+        '{"executable": "true"}',
         "[]",
         ("x",),
         "n",
