@@ -159,3 +159,65 @@ def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance) -> No
     assert owner.archive_request(withdrawn).state == "rejected-archived"
     with pytest.raises(Forbidden, match="is not in group home"):
         alice.submit_request({**TOY, "group": "home"})
+
+
+FAILING = """\
+name = "copy"
+team = "home"
+input = "/copied"
+[program]
+executable = "run.sh"
+input_sandbox = ["run.sh"]
+[splitting]
+algorithm = "FileBased"
+files_per_job = 1
+[output]
+files = ["out.txt"]
+[merge]
+[retry]
+max_retries = 0
+"""
+
+
+def test_failed_jobs_are_shown_with_their_stderr_and_resubmitted(shared: Instance, tmp_path: Path) -> None:
+    data, repaired = tmp_path / "data", tmp_path / "repaired"
+    for name in ("a/1", "a/2", "b/3"):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_text(name)
+    script = tmp_path / "run.sh"
+    script.write_text(f"""\
+#!/bin/sh
+if grep -q a/2 "$PILOTAGE_FILE_LIST" && [ ! -e {repaired} ]; then
+    echo "no calibration for a/2" >&2
+    exit 3
+fi
+cp "$PILOTAGE_FILE_LIST" out.txt
+""")
+    file = tmp_path / "copy.toml"
+    file.write_text(FAILING)
+    cli(shared, "dataset", "add", "/copied", str(data))
+    said, _ = cli(shared, "request", "submit", str(file), "--wait", "--json", code=1)
+    number = json.loads(said)["requests"][0]["request"]["id"]
+    detail = shared.client().request(number)
+    # Two jobs are done and merged, and the third one has failed.
+    assert (detail.request.state, detail.request.done_jobs, detail.request.failed_jobs) == ("completed", 3, 1)
+    [error] = detail.errors
+    assert (error.exit_code, error.count, error.exhausted) == (3, 1, 1)
+    assert error.stderr == "no calibration for a/2\n"
+    said, _ = cli(shared, "request", "show", str(number))
+    assert "exit code 3 in process: 1 job, 1 for good" in said
+    assert "no calibration for a/2" in said
+    repaired.touch()
+    said, _ = cli(shared, "request", "resubmit", str(number), "--json")
+    again = json.loads(said)
+    assert again["state"] == "assigned"
+    cli(shared, "request", "wait", str(again["id"]), "--timeout", "100s")
+    detail = shared.client().request(again["id"])
+    assert [(step.name, step.jobs) for step in detail.steps] == [
+        ("process", {"done": 1}),
+        ("process.merge", {}),
+        ("process.merge.rest", {"done": 1}),
+    ]
+    assert shared.client().dataset(detail.steps[2].output).dataset.files == 1
+    _, told = cli(shared, "request", "resubmit", str(again["id"]), code=5)
+    assert "has failed for good" in told

@@ -29,6 +29,11 @@ from pilotage.core.jobs.json_format import description_from_json, description_to
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import import_policy
 from pilotage.core.queues.identity import cpu_bucket, memory_bucket
+from pilotage.core.requests.json_format import specification_from_text, specification_to_text
+from pilotage.core.requests.parser import parse_text as parse_request
+from pilotage.core.requests.plan import plan_steps
+from pilotage.core.requests.reference import EXAMPLE as REQUEST
+from pilotage.core.requests.reference import STEPS_EXAMPLE as REQUEST_OF_STEPS
 from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.edge import decode_json
@@ -243,7 +248,33 @@ INSTANTS = (*SPANS, "2026-11-05", "2026-11-05 14:30", "2026-11-05T14:30:00+01:00
 SIZES = ("500 MB", "2GB", "1.5 TiB", "7", "0")
 TIMES = ("30 min", "2 h", "1:30:00", "1-12", "90s", "7")
 
+
+def _request(kind: str) -> Callable[[str], None]:
+    """Reads a request; an accepted one can be stored and found again, and has steps that follow each other."""
+
+    def check(text: str) -> None:
+        request = parse_request(text, kind)[0]
+        assert specification_from_text(specification_to_text(request)) == request
+        steps = plan_steps(request, 7)
+        assert [step.position for step in steps] == list(range(len(steps)))
+        assert all(step.after is None or step.after < step.position for step in steps)
+
+    return check
+
+
+REQUEST_YAML = (
+    "name: n\nevents: 10\nprogram: {executable: x}\nsplitting: {algorithm: EventBased, events_per_job: 2}\n"
+)
+REQUEST_JSON = (
+    '{"name": "n", "input": ["a", "b"], "program": {"executable": "x"}, "output": {"files": "o"}, "merge": true,'
+    ' "splitting": {"algorithm": "SizeBased", "size_per_job": "2 GB"}, "retry": {"max_retries": 2}}',
+)
+
+
 TARGETS: dict[str, Target] = {
+    "request": Target(_request("toml"), (REQUEST, REQUEST_OF_STEPS)),
+    "request-yaml": Target(_request("yaml"), (REQUEST_YAML, *REQUEST_JSON)),
+    "request-json": Target(_request("json"), REQUEST_JSON),
     "yaml": Target(_described(from_yaml), YAML + JSON),
     "json": Target(_described(from_json), JSON),
     "jdl": Target(_described(parse_jdl), JDL),

@@ -11,12 +11,15 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, plural
+from pilotage.cli.time_format import format_duration, format_instant, plural
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.wire.requests import RequestEvent, RequestSummary
 
+ELEMENTS = "elements"
+"""The kind of event of elements that move."""
 ELEMENTS_SHOWN = 10
+
 NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")]
 
 
@@ -54,14 +57,17 @@ def list_requests(
         Column("elements", right=True),
         Column("jobs", right=True),
         Column("failed", right=True),
-        Column("submitted"),
+        Column("submitted" if exact else "age"),
     )
-    session.screen.table(
-        columns, ((*_cells(row), format_instant(row.created, now, exact=exact)) for row in rows)
-    )
+    session.screen.table(columns, ((*_cells(row), _age(row.created, now, exact=exact)) for row in rows))
     if limit and len(rows) == limit:
         session.screen.note(f"only the newest {limit:,} are shown: --limit 0 shows all")
     return None
+
+
+def _age(created: float, now: float, *, exact: bool) -> str:
+    """For people how long ago, which is short; for programs the instant."""
+    return format_instant(created, now, exact=True) if exact else format_duration(max(0.0, now - created))
 
 
 def _known_state(text: str) -> str:
@@ -82,10 +88,15 @@ def _cells(row: RequestSummary) -> tuple[object, ...]:
 
 
 @connected
-def history(session: Session, request: NumberArgument) -> int | None:
+def history(
+    session: Session,
+    request: NumberArgument,
+    everything: Annotated[bool, typer.Option("--all", help="The moves of its elements too")] = False,
+) -> int | None:
     """Show the history of a request: each move and change, when, by whom and why."""
     with session.client() as client:
-        events = list(client.request_history(request))
+        history_of_request = client.request_history(request)
+        events = [event for event in history_of_request if everything or event.kind != ELEMENTS]
     if session.as_json:
         session.screen.json({"events": events})
         return None
@@ -113,7 +124,7 @@ def _detail(event: RequestEvent) -> str:
     if not isinstance(facts, dict):
         return event.detail
     moved = facts.get("elements")
-    if event.kind == "elements" and isinstance(moved, list):
+    if event.kind == ELEMENTS and isinstance(moved, list):
         shown = ", ".join(str(element) for element in moved[:ELEMENTS_SHOWN])
         more = ", ..." if len(moved) > ELEMENTS_SHOWN else ""
         return f"{plural(len(moved), 'element')} {event.old} → {event.new}: {shown}{more}"

@@ -122,7 +122,8 @@ def _done_text(step: RequestStep) -> str:
         )
         if total
     ]
-    done = f"{' and '.join(parts)} done" if parts else "nothing done yet"
+    none = "nothing done yet" if step.elements else "no elements"
+    done = f"{' and '.join(parts)} done" if parts else none
     if step.ended:
         return f"{done}; ended"
     return f"{done}; {'all elements are there' if step.closed else 'more elements may come'}"
