@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.https_site import https_site
 from tests.faults.request_tables import add_request, all_split, audited, read
 from tests.instance import Instance, alive, children, running, until
 
@@ -160,3 +161,35 @@ def test_an_agent_of_another_version_is_told_to_change_it(instance: Instance) ->
     assert ended.returncode == 2
     assert "protocol 99" in ended.stderr
     assert "install the version of the server" in ended.stderr
+
+
+def test_an_agent_in_another_network_works_over_tls_and_refuses_another_server(tmp_path: Path) -> None:
+    with https_site(tmp_path, processors=64) as site:
+        request = add_request(site.server, 2, 4, team="far")
+        command = [*site.users.prefix, sys.executable, "-m", "pilotage.main", "agent", "--team", "far"]
+        token = ["--token-file", str(site.server.home / "token"), "--home", str(tmp_path / "none")]
+        right, wrong = site.fingerprints[0], "0" * 64
+
+        def start(fingerprint: str) -> subprocess.Popen[str]:
+            address = f"{site.url}#sha256={fingerprint}"
+            return subprocess.Popen(
+                [*command, *token, "--server", address],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+        refused = start(wrong)
+        _, log = refused.communicate(timeout=60)
+        assert refused.returncode == 6
+        assert "the server is away" not in log, "it waits for a server that it will never trust"
+        assert "is not accepted" in log
+        agent = start(right)
+        try:
+            all_split(site.server, request, 2)
+            audited(site.server, request, jobs=4)
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.communicate(timeout=60)
+        assert agent.returncode == 0

@@ -22,6 +22,7 @@ from pilotage.core.errors import (
     Unreachable,
 )
 from pilotage.wire.agents import JoinRequest, OfferedElement, PostMasks
+from pilotage.wire.server_trust import refused_certificate
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -160,7 +161,9 @@ class AgentLoop:
                 answer = call()
             except (Unreachable, Overloaded) as error:
                 wait = max(pause, getattr(error, "retry_after", 0.0)) * self._rng.uniform(1.0, 1.3)
-                if self._monotonic() + wait - since > self._patience:
+                # A first server that is not trusted would not be trusted later.
+                is_foreign = not self._agent and refused_certificate(error) is not None
+                if is_foreign or self._monotonic() + wait - since > self._patience:
                     raise
                 self._report_outage(error)
                 self._stop.wait(wait)
