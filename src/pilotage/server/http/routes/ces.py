@@ -45,7 +45,9 @@ FAILURES_SHOWN = 5
 @router.get("/batch-systems/{name}")
 async def describe_batch_system(
     name: CeName,
-    option: list[BatchOption] = Query([], description="KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"),
+    option: list[BatchOption] = Query(
+        [], max_length=50, description="KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"
+    ),
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> BatchSystem:
