@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.limits import GivenName, Limit, Message, Name
+from pilotage.wire.limits import GivenName, Id, Limit, Message, Name
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
@@ -45,7 +45,7 @@ class RequestSubmission:
     """Accept a request with very many jobs."""
     strict: bool = False
     """Refuse a request with data at none of its sites."""
-    origin: Optional[int] = None
+    origin: Optional[Id] = None
     """The request that it is a clone of."""
 
 
