@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, PilotageError
-from pilotage.core.splitting.mask import FileRecord, Mask
+from pilotage.core.splitting.mask import FileRange, FileRecord, Mask
 from pilotage.wire.agents import SiteOfAgent
 from tests.unit.agent.fake_queue import FakeQueue, Killed, Overloaded, Unreachable, run_agent
 from tests.unit.core.splitting.elements import assert_each_once
@@ -101,6 +101,16 @@ def test_an_agent_that_wakes_after_its_lease_makes_nothing_twice(number: int) ->
         run_agent(queue)
     run_agent(queue, "third")
     assert_split(queue)
+
+
+def test_masks_with_other_boundaries_are_adopted_and_only_the_rest_is_made() -> None:
+    queue = queue_of(7)
+    earlier = Mask((FileRange(2), FileRange(3), FileRange(6)), events=300)
+    queue.elements[1].masks[earlier.digest] = earlier
+    run_agent(queue)
+    assert_split(queue)
+    assert earlier.digest in queue.elements[1].masks
+    assert queue.calls.count("masks") == 1
 
 
 def test_an_absent_server_is_waited_for_with_growing_pauses() -> None:
