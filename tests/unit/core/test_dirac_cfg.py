@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import GENERIC_PILOT, JOB_SHARING, NORMAL_USER, parse
 from pilotage.core.policy.dirac_cfg import import_policy
+from pilotage.core.policy.model import PRODUCTION_MANAGEMENT
 
 
 def slices() -> str:
@@ -85,7 +86,7 @@ Registry
       JobShare = 4000
       Users = alice
       Users += left
-      Properties = JobSharing, ProductionManagement
+      Properties = JobSharing, ProductionManagement, Mystery
       Properties += GenericPilot
       VO = lhcb
     }
@@ -222,7 +223,11 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
 def test_groups_and_users() -> None:
     made = import_policy(REGISTRY)
     prod, user = made.policy.groups["prod"], made.policy.groups["user"]
-    assert (prod.share, prod.vo, prod.properties) == (4000, "lhcb", (JOB_SHARING, GENERIC_PILOT))
+    assert (prod.share, prod.vo, prod.properties) == (
+        4000,
+        "lhcb",
+        (JOB_SHARING, PRODUCTION_MANAGEMENT, GENERIC_PILOT),
+    )
     assert (user.share, user.vo, user.properties) == (1000, "", (NORMAL_USER,))
     assert made.policy.users["alice"].groups == ("user", "prod"), "the default group comes first"
     assert made.policy.users["alice"].subject == "/C=CH/O=Lab, Geneva/CN=Alice"
@@ -234,7 +239,7 @@ def test_groups_and_users() -> None:
         ("Registry/Users/alice/Email", "a@x"): ("Email", "unknown option"),
         ("Registry/Users/idle", "1 option"): ("    idle", "no group"),
         ("Registry/Users/left", "2 options"): ("    left", "suspended in lhcb"),
-        ("Registry/Groups/prod/Properties", "ProductionManagement"): ("ProductionM", "unknown property"),
+        ("Registry/Groups/prod/Properties", "Mystery"): ("Mystery", "unknown property"),
         ("Registry/Groups/user/Users", "ghost"): ("ghost", "not in Registry/Users"),
     }
     assert set(told) == set(expected)
