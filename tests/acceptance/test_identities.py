@@ -15,7 +15,8 @@ import jwt
 import pytest
 
 from pilotage.services.pilots.enrolment import secret_hash
-from tests.instance import Instance
+from pilotage.wire.requests import RequestAssignment
+from tests.instance import Instance, until
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +38,8 @@ groups = ["operators"]
 [users.gone]
 groups = ["physics"]
 """
-SECRET_WORDS = ("zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag")
-"""Of the victim's job; nobody else may be told one of them."""
+SECRET_WORDS = ("zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag", "zq-request")
+"""Of the victim's jobs and request; nobody else may be told one of them."""
 OPEN_TO_ALL = {"/v1/shares", "/v1/fairness"}
 """Who is entitled to what and has used how much is the same for all who ask: docs/reference/api.md."""
 
@@ -53,7 +54,7 @@ class Sender:
 
 
 class World:
-    """A pool in which the victim has a job that ran and one that waits."""
+    """A pool in which the victim has a job that ran, one that waits, and a request that no agent serves."""
 
     def __init__(self, pool: Instance) -> None:
         self.pool = pool
@@ -102,16 +103,26 @@ class World:
         self.job, self.waiting, self.submission = ran.first, waits.first, waits.submission
         self.queue = victim.job(waits.first).job.queue
         self.pilot = victim.job(ran.first).job.pilot
+        program = {"executable": "sh", "arguments": ["-c", "echo zq-argument"]}
+        splitting = {"algorithm": "EventBased", "events_per_job": 10}
+        request = {"name": "zq-request", "team": "none", "events": 20, "program": program}
+        self.request = victim.submit_request({**request, "splitting": splitting}).request.id
+        self.pool.client().approve_request(self.request)
+        self.pool.client().assign_request(self.request, RequestAssignment(team="none"))
+        until(lambda: victim.request(self.request).request.state == "acquired", what="its elements")
 
     def addresses(self) -> Iterator[str]:
         """All that the document has for reading, filled with what is the victim's."""
         paths = httpx.get(f"{self.url}/openapi.json").json()["paths"]
         values: dict[str, list[Any]] = {
             "job": [self.job, self.waiting],
-            "id_": [self.submission],
+            "id_": [self.submission, self.request],
             "submission_id": [self.submission],
             "queue": [self.queue],
             "pilot": [self.pilot],
+            "request": [self.request],
+            "element": [1],
+            "agent": [1],
             "version": [1, 2],
             "stream": ["stdout", "stderr"],
             "name": ["zq-output", "stdout"],
@@ -129,6 +140,8 @@ class World:
         yield "/v1/jobs?name=zq-name"
         yield "/v1/jobs?job_group=zq-group"
         yield "/v1/counts?owner=victim"
+        yield "/v1/requests?owner=victim"
+        yield "/v1/requests?name=zq-request"
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +181,10 @@ def test_no_answer_tells_of_the_jobs_of_another(world: World) -> None:
     assert asked > 300
     # The words do stand in the answers to whom the jobs are shown: else the test would look for nothing.
     for who, words in told.items():
-        assert {"zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag"} <= words, (who, words)
+        assert {"zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag", "zq-request"} <= words, (
+            who,
+            words,
+        )
 
 
 ACTS = ("kill", "reschedule", "delete")

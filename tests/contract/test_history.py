@@ -461,7 +461,7 @@ def test_old_pilots_go_unless_they_have_come_back(connection: Any) -> None:
     old = retention.expired_pilots(connection, 10.0)
     assert old == [1, 2]
     pilots.update(connection, PilotId(2), ended=None)
-    assert retention.delete_pilots(connection, old, 10.0) == ["stamp 1"]
+    assert retention.delete_pilots(connection, old, 10.0) == [("stamp 1", "ce")]
     assert list_of(connection, "SELECT id FROM pilots ORDER BY id") == [2, 3, 4]
 
 

@@ -1,15 +1,30 @@
-"""Prints the answer of `pilotage why` for a request or an element."""
+"""`pilotage request why`, and the answer of `pilotage why` for a request or an element."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from typing import Annotated
+
+import typer
 
 from pilotage.cli.console import Column
-from pilotage.cli.session import Session
+from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.wire.request_why import RequestWhy
 
 OPEN = "open: the next pull may take them"
+
+
+@connected
+def why_request(
+    session: Session,
+    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+) -> int | None:
+    """Explain why a request is not further: each site's condition, and the changes that would help."""
+    with session.client() as client:
+        show_request(session, client.why_request(request), time.time())
+    return None
 
 
 def show_request(session: Session, answer: RequestWhy, now: float) -> None:

@@ -41,6 +41,7 @@ WORDS: dict[str, list[list[str]]] = {
     "request submit": [["request", "submit", "nothing.toml"], ["request", "submit", "/nonexist/x"]],
     "request list": [["request", "list"], ["request", "list", "--state", "x"]],
     "request show": [["request", "show", "1"]],
+    "request why": [["request", "why", "1"]],
     "request history": [["request", "history", "1"]],
     "request wait": [["request", "wait", "1", "--timeout", "soon"]],
     "request approve": [["request", "approve", "1"]],

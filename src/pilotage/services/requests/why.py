@@ -12,7 +12,7 @@ from pilotage.core.workqueue.thresholds import slots_of_sites
 from pilotage.core.workqueue.why import AgentFacts, Hold, PullFacts, WaitingGroup, is_open, unblocks, verdicts
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.pull import room_of_agent
-from pilotage.services.workqueue.state import WorkQueue
+from pilotage.services.workqueue.state import WorkQueue, site_rules
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agents, queued_requests, request_waits
 from pilotage.store.tables.agents import AgentRow
@@ -112,7 +112,7 @@ def pull_facts(queue: WorkQueue, connection: Connection, request: QueuedRequest,
     rows = [row for row in (agents.by_id(connection, agent) for agent in live) if row is not None]
     slots = slots_of_sites(queue.pool.site_slots(), len(rows), queue.slot_rules)
     return PullFacts(
-        queue.rules(request),
+        site_rules(request),
         queue.site_states(),
         tuple(_agent(queue, connection, row, slots, now) for row in rows),
     )

@@ -82,14 +82,7 @@ class WorkQueue:
         key = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
         rules = self._rules.use(key)
         if rules is None:
-            listed = frozenset(json.loads(request.sites))
-            rules = SiteRules(
-                None if ALL_SITES in listed else listed,
-                frozenset(json.loads(request.banned_sites)),
-                bool(request.trust_input),
-                bool(request.trust_pileup),
-            )
-            self._rules[key] = rules
+            rules = self._rules[key] = site_rules(request)
         return rules
 
     def known_location_sets(self, connection: Connection) -> Sequence[int]:
@@ -138,6 +131,17 @@ class WorkQueue:
             elif ALL_SITES not in sites:
                 common &= sites
         return common
+
+
+def site_rules(request: QueuedRequest) -> SiteRules:
+    """The lists and flags of a request, read from its row."""
+    listed = frozenset(json.loads(request.sites))
+    return SiteRules(
+        None if ALL_SITES in listed else listed,
+        frozenset(json.loads(request.banned_sites)),
+        bool(request.trust_input),
+        bool(request.trust_pileup),
+    )
 
 
 def _ids(text: str) -> list[int]:
