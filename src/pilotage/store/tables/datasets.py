@@ -327,12 +327,6 @@ def file_page(connection: Connection, block: int, after: int, limit: int) -> lis
     return [FileRow(*row) for row in connection.execute(sql, (block, after, limit))]
 
 
-def files_by_ids(connection: Connection, files: Sequence[int]) -> dict[int, FileRow]:
-    condition, value = in_list(connection, "id", files)
-    rows = connection.execute(f"SELECT {_FILE} FROM files WHERE {condition}", (value,))
-    return {row[0]: FileRow(*row) for row in rows}
-
-
 def lumis_of(file: FileRow) -> list[list[int]]:
     """The records [run, first, last] of a file."""
     return json.loads(file.lumis) if file.lumis else []
