@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from pilotage.core.brokering.information import CeInformation
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.provisioning.batch import BatchOrder
@@ -81,6 +82,8 @@ class Pool:
     """The turns of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """The node of each local CE, as a pilot with the whole CE finds it."""
+    ce_information: dict[str, CeInformation] = field(default_factory=dict)
+    """The information of each CE, as the store has it."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
     pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
