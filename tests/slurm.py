@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -72,10 +72,12 @@ class Cluster:
         *,
         name: str = "test",
         accounting: bool = False,
+        features: Mapping[str, str] | None = None,
         **settings: str,
     ) -> None:
         """`network`: where all daemons run; None: this one. `settings` replace lines of slurm.conf.
 
+        `features`: by node, separated by commas; None: n1 has `first`, the others have `other`.
         `accounting`: with a database of accounts and ended jobs, which has one account: `default`, for root.
         """
         self.folder = folder
@@ -85,6 +87,7 @@ class Cluster:
         self._processors = processors
         self.name = name
         self.accounting = slurm_accounting.AccountingDatabase(self) if accounting else None
+        self._features = features or {node: "first" if node == "n1" else "other" for node in self.nodes}
         self._settings = settings
         self._ports = [free_port() for _ in range(nodes + 1)]
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -259,7 +262,8 @@ class Cluster:
             lines.append(
                 f"NodeName={node} NodeHostname={host} NodeAddr={self._address} Port={port} CPUs={cores} Boards=1"
                 f" SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={cores * 2000}"
-                f" Feature={'first' if node == 'n1' else 'other'} State=UNKNOWN"
+                + (f" Feature={features}" if (features := self._features.get(node)) else "")
+                + " State=UNKNOWN"
                 + (" Gres=gpu:2" if node == "n2" else "")
             )
         # Slurm wants a file for each; these two stand for devices of n2.
@@ -281,6 +285,7 @@ def cluster(
     *,
     name: str = "test",
     accounting: bool = False,
+    features: Mapping[str, str] | None = None,
     **settings: str,
 ) -> Iterator[Cluster]:
     """A running Slurm. Its folder has a short path, since a socket's name is limited to 108 bytes."""
@@ -288,7 +293,9 @@ def cluster(
     if accounting:
         slurm_accounting.require()
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    made = Cluster(folder, nodes, processors, network, name=name, accounting=accounting, **settings)
+    made = Cluster(
+        folder, nodes, processors, network, name=name, accounting=accounting, features=features, **settings
+    )
     try:
         made.start()
         yield made
