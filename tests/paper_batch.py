@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Unreachable
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.properties import all_properties
@@ -149,6 +150,24 @@ class PaperBatch:
     def describe(self) -> list[Partition]:
         self._fault_of()
         return [Partition("paper", True, None, 1, self.cores, 1000 * self.cores, default=True)]
+
+    def information(self) -> CeInformation:
+        self._fault_of()
+        states = [job.state for job in self.jobs]
+        running = states.count(NativeState.RUNNING)
+        hosts = HostClass(1, {"GlueHostArchitectureSMPSize": self.cores}, ("paper-1",))
+        attributes: dict[str, Value] = {
+            **hosts.attributes,
+            "GlueCEName": "paper",
+            "GlueCEInfoLRMSType": "paper",
+            "GlueCEInfoTotalCPUs": self.cores,
+            "GlueCEStateStatus": "Production",
+            "GlueCEStateFreeCPUs": max(0, self.cores - running),
+            "GlueCEStateRunningJobs": running,
+            "GlueCEStateWaitingJobs": len(states) - running,
+            "GlueCEStateTotalJobs": len(states),
+        }
+        return CeInformation(attributes, (hosts,))
 
     def accounts(self) -> list[Account]:
         return []

@@ -455,3 +455,54 @@ def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp:
         assert failed.value.refusal is Refusal.IN_DOUBT
     until(lambda: world.batch.list_pilots().complete, DEADLINE, "an answer")
     world.batch.cancel([lost])
+
+
+REQUIRED = (
+    *("GlueCEName", "GlueCEInfoLRMSType", "GlueCEInfoTotalCPUs", "GlueCEStateStatus", "GlueCEStateFreeCPUs"),
+    *("GlueCEStateRunningJobs", "GlueCEStateWaitingJobs", "GlueCEStateTotalJobs"),
+)
+
+
+def test_the_information_counts_hosts_and_jobs(world: World, stamp: str) -> None:
+    def count(name: str) -> int:
+        value = world.batch.information().attributes[name]
+        assert isinstance(value, int)
+        return value
+
+    def jobs() -> tuple[int, int]:
+        return count("GlueCEStateRunningJobs"), count("GlueCEStateWaitingJobs")
+
+    information = world.batch.information()
+    assert not set(REQUIRED) - set(information.attributes)
+    assert information.attributes["GlueCEStateStatus"] == "Production"
+    hosts = [name for known in information.host_classes for name in known.hosts]
+    [default] = [partition for partition in world.batch.describe() if partition.default]
+    assert len(hosts) == len(set(hosts)) == sum(known.count for known in information.host_classes)
+    assert len(hosts) == default.nodes
+    [known] = information.host_classes
+    for name, value in known.attributes.items():
+        if name.startswith("Glue"):
+            assert information.attributes[name] == value, "one host is the minimum of all hosts"
+    free = count("GlueCEStateFreeCPUs")
+    world.submit(stamp, 2)
+    if world.batch.holds:
+        assert jobs()[1] >= 2, "held pilots wait"
+    world.batch.release([stamp])
+    world.reach(stamp, running=2)
+
+    def listed() -> tuple[int, int]:
+        # Other pilots of this machine come and go meanwhile.
+        states = Counter(task.state for task in world.batch.list_pilots().tasks)
+        return states[NativeState.RUNNING], states[NativeState.WAITING] + states[NativeState.HELD]
+
+    until(lambda: listed()[0] >= 2 and jobs() == listed(), DEADLINE, "the jobs of the listing")
+    if world.batch.holds:
+        assert count("GlueCEStateFreeCPUs") == free - 2
+        assert count("GlueCEStateTotalJobs") == sum(listed())
+
+
+def test_a_batch_system_that_does_not_answer_gives_no_information(world: World) -> None:
+    world.needs(world.silent, "this machine always answers")
+    assert world.silent is not None
+    with world.silent() as batch, pytest.raises(Unreachable):
+        batch.information()

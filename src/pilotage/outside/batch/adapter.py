@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from pilotage.core.brokering.information import CeInformation
 from pilotage.outside.batch.submission import BatchListing, ListedTask
 
 
@@ -141,6 +142,13 @@ class BatchAdapter(Protocol):
 
     def describe(self) -> list[Partition]:
         """The parts of the batch system, with their limits. `Unreachable` if it does not answer."""
+
+    def information(self) -> CeInformation:
+        """The CE as the batch system shows it now: its attributes in GLUE names, and classes of equal hosts.
+
+        The caller sets the instant and the expiry. An attribute that the batch system does not tell is absent.
+        `Unreachable` if the batch system does not answer. The number of questions does not grow with the hosts.
+        """
 
     def accounts(self) -> list[Account]:
         """The accounts that the user may charge. Empty: the batch system has none, or does not enforce them."""

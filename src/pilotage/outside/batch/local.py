@@ -14,6 +14,7 @@ import contextlib
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
@@ -43,6 +45,7 @@ from pilotage.outside.batch.submission import (
     Refusal,
     SubmissionFailed,
 )
+from pilotage.outside.batch.this_machine import host_attributes
 
 _FOREIGN_PREFIXES = (
     *("SLURM", "SBATCH_", "SRUN_", "PBS_", "SGE_", "LSB_", "LSF_"),
@@ -243,6 +246,34 @@ class LocalBatch:
     def describe(self) -> list[Partition]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
         return [Partition("local", True, None, 1, len(self.cores), memory, default=True)]
+
+    def information(self) -> CeInformation:
+        """One host: this machine. Cores on which no pilot is pinned are free."""
+        hosts = (HostClass(1, host_attributes(), (socket.gethostname(),)),)
+        listed, complete = self._processes.with_stamps(None)
+        attributes: dict[str, Value] = {
+            **hosts[0].attributes,
+            "GlueCEName": "local",
+            "GlueCEInfoLRMSType": "local",
+            "GlueCEInfoHostName": socket.gethostname(),
+            "GlueCEInfoTotalCPUs": len(self.cores),
+            "GlueCEStateStatus": "Production",
+        }
+        if complete:
+            attributes |= {
+                "GlueCEStateFreeCPUs": self._free_cores(listed),
+                "GlueCEStateRunningJobs": len(listed),
+                "GlueCEStateWaitingJobs": 0,
+                "GlueCEStateTotalJobs": len(listed),
+            }
+        return CeInformation(attributes, hosts, homogeneous=True)
+
+    def _free_cores(self, pilots: Mapping[tuple[str, int | None], Sequence[Process]]) -> int:
+        taken: set[int] = set()
+        for processes in pilots.values():
+            with contextlib.suppress(ProcessLookupError):
+                taken |= os.sched_getaffinity(min(processes).pid)
+        return len(set(self.cores) - taken)
 
     def accounts(self) -> list[Account]:
         return []

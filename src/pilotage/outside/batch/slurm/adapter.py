@@ -9,12 +9,13 @@ from __future__ import annotations
 import pwd
 from collections.abc import Collection, Mapping, Sequence
 
+from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
-from pilotage.outside.batch.slurm import commands, output
+from pilotage.outside.batch.slurm import commands, information, output
 from pilotage.outside.batch.slurm.output import UnreadableOutput
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
@@ -144,6 +145,18 @@ class SlurmBatch:
     def describe(self) -> list[Partition]:
         try:
             return output.read_partitions(self._checked(commands.list_partitions()))
+        except UnreadableOutput as error:
+            raise Unreachable(str(error)) from None
+
+    def information(self) -> CeInformation:
+        """Four questions, however many nodes there are."""
+        configuration = self._checked(commands.show_config())
+        try:
+            known = information.read_shown_partitions(self._checked(commands.show_partitions()))
+            partitions = information.named_partitions(known, self._options)
+            nodes = list(information.read_shown_nodes(self._checked(commands.show_nodes())))
+            states = self._checked(commands.list_job_states([partition.name for partition in partitions]))
+            return information.describe_ce(configuration, partitions, nodes, states, self._options)
         except UnreadableOutput as error:
             raise Unreachable(str(error)) from None
 

@@ -149,3 +149,18 @@ def show_default_account(user: str) -> list[str]:
 def list_partitions() -> list[str]:
     """List the nodes by partition and kind."""
     return ["sinfo", "--noheader", f"--format={PARTITION_FORMAT}"]
+
+
+def show_partitions() -> list[str]:
+    """Show all partitions with their limits, also hidden ones; a line for each."""
+    return ["scontrol", "--all", "--oneliner", "show", "partition"]
+
+
+def show_nodes() -> list[str]:
+    """Show all nodes, also of hidden partitions; a line for each."""
+    return ["scontrol", "--all", "--oneliner", "show", "node"]
+
+
+def list_job_states(partitions: Sequence[str]) -> list[str]:
+    """List the states of all users' jobs that wait or run in some partitions; a line for each task of an array."""
+    return ["squeue", "--noheader", "--array", f"--partition={','.join(partitions)}", "--format=%T"]

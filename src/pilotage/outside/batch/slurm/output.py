@@ -10,7 +10,7 @@ from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
-_STATES = {
+STATES = {
     "PENDING": NativeState.WAITING,
     "REQUEUED": NativeState.WAITING,
     "REQUEUE_HOLD": NativeState.HELD,
@@ -64,7 +64,7 @@ def read_listing(output: str) -> Iterator[ListedTask]:
         job, task, native, node, name = (field.strip() for field in fields[:5])
         reason = fields[5].strip() if len(fields) > 5 else ""
         index = int(task) if _is_number(task) else None
-        state = _STATES.get(native, NativeState.UNKNOWN)
+        state = STATES.get(native, NativeState.UNKNOWN)
         reason = "" if reason in ("None", "(null)") else reason
         if state is NativeState.WAITING and reason in _HELD_REASONS:
             state = NativeState.HELD
@@ -89,7 +89,7 @@ def read_ended(output: str, user_name: Callable[[str], str]) -> Iterator[ListedT
         job_id, said, exit_code, waited, node, name = fields
         native, _, user = said.partition(" by ")
         ids = _JOB_ID.fullmatch(job_id)
-        if ids is None or _STATES.get(native) is not NativeState.ENDED:
+        if ids is None or STATES.get(native) is not NativeState.ENDED:
             continue
         started = node != _NEVER_STARTED
         reason = _reason_of_end(native, user and user_name(user), exit_code, "" if started else waited)
