@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,64 @@ def test_an_input_that_has_gone_is_told_by_its_path(server: Instance, tmp_path: 
     assert done.returncode != 0
     shown = cli(server, "request", "show", "1")
     assert "0.txt: No such file or directory" in shown + cli(server, "status", "--state", "Failed")
+
+
+LOGGED = '''
+name = "logged"
+team = "home"
+input = "numbers"
+log_collect = { cleanup = true }
+
+[program]
+executable = "/bin/sh"
+arguments = ["-c", """
+echo "reads $PILOTAGE_FILES"
+if grep -q run1 "$PILOTAGE_FILE_LIST"; then
+    echo "no calibration" >&2
+    exit 3
+fi
+cat $PILOTAGE_FILES > lines.txt
+"""]
+
+[splitting]
+algorithm = "FileBased"
+files_per_job = 2
+
+[output]
+files = ["lines.txt"]
+
+[merge]
+
+[retry]
+max_retries = 0
+'''
+
+
+def test_logs_of_good_and_failed_jobs_are_archived_and_removed(server: Instance, tmp_path: Path) -> None:
+    make_data(tmp_path / "data")
+    cli(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
+    (tmp_path / "request.toml").write_text(LOGGED)
+    cli(server, "request", "submit", str(tmp_path / "request.toml"))
+    done = server.cli("request", "wait", "1", "--timeout", "3m")
+    assert done.returncode == 1, done.stdout + done.stderr
+    [archive] = answer(server, "dataset", "files", "logged-1/logs")["files"]
+    records: list[str] = []
+    streams: list[str] = []
+    with tarfile.open(archive["path"]) as outer:
+        for entry in outer:
+            with tarfile.open(fileobj=outer.extractfile(entry), mode="r:gz") as inner:
+                for member in inner:
+                    file = inner.extractfile(member)
+                    assert file is not None
+                    text = file.read().decode()
+                    (records if member.name.endswith("record.json") else streams).append(text)
+    ends = sorted((json.loads(text)["step"], json.loads(text)["exit_code"]) for text in records)
+    # Two jobs of each folder, and a merge of the good ones, which starts no process.
+    assert ends == [("process", 0), ("process", 0), ("process", 3), ("process", 3), ("process.merge", 0)]
+    assert sum("no calibration" in text for text in streams) == 2
+    assert sum("reads " in text for text in streams) == 4
+    kept = [path for path in files_below(tmp_path / "blocked") if "logs" in path.parts]
+    assert kept == [Path(archive["path"])], "the single logs were removed, and the archive stays"
+    shown = cli(server, "request", "show", "1")
+    assert "logs of jobs\tlogged-1/logs/unmerged" in shown
+    assert "logs.collect (LogCollect, SizeBased): logged-1/logs/unmerged → logged-1/logs" in shown

@@ -265,6 +265,69 @@ def test_merged_by_the_pilot_itself(server: PilotServer, pilot: Start, storage: 
     assert [name for name in written(storage) if f"/{broken}-" in name] == []
 
 
+def logs_of(storage: Path, finish: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The streams and the record in the log archive of an attempt."""
+    logs = finish["logs"]
+    path = storage / "log/s" / logs["name"]
+    assert (logs["prefix"], logs["size"]) == (str(storage / "log/s"), path.stat().st_size)
+    assert logs["checksum"] == f"adler32:{zlib.adler32(path.read_bytes()):08x}"
+    with tarfile.open(path, "r:gz") as archive:
+        members = {entry.name: archive.extractfile(entry) for entry in archive}
+        texts = {name: file.read() for name, file in members.items() if file is not None}
+    folder = f"{finish['job']}-{finish['epoch']}"
+    return {name: text for name, text in texts.items() if "record" not in name}, json.loads(
+        texts[f"{folder}/record.json"]
+    )
+
+
+def logged(*places: Path, **fields: Any) -> dict[str, Any]:
+    named = [place(folder, f"place{number}") for number, folder in enumerate(places)]
+    facts = {"log_name": "logs.tar.gz", "log_folder": "log/s", "log_places": named, "step": "analyse"}
+    return order(*places, **facts, **fields)
+
+
+def test_logs_of_good_and_failed_jobs_are_stored(
+    server: PilotServer, pilot: Start, storage: Path, tmp_path: Path
+) -> None:
+    good = shell(server, "echo out; echo err >&2; printf 1 > x", logged(storage, outputs=["x"], events=3))
+    bad = shell(server, "echo halfway; echo broken >&2; exit 3", logged(storage, outputs=["x"]))
+    slow = shell(server, "echo begun; sleep 600", logged(storage), wall_time=1.0)
+    absent = shell(server, "echo never", logged(storage, files=[data_file(tmp_path / "gone", size=4)]))
+    merge = server.add("-", data=logged(storage, files=[data_file(tmp_path / "gone")], action="archive"))
+    plain = shell(server, "echo out", order(storage))
+    pilot()
+    finish = server.finish_of(good)
+    streams, record = logs_of(storage, finish)
+    assert streams == {f"{good}-1/stdout": b"out\n", f"{good}-1/stderr": b"err\n"}
+    assert (record["exit_code"], record["failure"], record["step"], record["events"]) == (0, "", "analyse", 3)
+    assert record["output"] == finish["files"]
+    assert record["arguments"][0] == "-c"
+    assert "environment" not in record, "an environment may hold secrets"
+    streams, record = logs_of(storage, server.finish_of(bad))
+    assert streams == {f"{bad}-1/stdout": b"halfway\n", f"{bad}-1/stderr": b"broken\n"}
+    assert (record["exit_code"], record["output"]) == (3, [])
+    streams, record = logs_of(storage, server.finish_of(slow))
+    assert streams[f"{slow}-1/stdout"] == b"begun\n"
+    assert record["failure"] == "limit-wall"
+    for job in (absent, merge):
+        streams, record = logs_of(storage, server.finish_of(job))
+        assert streams == {}, "no process was started"
+        assert (record["failure"], record["input"][0]["name"]) == ("input", "gone")
+        assert "No such file" in record["message"]
+    assert server.finish_of(plain)["logs"] is None
+
+
+def test_logs_that_no_place_takes_change_no_result(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+    good = shell(server, "true", logged(tmp_path / "lost"))
+    bad = shell(server, "exit 4", logged(tmp_path / "lost"))
+    pilot()
+    finish = server.finish_of(good)
+    assert (finish["exit_code"], finish["failure"], finish["logs"]) == (0, "", None)
+    assert "its logs were not stored: no storage place took logs.tar.gz" in finish["message"]
+    finish = server.finish_of(bad)
+    assert (finish["exit_code"], finish["failure"], finish["logs"]) == (4, "", None)
+
+
 def test_cleanup_removes_inputs_and_leftovers_only(
     server: PilotServer, pilot: Start, storage: Path, tmp_path: Path
 ) -> None:

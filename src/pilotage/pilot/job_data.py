@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence
 
 from pilotage.wire.data import DataOrder
-from pilotage.wire.pilot import Finish
+from pilotage.wire.pilot import Finish, Payload
 
 from .data_actions import carry_out
 from .data_in import REPORT_FILE, DataCancelled, folders_of, prepare_inputs, write_order
@@ -13,7 +13,9 @@ from .data_out import DataFailed, store_outputs
 from .data_report import BadReport, read_report
 from .events import Key
 from .isolation.client import Isolation
+from .job_logs import Stream, record_of, store_logs
 from .launch import CannotRun
+from .log import log
 from .output_search import SearchCancelled
 
 
@@ -32,6 +34,11 @@ class JobData:
     def runs_in_pilot(self) -> bool:
         """Whether the pilot's own program is run instead of a payload."""
         return bool(self._order.action)
+
+    @property
+    def stores_logs(self) -> bool:
+        """Whether the logs of this attempt go to a storage place."""
+        return bool(self._order.log_name)
 
     def prepare(self, tmp: str, isolation: Optional[Isolation], is_cancelled: Callable[[], bool]) -> None:
         """Find the input files and describe them for the program. Raises CannotRun; does nothing if cancelled."""
@@ -64,6 +71,26 @@ class JobData:
             finish.failure, finish.message = "output", "output: cancelled"
         except OSError as error:
             finish.failure, finish.message = "output", f"output: {error}"
+
+    def store_logs(
+        self, finish: Finish, payload: Payload, streams: Sequence[Stream], is_cancelled: Callable[[], bool]
+    ) -> None:
+        """Store the logs of an attempt that has ended, and name them in its finish.
+
+        The server accepts no finish of a killed job, so its logs are not stored. Logs that no place takes do not
+        change the result of the job.
+        """
+        if not self.stores_logs or finish.failure == "killed":
+            return
+        try:
+            finish.logs = store_logs(
+                self._order, self._key, record_of(self._order, payload, finish), streams, is_cancelled
+            )
+        except DataCancelled:
+            return
+        except (DataFailed, OSError) as error:
+            log("cannot store the logs of a job", job=self._key[0], reason=str(error))
+            finish.message = finish.message or f"its logs were not stored: {error}"
 
     def carry_out(self, finish: Finish, is_cancelled: Callable[[], bool]) -> None:
         """Run the pilot's own program, and report its result in the finish."""

@@ -121,6 +121,13 @@ class RunningPayload:
         """Run the pilot's own program for this job. For a background thread."""
         assert self.data is not None
         self.data.carry_out(self.finish, lambda: self.killed or self.is_cancelled)
+        self.store_logs(connection)
+
+    def store_logs(self, connection: Connection) -> None:
+        """Store the logs at a storage place, if the request of this job wants it. For a background thread."""
+        if self.data is not None:
+            streams = list(zip(("stdout", "stderr"), self._files))  # noqa: B905 (Python 3.9)
+            self.data.store_logs(self.finish, self.payload, streams, lambda: self.is_cancelled)
 
     def check_inputs(self, isolation: Isolation) -> None:
         """Refuse inputs by which an isolated payload would see more of the node. Raises CannotRun."""
@@ -254,6 +261,10 @@ class RunningPayload:
             os.fstat(number).st_size > INLINE_OUTPUT_BYTES for number in self._files
         )
 
+    def has_logs_to_store(self) -> bool:
+        """Whether the logs of this attempt go to a storage place."""
+        return self.data is not None and self.data.stores_logs and self.finish.failure != "killed"
+
     def inline_streams(self) -> None:
         """Put standard output and error into the Finish if they are small."""
         if self._files:
@@ -292,6 +303,7 @@ class RunningPayload:
             self.finish.failure = self.finish.failure or "output"
         if self.data is not None and self.work_dir is not None:
             self.data.store(self.finish, self.folder, self.work_dir.tmp, lambda: self.is_cancelled)
+            self.store_logs(connection)
         if self.keep_streams:
             self.upload_streams(connection)
 

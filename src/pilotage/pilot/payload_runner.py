@@ -221,6 +221,8 @@ class PayloadRunner:
             )
         elif payload.pid and payload.delivers_tail:
             self._deliver_tail(payload)
+        elif not payload.pid and payload.has_logs_to_store():
+            self._background.submit(payload.store_logs, lambda result, error: self._finish(payload, error))
         else:
             self._finish(payload)
 

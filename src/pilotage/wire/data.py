@@ -105,6 +105,12 @@ class DataOrder:
     """For REMOVE: names below `folder` that stay."""
     sweep: List[str] = field(default_factory=list)
     """For REMOVE: folders below `folder`. Of their files, only the names in `keep` stay."""
+    log_name: str = ""
+    """The file with the logs of this job, failed or not; empty: logs are not stored."""
+    log_folder: str = ""
+    """Where the log data set stands below each place: a relative path."""
+    log_places: List[StoragePlace] = field(default_factory=list)
+    """The places to store logs, the best first."""
 
 
 @dataclass

@@ -194,6 +194,8 @@ class Finish:
     the result of the payload as it is."""
     files: Optional[StoredFiles] = None
     """Of a job with a data order: the files that were written to storage places. None: this pilot knows no orders."""
+    logs: Optional[StoredFile] = None
+    """The archive of the logs of this attempt, at a storage place. None: its order names none, or none was stored."""
 
 
 @dataclass

@@ -128,6 +128,8 @@ class RequestStep:
     closed: bool = False
     """No more elements will come."""
     ended: bool = False
+    logs: str = ""
+    """The data set of the logs of its jobs; empty: they are not stored."""
 
 
 @dataclass

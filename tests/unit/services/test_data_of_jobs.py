@@ -28,7 +28,7 @@ from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.tables.selections import Viewer
 from pilotage.wire.data import DataOrder, StoragePlace, StoredFile
 from pilotage.wire.pilot import Finish, OfferedJob
-from tests.unit.services.bench import POLICY, Bench, Paper, finished
+from tests.unit.services.bench import POLICY, RETRY_DELAY, Bench, Paper, finished
 
 ALICE = Viewer("alice")
 PLACES = """
@@ -350,6 +350,75 @@ def test_orders_of_many_jobs_cost_three_statements(bench: Bench, rows: Rows) -> 
         if "element_jobs" in text or "FROM requests" in text or "FROM files" in text
     ]
     assert len(reads) == 3
+
+
+# --- logs
+
+
+@pytest.fixture
+def logs(bench: Bench, rows: Rows) -> int:
+    """The log data set of the first step."""
+
+    def insert(tx: Any) -> int:
+        name = f"r-{rows.request}/logs/unmerged"
+        dataset = create_output(
+            tx, name, owner="alice", group="physics", request=rows.request, step=0, now=1.0
+        )
+        assert dataset is not None
+        sql = "UPDATE request_steps SET log_dataset = ? WHERE request_id = ? AND position = 0"
+        tx.connection.execute(sql, (dataset.id, rows.request))
+        return dataset.id
+
+    return bench.do(insert)
+
+
+def log_file(offer: OfferedJob, order: DataOrder, **fields: Any) -> StoredFile:
+    name = f"{order.element}/{offer.job}-{offer.epoch}/{order.log_name}"
+    facts = {"pattern": order.log_name, "prefix": f"/home/storage/{order.log_folder}", "name": name}
+    return stored(offer.job, **{**facts, "events": 0, "lumis": [], **fields})
+
+
+def logged(bench: Bench, dataset: int) -> list[str]:
+    sql = "SELECT name FROM files WHERE dataset_id = ? ORDER BY id"
+    return [row[0] for row in bench.connection.execute(sql, (dataset,))]
+
+
+def test_logs_of_failed_tries_and_of_the_good_one_are_registered(bench: Bench, rows: Rows, logs: int) -> None:
+    job = rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, order = take(pilot)
+    assert (order.log_name, order.log_folder) == ("logs.tar.gz", f"r-{rows.request}/logs/unmerged")
+    assert order.log_places == [StoragePlace("/home/storage", "/home/storage")]
+    pilot.finish(offer, failure="node", message="disk full", files=[], logs=log_file(offer, order))
+    assert bench.state(job) == "Rescheduled"
+    bench.later(RETRY_DELAY)
+    again = bench.pilot()
+    offer, order = take(again)
+    output = stored(job, name=f"{order.element}/{job}-{offer.epoch}/x.csv")
+    again.finish(offer, files=[output], logs=log_file(offer, order))
+    assert bench.state(job) == "Done"
+    assert logged(bench, logs) == [f"{order.element}/{job}-{epoch}/logs.tar.gz" for epoch in (1, offer.epoch)]
+    assert [name for name, _ in rows.registered()] == [f"{order.element}/{job}-{offer.epoch}/x.csv"]
+
+
+def test_foreign_logs_are_not_registered_and_change_no_result(bench: Bench, rows: Rows, logs: int) -> None:
+    job = rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, order = take(pilot)
+    pilot.finish(
+        offer, files=[], logs=log_file(offer, order, name=f"{order.element}/{job + 1}-1/logs.tar.gz")
+    )
+    assert (bench.state(job), logged(bench, logs)) == ("Done", [])
+
+
+def test_logs_of_jobs_whose_step_keeps_none_are_ignored(bench: Bench, rows: Rows) -> None:
+    job = rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, order = take(pilot)
+    assert (order.log_name, order.log_places) == ("", [])
+    pilot.finish(offer, files=[], logs=log_file(offer, order))
+    assert bench.state(job) == "Done"
+    assert bench.connection.execute("SELECT count(*) FROM files WHERE name LIKE '%logs%'").fetchone()[0] == 0
 
 
 def test_lumis_of_several_inputs_are_joined() -> None:

@@ -57,6 +57,7 @@ def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> Non
             ("banned sites", ", ".join(detail.banned_sites)),
             ("read from elsewhere", " and ".join(trusts)),
             ("takes new blocks until", open_until),
+            ("logs of jobs", next((step.logs for step in detail.steps if step.logs), "")),
             ("submitted", format_instant(row.created, now, exact=exact)),
             ("estimated end", "" if end is None else format_instant(end, now, exact=exact)),
         )

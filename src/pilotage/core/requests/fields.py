@@ -8,6 +8,8 @@ from typing import Any, Final
 from pilotage.core.jobs.fields import Field
 from pilotage.core.requests.specification import (
     DEFAULT_PRIORITY,
+    LOG_BYTES,
+    LOG_FILES,
     MAX_PRIORITY,
     PROCESSING,
     STEP_TYPES,
@@ -62,6 +64,13 @@ REQUEST: Final = (
         "Blocks that come to the input this long after the submission are processed too.",
         0,
         unit="s",
+    ),
+    _field(
+        "log_collect",
+        "table",
+        "How the logs of all its jobs are kept as a data set; `true`: with the defaults; absent: the server alone keeps"
+        " standard output and error.",
+        None,
     ),
     _field(
         "steps",
@@ -160,6 +169,43 @@ OUTPUT: Final = (
         "paths",
         "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
         (),
+    ),
+)
+
+LOG_COLLECT: Final = (
+    _field(
+        "dataset",
+        "text",
+        "The data set of the archives; absent: NAME-NUMBER/logs. The logs of single jobs are in DATASET/unmerged.",
+        "",
+    ),
+    _field(
+        "places",
+        "paths",
+        "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
+        (),
+    ),
+    _field(
+        "max_size",
+        "bytes",
+        "The most bytes of logs in an archive.",
+        LOG_BYTES,
+        low=1,
+        high=BYTES[1],
+    ),
+    _field(
+        "max_files",
+        "integer",
+        "The most logs in an archive.",
+        LOG_FILES,
+        low=1,
+        high=10_000,
+    ),
+    _field(
+        "cleanup",
+        "boolean",
+        "True: the logs of single jobs are removed from the storage, once all of them are archived.",
+        False,
     ),
 )
 

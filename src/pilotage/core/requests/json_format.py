@@ -11,6 +11,7 @@ import msgspec
 from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.requests.plan import PlannedStep, plan_steps
 from pilotage.core.requests.specification import (
+    LogCollect,
     Merge,
     Output,
     Program,
@@ -32,6 +33,9 @@ def specification_from_text(text: str) -> Specification:
     """The inverse of `specification_to_text`. The request was checked before and is not checked again."""
     plain = msgspec.json.decode(text)
     steps = tuple(_step_from_json(step) for step in plain.pop("steps"))
+    if "log_collect" in plain:
+        collect = {name: _frozen(value) for name, value in plain["log_collect"].items()}
+        plain["log_collect"] = LogCollect(**collect)
     return Specification(steps=steps, **{name: _frozen(value) for name, value in plain.items()})
 
 
@@ -47,6 +51,8 @@ def _request_to_json(request: Specification) -> dict[str, Any]:
         for field in fields(Specification)
         if (value := getattr(request, field.name)) != field.default and field.name != "steps"
     }
+    if request.log_collect is not None:
+        plain["log_collect"] = asdict(request.log_collect)
     return {**plain, "steps": [_step_to_json(step) for step in request.steps]}
 
 

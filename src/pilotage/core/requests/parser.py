@@ -9,10 +9,11 @@ from typing import Any, Final
 from pilotage.core.datasets.document import lines_of, read_document
 from pilotage.core.datasets.facts import check_data_set_name
 from pilotage.core.errors import InvalidInput
-from pilotage.core.requests.fields import MERGE, OUTPUT, REQUEST, RETRY, STEP
+from pilotage.core.requests.fields import LOG_COLLECT, MERGE, OUTPUT, REQUEST, RETRY, STEP
 from pilotage.core.requests.reading import Lines, MistakeLog, Path, TableReader
 from pilotage.core.requests.specification import (
     MAX_STEPS,
+    LogCollect,
     Merge,
     Output,
     Retry,
@@ -30,6 +31,7 @@ _STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}\Z")
 _TABLES: Final = {
     **{field.name: "[retry]" for field in RETRY},
     **{field.name: "[output]" for field in OUTPUT},
+    **{field.name: "[log_collect]" for field in LOG_COLLECT},
     **{field.name: "[merge]" for field in MERGE},
     **{field.name: "a step" for field in STEP},
     **{field.name: "the request" for field in REQUEST},
@@ -57,6 +59,7 @@ def parse_mapping(mapping: Mapping[str, Any], lines: Lines = _no_lines) -> Speci
     specification = Specification(
         name=_checked_name(reader, NAME, "._-") or "",
         steps=tuple(steps),
+        log_collect=_read_log_collect(log, reader),
         **{
             name: reader.value(name)
             for name in (
@@ -138,18 +141,33 @@ def _read_merge(log: MistakeLog, reader: TableReader) -> Merge | None:
     )
 
 
+def _read_log_collect(log: MistakeLog, reader: TableReader) -> LogCollect | None:
+    table = reader.table("log_collect", true_is_empty=True)
+    if table is None:
+        return None
+    inner = TableReader(log, reader.path("log_collect"), table, LOG_COLLECT, _TABLES)
+    return LogCollect(
+        _dataset_name(inner), *(inner.value(name) for name in ("places", "max_size", "max_files", "cleanup"))
+    )
+
+
+def _dataset_name(reader: TableReader) -> str:
+    """The field `dataset`; a name that cannot be one is a mistake."""
+    name: str = reader.value("dataset")
+    if name:
+        try:
+            check_data_set_name(name)
+        except InvalidInput as error:
+            reader.mistake("dataset", error.message, error.hint)
+    return name
+
+
 def _read_output(log: MistakeLog, reader: TableReader) -> Output:
     table = reader.table("output")
     if table is None:
         return Output()
     inner = TableReader(log, reader.path("output"), table, OUTPUT, _TABLES)
-    dataset: str = inner.value("dataset")
-    if dataset:
-        try:
-            check_data_set_name(dataset)
-        except InvalidInput as error:
-            inner.mistake("dataset", error.message, error.hint)
-    return Output(inner.value("files") or (), dataset, inner.value("places"))
+    return Output(inner.value("files") or (), _dataset_name(inner), inner.value("places"))
 
 
 def _read_retry(log: MistakeLog, reader: TableReader) -> Retry:

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pilotage.core.requests.specification import (
+    ARCHIVE,
     BLOCK,
     CLEANUP,
     CLEANUP_ALGORITHM,
     CONCATENATE,
+    LOG_COLLECT,
+    LOG_COLLECT_ALGORITHM,
     MERGE,
     MERGE_ALGORITHM,
     REMOVE,
     RESUBMIT,
+    LogCollect,
     Merge,
     Output,
     Program,
@@ -28,6 +32,13 @@ UNMERGED = "/unmerged"
 MAX_FILES = 100_000
 """Files of a cleanup job: more than a block has."""
 
+LOGS = "logs"
+"""The first part of the names of the steps that archive logs, and the last part of the name of their data set."""
+LOG_FILE, LOG_ARCHIVE = "logs.tar.gz", "logs.tar"
+"""The logs of one job, and the logs of many."""
+NO_OUTPUT = Output()
+WITHOUT_LOGS = frozenset({CLEANUP, LOG_COLLECT})
+"""Types of steps whose jobs store no logs."""
 
 REST = ".rest"
 """Ending of the name of a step that reads the outputs of resubmitted jobs."""
@@ -57,6 +68,8 @@ class PlannedStep:
     """None: `action` is done by the pilot itself."""
     action: str
     retry: Retry
+    logs: Output = NO_OUTPUT
+    """The logs of each of its jobs, with the name of their data set; without files: they are not stored."""
 
 
 def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
@@ -72,7 +85,7 @@ def _resubmission(request: Specification, base: tuple[PlannedStep, ...]) -> tupl
     """
     *before, last = request.resubmits
     earlier = plan_steps(replace(request, resubmits=tuple(before)), last)
-    outputs = {step.name: step.output for step in base}
+    new = {step.name: step for step in base}
     rows = [
         replace(
             step,
@@ -80,7 +93,8 @@ def _resubmission(request: Specification, base: tuple[PlannedStep, ...]) -> tupl
             # A cleanup waits for its merge; the other steps have their input.
             after=step.after if step.type == CLEANUP else None,
             events=0,
-            output=outputs[_base_name(step)],
+            output=new[_base_name(step)].output,
+            logs=new[_base_name(step)].logs,
         )
         for step in earlier
     ]
@@ -108,7 +122,39 @@ def _plan(request: Specification, number: int) -> tuple[PlannedStep, ...]:
     for step in request.steps:
         if step.merge is not None and step.merge.cleanup:
             planned.append(_cleanup_after(last[step.name], step.name, len(planned)))
+    if request.log_collect is not None:
+        planned = list(_with_logs(request, request.log_collect, number, planned))
     return tuple(planned)
+
+
+def _with_logs(
+    request: Specification, collect: LogCollect, number: int, planned: list[PlannedStep]
+) -> Iterator[PlannedStep]:
+    """The planned steps, whose jobs store their logs; the row that archives the logs; the row that removes them."""
+    dataset = collect.dataset or f"{request.name}-{number}/{LOGS}"
+    if collect.dataset and request.resubmits:
+        dataset = f"{dataset}.{number}"
+    logs = Output((LOG_FILE,), dataset + UNMERGED, collect.places)
+    for step in planned:
+        yield step if step.type in WITHOUT_LOGS else replace(step, logs=logs)
+    last = max((step for step in planned if step.type not in WITHOUT_LOGS), key=lambda step: step.position)
+    parameters = (("max_files", collect.max_files), ("size_per_job", collect.max_size))
+    archive = replace(
+        _without_input(last),
+        position=len(planned),
+        name=f"{LOGS}.collect",
+        type=LOG_COLLECT,
+        splitting=Splitting(LOG_COLLECT_ALGORITHM, parameters),
+        input=logs.dataset,
+        after=last.position,
+        output=Output((LOG_ARCHIVE,), dataset, collect.places),
+        program=None,
+        action=ARCHIVE,
+        retry=Retry(),
+    )
+    yield archive
+    if collect.cleanup:
+        yield _cleanup_after(archive, LOGS, len(planned) + 1)
 
 
 def _rows(
@@ -152,22 +198,23 @@ def _rows(
 def _merge_of(step: Step, row: PlannedStep, merge: Merge, output: Output) -> PlannedStep:
     """The row that merges the output of `row`, the last one of its step, to `output`."""
     return replace(
-        row,
+        _without_input(row),
         position=row.position + 1,
         name=f"{step.name}.merge",
         type=MERGE,
-        start_policy=BLOCK,
         splitting=Splitting(MERGE_ALGORITHM, merge.parameters),
         input=row.output.dataset,
         after=row.position,
-        events=0,
-        pileup=(),
-        blocks=(),
-        banned_blocks=(),
-        runs=(),
         output=output,
         program=merge.program,
         action="" if merge.program else CONCATENATE,
+    )
+
+
+def _without_input(row: PlannedStep) -> PlannedStep:
+    """A row that takes every block of its input, which the caller names."""
+    return replace(
+        row, start_policy=BLOCK, input="", events=0, pileup=(), blocks=(), banned_blocks=(), runs=()
     )
 
 

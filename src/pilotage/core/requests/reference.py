@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from pilotage.core.requests.fields import (
+    LOG_COLLECT,
     MERGE,
     NOT_IN_PROGRAMS,
     OUTPUT,
@@ -109,6 +110,9 @@ A data set is written by one step. Several input data sets of a step are process
 
 """
 
+_LOGS: Final = """\
+The table `log_collect` of the request. Each job stores its logs as one file of the data set NAME/unmerged, also if it failed: standard output, standard error, and the pilot's record of the job ([Data in jobs](data-in-jobs.md#logs)). A step of the type LogCollect archives each closed block of these files at their site: one tar file, or more if a limit is reached. The last block is closed when all other steps have ended. Its name is `logs.collect`, and that of the cleanup is `logs.cleanup`. Jobs of cleanups and of this step store no logs."""
+
 
 def reference_markdown() -> str:
     """The text of docs/reference/requests.md."""
@@ -120,6 +124,7 @@ def reference_markdown() -> str:
         + _NOTES
         + _section("Output", "The table `output` of a step.", OUTPUT)
         + _section("Merge", "The table `merge` of a step.", MERGE)
+        + _section("Log collection", _LOGS, LOG_COLLECT)
         + _section("Retry", "The table `retry` of a step.", RETRY)
         + "## Program\n\nThe tables `program` of a step and of its merge are [job descriptions](job-description.md)."
         " Some fields are refused there:\n\n| field | instead |\n|---|---|\n"

@@ -22,6 +22,10 @@ BLOCK, DATASET, MONTE_CARLO, RESUBMIT = "Block", "Dataset", "MonteCarlo", "Resub
 
 MERGE_ALGORITHM: Final = "MergeBySize"
 CLEANUP_ALGORITHM: Final = "FileBased"
+LOG_COLLECT_ALGORITHM: Final = "SizeBased"
+LOG_BYTES: Final = 1_000_000_000
+LOG_FILES: Final = 500
+"""Defaults of the largest archive of logs."""
 
 CONCATENATE, REMOVE, ARCHIVE = "concatenate", "remove", "archive"
 """Programs of the pilot itself, as `wire/data.py` names them."""
@@ -76,6 +80,22 @@ class Output:
     """Empty: NAME-NUMBER/STEP, from the request and its step."""
     places: tuple[str, ...] = ()
     """Storage places, the best first. Empty: the places of the site."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCollect:
+    """How the logs of the jobs of a request become a data set, and then archives."""
+
+    dataset: str = ""
+    """The data set of the archives. Empty: NAME-NUMBER/logs."""
+    places: tuple[str, ...] = ()
+    """Storage places, the best first. Empty: the places of the site."""
+    max_size: int = LOG_BYTES
+    """Bytes of logs in one archive."""
+    max_files: int = LOG_FILES
+    """Logs in one archive."""
+    cleanup: bool = False
+    """Remove the logs of the jobs, once all of them are archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +155,8 @@ class Specification:
     trust_pileup: bool = False
     open_for: int = 0
     """Seconds for which new blocks of the input become work."""
+    log_collect: LogCollect | None = None
+    """None: the server alone keeps standard output and error."""
     resubmits: tuple[int, ...] = ()
     """Requests whose failed jobs are made again, each by the next, the last one by this request. No field of a file."""
 

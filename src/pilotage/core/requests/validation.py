@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pilotage.core.requests.plan import LOGS
 from pilotage.core.requests.reading import MistakeLog, Path
 from pilotage.core.requests.specification import Specification, Step
 from pilotage.core.requests.step_parts import check_patterns
@@ -27,6 +28,8 @@ def check_request(request: Specification, log: MistakeLog, *, several: bool) -> 
         _check_input(step, earlier, path, log)
         _check_splitting(step, path, log)
         _check_output(step, path, log)
+        if request.log_collect is not None and step.name == LOGS:
+            log.add((*path, "name"), f"with log_collect no step has the name {LOGS}", "use another name")
         earlier[step.name] = step
     _check_datasets(request, several, log)
 
@@ -83,3 +86,6 @@ def _check_datasets(request: Specification, several: bool, log: MistakeLog) -> N
             hint = "use another name; a step reads the output of another step with `after`"
             log.add(path, f"{dataset} is both an input and an output", hint)
         writers[dataset] = step.name
+    logs = request.log_collect.dataset if request.log_collect is not None else ""
+    if logs and logs in (*writers, *request.input_datasets, *request.pileup_datasets):
+        log.add(("log_collect", "dataset"), f"{logs} is also the data set of a step", "use another name")

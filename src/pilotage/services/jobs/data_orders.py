@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pilotage.core.requests.json_format import stored_steps
-from pilotage.core.requests.plan import PlannedStep
-from pilotage.core.requests.specification import REMOVE
+from pilotage.core.requests.plan import LOG_FILE
+from pilotage.core.requests.specification import REMOVE, Output
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders
@@ -96,18 +96,21 @@ def _order(
         outputs=list(step.output.files) if row.dataset else [],
         dataset=row.dataset or "",
         folder=folder_of(step.input if removes else row.dataset or ""),
-        places=_places(pool, step, site),
+        places=_places(pool, step.output, site),
         action=step.action,
         # Lost attempts of the same elements may have left files there.
         sweep=sorted({file.name.split("/")[0] for file in files}) if removes else [],
+        log_name=LOG_FILE if row.logs else "",
+        log_folder=folder_of(row.logs or ""),
+        log_places=_places(pool, step.logs, site) if row.logs else [],
     )
 
 
-def _places(pool: Pool, step: PlannedStep, site: str) -> list[StoragePlace]:
+def _places(pool: Pool, output: Output, site: str) -> list[StoragePlace]:
     """The storage places of the site, or the request's choice among them, in its order."""
     paths = pool.policy.storage_of(site, pool.home_storage)
-    if step.output.places:
-        paths = tuple(path for path in step.output.places if path in paths)
+    if output.places:
+        paths = tuple(path for path in output.places if path in paths)
     return [StoragePlace(path, path) for path in paths]
 
 

@@ -8,7 +8,7 @@ import binascii
 from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
-from pilotage.services.jobs.stored_files import register_files
+from pilotage.services.jobs.stored_files import register_files, register_logs
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts
@@ -28,6 +28,8 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     """Apply a finish that the hand-over has accepted. Returns the new state of the job."""
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
     refusal = None if failure else register_files(pool, moves.tx, finish, job, pilot, moves.now)
+    if finish.logs is not None:
+        register_logs(pool, moves.tx, finish, job, pilot, moves.now)
     if refusal is not None:
         failure, finish.message = refusal.failure, refusal.reason
     reason = describe(finish, failure)

@@ -6,6 +6,7 @@ Only an accepted finish comes here. A file that cannot be registered is a failur
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.data import StoredFile
 from pilotage.wire.pilot import Finish
+
+log = logging.getLogger(__name__)
 
 
 class Refusal(NamedTuple):
@@ -58,11 +61,12 @@ def register_files(
         return None
     if row.output_dataset is None or row.dataset is None:
         return Refusal("its output data set was removed")
+    target = OutputTarget(row.output_dataset, row.dataset, row)
     try:
-        outputs = [_output(file, row, finish, pilot.site) for file in finish.files]
+        outputs = [_output(file, target, finish, pilot.site) for file in finish.files]
     except InvalidInput as error:
         return Refusal(f"its output was not registered: {error}")
-    taken = _foreign_names(tx, row, [output.file.name for output in outputs])
+    taken = _foreign_names(tx, target, [output.file.name for output in outputs])
     if taken:
         return Refusal(f"its output was not registered: {row.dataset} has a file {taken[0]} already")
     taken = list(register_outputs(tx, element_job, outputs, now))
@@ -70,6 +74,33 @@ def register_files(
         # Others are registered: the transaction fails, and the next try finds the name above.
         raise Conflict(f"another transaction has registered {taken[0]} just now", hint="try again")
     return None
+
+
+def register_logs(
+    pool: Pool, tx: Transaction, finish: Finish, job: JobRow, pilot: PilotRow, now: float
+) -> None:
+    """Register the logs of an attempt, failed or not. Logs that cannot be registered leave the job as it is."""
+    if finish.logs is None or not _works_for_request(pool, tx, job):
+        return
+    element_job = element_job_of(job.parameters)
+    row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
+    if row is None or row.log_dataset is None or row.logs is None:
+        return
+    target = OutputTarget(row.log_dataset, row.logs, row)
+    try:
+        output = _output(finish.logs, target, finish, pilot.site)
+    except InvalidInput as error:
+        log.warning("the logs of job %d were not registered: %s", finish.job, error)
+        return
+    register_outputs(tx, element_job, [output], now)
+
+
+class OutputTarget(NamedTuple):
+    """A data set that an element job writes."""
+
+    dataset: int
+    name: str
+    row: OrderRow
 
 
 def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
@@ -86,26 +117,24 @@ def _forget_removed(tx: Transaction, row: OrderRow, site: str, now: float) -> No
     change_replicas(tx, data_orders.blocks_of_files(tx.connection, files), ReplicaChange(remove=(site,)), now)
 
 
-def _foreign_names(tx: Transaction, row: OrderRow, names: Sequence[str]) -> list[str]:
+def _foreign_names(tx: Transaction, target: OutputTarget, names: Sequence[str]) -> list[str]:
     """The names that another job has registered in the data set."""
-    assert row.output_dataset is not None
-    known = datasets.files_named(tx.connection, row.output_dataset, names)
-    return [name for name, file in known.items() if file.element_job != row.element_job]
+    known = datasets.files_named(tx.connection, target.dataset, names)
+    return [name for name, file in known.items() if file.element_job != target.row.element_job]
 
 
-def _output(file: StoredFile, row: OrderRow, finish: Finish, site: str) -> OutputFile:
+def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> OutputFile:
     """The file as the catalogue has it. Raises InvalidInput for a name or place that this job was not given."""
-    assert row.output_dataset is not None
-    own = re.compile(rf"{row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
+    own = re.compile(rf"{target.row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
     name = check_entry_name(file.name, "name")
     if not own.match(name):
         raise InvalidInput(f"{name} is not in the folder of this attempt", field="name")
-    folder = folder_of(row.dataset or "")
+    folder = folder_of(target.name)
     if not file.prefix.startswith("/") or not f"{file.prefix}/".endswith(f"/{folder}/"):
-        raise InvalidInput(f"{file.prefix} is not the folder of {row.dataset}", field="prefix")
+        raise InvalidInput(f"{file.prefix} is not the folder of {target.name}", field="prefix")
     lumis = check_lumis(merged_lumis(file.lumis))
     entry = FileEntry(name, file.size, file.events, check_checksum(file.checksum), lumis)
-    return OutputFile(row.output_dataset, entry, Replica(site, file.prefix))
+    return OutputFile(target.dataset, entry, Replica(site, file.prefix))
 
 
 def merged_lumis(spans: Sequence[list[int]]) -> list[list[int]]:

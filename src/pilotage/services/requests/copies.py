@@ -35,7 +35,9 @@ def clone(
         replace(step, output=replace(step.output, dataset="")) if step.output.dataset else step
         for step in specification.steps
     )
-    changed = _with_changes(replace(specification, steps=steps), changes)
+    logs = specification.log_collect
+    logs = logs if logs is None else replace(logs, dataset="")
+    changed = _with_changes(replace(specification, steps=steps, log_collect=logs), changes)
     return submit(pool, tx, PreparedRequest(changed, _owner_for(actor, row), key, row.id), now)
 
 

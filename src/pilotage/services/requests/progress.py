@@ -86,7 +86,7 @@ def _steps(
     jobs: Sequence[JobCount],
     pool: Sequence[PoolCount],
 ) -> list[RequestStep]:
-    wanted = {id_ for row in rows for id_ in (row.input_dataset, row.output_dataset) if id_ is not None}
+    wanted = {id_ for row in rows for id_ in (row.input_dataset, *row.written) if id_ is not None}
     names = {id_: dataset.name for id_, dataset in datasets.by_ids(connection, sorted(wanted)).items()}
     steps = {row.position: _step(row, names) for row in rows}
     for part in elements:
@@ -119,6 +119,7 @@ def _step(row: StepRow, names: dict[int, str]) -> RequestStep:
         output="" if row.output_dataset is None else names.get(row.output_dataset, ""),
         closed=row.closed,
         ended=row.ended,
+        logs="" if row.log_dataset is None else names.get(row.log_dataset, ""),
     )
 
 

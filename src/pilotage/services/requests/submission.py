@@ -228,26 +228,19 @@ def _create_steps(tx: Transaction, row: RequestRow, request: Specification, now:
     written: dict[str, int] = {}
     steps: list[StepRow] = []
     for step in plan_steps(request, row.id):
-        if step.output.files and step.output.dataset not in written:
-            written[step.output.dataset] = _create_dataset(tx, row, step, now)
+        for output in (step.output, step.logs):
+            if output.files and output.dataset not in written:
+                written[output.dataset] = _create_dataset(tx, row, output.dataset, step.position, now)
         steps.append(_step_row(tx.connection, row, step, written))
     requests.insert_steps(tx.connection, steps)
 
 
-def _create_dataset(tx: Transaction, row: RequestRow, step: PlannedStep, now: float) -> int:
-    created = create_output(
-        tx,
-        step.output.dataset,
-        owner=row.owner,
-        group=row.group,
-        request=row.id,
-        step=step.position,
-        now=now,
-    )
+def _create_dataset(tx: Transaction, row: RequestRow, name: str, step: int, now: float) -> int:
+    created = create_output(tx, name, owner=row.owner, group=row.group, request=row.id, step=step, now=now)
     if created is None:
         raise InvalidInput(
-            f"the data set {step.output.dataset} exists already",
-            hint="give output.dataset another name, or leave it out",
+            f"the data set {name} exists already",
+            hint="give output.dataset or log_collect.dataset another name, or leave it out",
             field="output.dataset",
         )
     return created.id
@@ -276,4 +269,5 @@ def _step_row(
         further_inputs=(),
         pileup=tuple(id_of(name) for name in step.pileup),
         output_dataset=written.get(step.output.dataset) if step.output.files else None,
+        log_dataset=written.get(step.logs.dataset) if step.logs.files else None,
     )

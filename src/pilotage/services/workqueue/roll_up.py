@@ -166,16 +166,16 @@ def _end_step(
 ) -> bool:
     """End a step that gets no further elements, and all of whose elements have ended. Returns whether it has ended.
 
-    The last one of the `running` steps that write a data set closes it.
+    The last one of the `running` steps that write a data set, of outputs or of logs, closes it.
     """
     if not step.closed and row.state is not RequestState.ABORTED:
         return False
     if not states <= ENDED or element_jobs.has_unfinished(tx.connection, step.request, step.position):
         return False
-    shared = {other.output_dataset for other in running if other.position != step.position}
-    output = step.output_dataset
-    if output is not None and output not in shared and not close_output(tx, output, now):
-        return False
+    others = [other.written for other in running if other.position != step.position]
+    for dataset in sorted(step.written.difference(*others)):
+        if not close_output(tx, dataset, now):
+            return False
     element_progress.end_step(tx.connection, step.request, step.position)
     requests.record(tx.connection, row, "step-ended", actor=ACTOR, now=now, detail=step.name)
     return True

@@ -66,6 +66,8 @@ request_steps = sa.Table(
     sa.Column("pileup", sa.Text, nullable=False, server_default="[]"),
     # NULL: it writes no data set.
     sa.Column("output_dataset", Id),
+    # The data set of the logs of its jobs; NULL: they are not stored.
+    sa.Column("log_dataset", Id),
     # How far intake has come: the `closed_number` of the last block, or the number of events generated.
     sa.Column("taken", sa.BigInteger, nullable=False, server_default="0"),
     # 1: no more elements will come.

@@ -23,13 +23,17 @@ class OrderRow(NamedTuple):
     """The name of the output data set."""
     type: str
     """Of the step."""
+    log_dataset: int | None
+    logs: str | None
+    """The name of the data set of its logs."""
 
 
 _ORDER = (
-    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name, s.type"
+    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name, s.type,"
+    " s.log_dataset, l.name"
     " FROM element_jobs e"
     " JOIN request_steps s ON s.request_id = e.request_id AND s.position = e.step"
-    " LEFT JOIN datasets d ON d.id = s.output_dataset WHERE "
+    " LEFT JOIN datasets d ON d.id = s.output_dataset LEFT JOIN datasets l ON l.id = s.log_dataset WHERE "
 )
 
 

@@ -344,8 +344,9 @@ def requests_using(connection: Connection, dataset: int) -> list[int]:
     """The requests that have not ended, and read or write a data set."""
     rows = connection.execute(
         "SELECT DISTINCT r.id FROM request_steps s JOIN requests r ON r.id = s.request_id"
-        f" WHERE (s.input_dataset = ? OR s.output_dataset = ?) AND r.state NOT IN ({_ENDED}) ORDER BY r.id",
-        (dataset, dataset),
+        " WHERE (s.input_dataset = ? OR s.output_dataset = ? OR s.log_dataset = ?)"
+        f" AND r.state NOT IN ({_ENDED}) ORDER BY r.id",
+        (dataset, dataset, dataset),
     )
     return [row[0] for row in rows]
 

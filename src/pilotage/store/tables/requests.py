@@ -65,6 +65,13 @@ class StepRow:
     """No more elements will come."""
     ended: bool = False
     """All of its elements have ended, and its output data set is closed."""
+    log_dataset: int | None = None
+    """The data set of the logs of its jobs; None: they are not stored."""
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The ids of the data sets that its jobs write."""
+        return frozenset(id_ for id_ in (self.output_dataset, self.log_dataset) if id_ is not None)
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -90,7 +97,7 @@ _COLUMNS: Final = (
 )
 _STEP_COLUMNS: Final = (
     "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
-    " output_dataset, taken, closed, ended"
+    " output_dataset, taken, closed, ended, log_dataset"
 )
 _EVENT_COLUMNS: Final = "id, request_id, at, actor, kind, old, new, detail"
 
@@ -128,12 +135,12 @@ def insert(connection: Connection, request: RequestRow) -> RequestRow:
 
 
 def insert_steps(connection: Connection, steps: Iterable[StepRow]) -> None:
-    marks = ", ".join("?" * 14)
+    marks = ", ".join("?" * 15)
     rows = [
         (
             *(step.request, step.position, step.name, step.type, step.start_policy, step.splitting),
             *(step.input_dataset, step.after, json.dumps(step.further_inputs), json.dumps(step.pileup)),
-            *(step.output_dataset, step.taken, int(step.closed), int(step.ended)),
+            *(step.output_dataset, step.taken, int(step.closed), int(step.ended), step.log_dataset),
         )
         for step in steps
     ]

@@ -22,7 +22,7 @@ from pilotage.core.requests.parser import parse_mapping, parse_text
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.reading import amount_of_bytes
 from pilotage.core.requests.reference import EXAMPLE, STEPS_EXAMPLE
-from pilotage.core.requests.specification import Specification
+from pilotage.core.requests.specification import Specification, Splitting
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -205,6 +205,77 @@ def test_a_resubmission_has_the_steps_of_the_earlier_request_and_more() -> None:
     assert specification_from_text(specification_to_text(again)) == again
 
 
+def test_logs_are_collected_from_every_step_and_archived_after_the_last() -> None:
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"], "output": {"files": ["o"]}}
+    steps = [
+        {**step, "name": "a", "input": "/x", "merge": {"cleanup": True}},
+        {**step, "name": "b"},
+    ]
+    collect = {"max_size": "2 MB", "max_files": 7, "places": ["/pool"], "cleanup": True}
+    request = parse_mapping({"name": "chain", "steps": steps, "log_collect": collect})
+    rows = plan_steps(request, 7)
+    assert [(row.name, row.type, row.after, row.logs.dataset) for row in rows] == [
+        ("a", "Processing", None, "chain-7/logs/unmerged"),
+        ("a.merge", "Merge", 0, "chain-7/logs/unmerged"),
+        ("b", "Processing", 1, "chain-7/logs/unmerged"),
+        ("a.cleanup", "Cleanup", 1, ""),
+        ("logs.collect", "LogCollect", 2, ""),
+        ("logs.cleanup", "Cleanup", 4, ""),
+    ]
+    archive = rows[4]
+    assert (archive.input, archive.output.dataset) == ("chain-7/logs/unmerged", "chain-7/logs")
+    assert (archive.output.files, archive.output.places) == (("logs.tar",), ("/pool",))
+    assert (archive.action, archive.program) == ("archive", None)
+    assert archive.splitting == Splitting("SizeBased", (("max_files", 7), ("size_per_job", 2_000_000)))
+    assert (rows[5].input, rows[5].action) == ("chain-7/logs/unmerged", "remove")
+    assert stored_steps(specification_to_text(request), 7) == rows
+    again = plan_steps(replace(request, resubmits=(7,)), 9)
+    assert [(row.name, row.after, row.input, row.logs.dataset) for row in again if "b" in row.name[:1]] == [
+        ("b", None, "chain-7/a", "chain-9/logs/unmerged"),
+        ("b.rest", 6, "chain-9/a", "chain-9/logs/unmerged"),
+    ]
+    assert [
+        (row.name, row.after, row.input, row.output.dataset) for row in again if row.type == "LogCollect"
+    ] == [
+        ("logs.collect", None, "chain-7/logs/unmerged", "chain-9/logs"),
+        ("logs.collect.rest", 7, "chain-9/logs/unmerged", "chain-9/logs"),
+    ]
+
+
+def test_a_request_without_log_collect_stores_no_logs() -> None:
+    for value in ({}, {"log_collect": False}):
+        rows = plan_steps(parse_mapping({**SMALL, **value}), 1)
+        assert {row.logs.files for row in rows} == {()}
+        assert "LogCollect" not in {row.type for row in rows}
+    assert "LogCollect" in {row.type for row in plan_steps(parse_mapping({**SMALL, "log_collect": True}), 1)}
+
+
+def test_mistakes_of_log_collect_have_line_and_nearest_name() -> None:
+    text = """\
+name = "n"
+input = "/x"
+splitting = { algorithm = "FileBased", files_per_job = 2 }
+program = { executable = "x" }
+output = { files = ["o"], dataset = "/same" }
+[log_collect]
+max_sise = "1 GB"
+max_files = 0
+dataset = "/same"
+"""
+    with pytest.raises(InvalidInput) as refused:
+        parse_text(text, "toml")
+    words = str(refused.value)
+    assert "line 7: unknown field 'max_sise' (did you mean max_size?)" in words
+    assert "line 8: max_files" in words
+    assert "line 9: /same is also the data set of a step" in words
+    with pytest.raises(InvalidInput, match="log_collect must be a table"):
+        parse_mapping({**SMALL, "log_collect": 7})
+    step = {"program": SMALL["program"], "splitting": SMALL["splitting"], "input": "/x", "name": "logs"}
+    with pytest.raises(InvalidInput, match="with log_collect no step has the name logs"):
+        parse_mapping({"name": "n", "steps": [step], "log_collect": True})
+    assert parse_mapping({"name": "n", "steps": [step]}).steps[0].name == "logs"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -256,6 +327,7 @@ names = st.sampled_from(
         *SMALL,
         "steps",
         "merge",
+        "log_collect",
         "output",
         "retry",
         "sites",
