@@ -10,18 +10,23 @@ from typing import Any
 
 import pytest
 
+from pilotage.core.datasets.facts import FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound, Overloaded
 from pilotage.core.policy import parse
 from pilotage.core.policy.model import JOB_SHARING, NORMAL_USER, PRODUCTION_MANAGEMENT
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.states import RequestState
+from pilotage.services.catalogue import registration
+from pilotage.services.catalogue.outputs import OutputFile, register_outputs
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
+from pilotage.services.workqueue import roll_up
 from pilotage.store.tables import datasets, requests
-from pilotage.store.tables.requests import ALL_SITES, RequestRow
+from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
+from pilotage.store.tables.selections import Viewer
 from tests import writer_guard
 from tests.unit.services.bench import Bench
 from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
@@ -347,6 +352,85 @@ def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBe
     third = resubmit(again.id)
     names = [step.name for step in queue.bench.do(lambda tx: requests.steps_of(tx.connection, third.id))]
     assert names == ["process", "process.merge", "process.merge.rest", "process.merge.rest2"]
+
+
+def store_log(queue: QueueBench, dataset: int, number: int) -> None:
+    """Register a log file at site A."""
+    file = FileEntry(f"{number}/{number}-1/logs.tar.gz", 1000)
+    output = OutputFile(dataset, file, Replica("A", "/pool/logs"))
+    queue.bench.do(lambda tx: register_outputs(tx, number, [output], queue.now))
+
+
+def steps_of(queue: QueueBench, request: RequestRow) -> list[StepRow]:
+    return queue.bench.do(lambda tx: requests.steps_of(tx.connection, request.id))
+
+
+def is_open(queue: QueueBench, dataset: int) -> bool:
+    return bool(queue.sql("SELECT open FROM datasets WHERE id = ?", dataset)[0][0])
+
+
+def end_work(queue: QueueBench, request: RequestRow) -> None:
+    """End all elements and jobs of a request well, and advance it."""
+    queue.run("UPDATE element_jobs SET state = 'done' WHERE request_id = ?", request.id)
+    queue.run("UPDATE elements SET state = 'Done' WHERE request_id = ?", request.id)
+    while queue.bench.do(lambda tx: roll_up.advance(tx, request.id, queue.now)):
+        pass
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_logs_are_archived_when_the_last_step_that_writes_them_has_ended(
+    desk: Desk, queue: QueueBench, forced: bool
+) -> None:
+    row = desk.submit(log_collect=True)
+    process, merge, collect = steps_of(queue, row)
+    assert process.log_dataset == merge.log_dataset == collect.input_dataset
+    assert (collect.log_dataset, collect.type) == (None, "LogCollect")
+    assert process.log_dataset is not None
+    with pytest.raises(Conflict, match=f"request {row.id}"):
+        remove_logs(queue, row)
+    queue.intake(row.id)
+    store_log(queue, process.log_dataset, 1)
+    if forced:
+        queue.run("UPDATE requests SET state = 'running-open' WHERE id = ?", row.id)
+        desk.do(changes.force_complete, row)
+    end_work(queue, row)
+    assert [step.ended for step in steps_of(queue, row)] == [True, False, False]
+    assert is_open(queue, process.log_dataset), "the merge may still write logs"
+    queue.intake(row.id)
+    end_work(queue, row)
+    assert [step.ended for step in steps_of(queue, row)] == [True, True, False]
+    assert not is_open(queue, process.log_dataset)
+    queue.intake(row.id)
+    *_, archive = queue.elements_of(row.id)
+    assert (archive.step, archive.state, archive.files) == (2, "Available", 1)
+    agent = queue.agent()
+    [offer] = agent.sync().elements
+    assert (offer.step, offer.type) == ("logs.collect", "LogCollect")
+    agent.split()
+    end_work(queue, row)
+    assert queue.request_row(row.id).state is R.COMPLETED
+
+
+def remove_logs(queue: QueueBench, row: RequestRow) -> None:
+    name = f"work-{row.id}/logs/unmerged"
+    queue.bench.do(lambda tx: registration.remove(tx, name, changer=Viewer("alice"), now=queue.now))
+
+
+def test_an_abort_leaves_the_logs_as_they_are(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit(log_collect=True)
+    queue.intake(row.id)
+    logs = steps_of(queue, row)[0].log_dataset
+    assert logs is not None
+    store_log(queue, logs, 1)
+    desk.do(changes.abort, row)
+    queue.run("UPDATE elements SET state = 'Canceled'")
+    while queue.bench.do(lambda tx: roll_up.advance(tx, row.id, queue.now)):
+        pass
+    assert queue.request_row(row.id).state is R.ABORTED_COMPLETED
+    assert not is_open(queue, logs)
+    queue.intake(row.id)
+    assert {element.step for element in queue.elements_of(row.id)} == {0}
+    assert queue.sql("SELECT count(*) FROM files WHERE dataset_id = ?", logs) == [(1,)]
 
 
 def test_the_funnel_counts_elements_jobs_events_sites_and_errors(desk: Desk, queue: QueueBench) -> None:
