@@ -121,6 +121,22 @@ def test_pilots_of_before_know_what_they_have(unmade: Store) -> None:
     opened.close()
 
 
+def test_elements_of_before_that_were_not_split_can_be_resubmitted(unmade: Store) -> None:
+    """Those of before have failed by their jobs, which they count, or were not split."""
+    upgrade(unmade.engine, "0031")
+    insert = (
+        "INSERT INTO elements (request_id, step, digest, state, jobs, location_set, created, changed, jobs_failed)"
+        " VALUES (1, 0, :digest, :state, 4, 1, 1.0, 1.0, :failed)"
+    )
+    with unmade.engine.begin() as connection:
+        for digest, state, failed in (("a", "Failed", 2), ("b", "Failed", 0), ("c", "Done", 0)):
+            connection.execute(sa.text(insert), {"digest": digest, "state": state, "failed": failed})
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT digest, unsplit FROM elements ORDER BY digest"))
+        assert [tuple(row) for row in rows] == [("a", 0), ("b", 1), ("c", 0)]
+
+
 def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:
     """A pilot that was booked before has a sum of zero, and further bookings are added."""
     upgrade(unmade.engine, "0021")

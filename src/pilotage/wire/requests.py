@@ -81,6 +81,8 @@ class RequestSummary:
     done_jobs: int = 0
     failed_jobs: int = 0
     """Failed for good."""
+    failed_elements: int = 0
+    """With failed jobs, or not split."""
 
 
 @dataclass
@@ -214,7 +216,7 @@ class RequestClone:
 
 @dataclass
 class RequestResubmission:
-    """Make exactly the jobs of an ended request again that have failed for good."""
+    """Make the jobs of an ended request again that have failed for good, and its elements that could not be split."""
 
     key: Name = ""
     """Idempotency key, as of a submission."""

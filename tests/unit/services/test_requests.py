@@ -354,6 +354,51 @@ def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBe
     assert names == ["process", "process.merge", "process.merge.rest", "process.merge.rest2"]
 
 
+@pytest.mark.parametrize("generates", [False, True])
+@pytest.mark.parametrize("made", [0, 1])
+def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
+    desk: Desk, queue: QueueBench, generates: bool, made: int
+) -> None:
+    """Jobs that were made before go on; each of the other parts is in exactly one mask of the new request."""
+    work = {"merge": None, "output": None}
+    if generates:
+        row = desk.submit(
+            **work, input=None, events=30, splitting={"algorithm": "EventBased", "events_per_job": 10}
+        )
+    else:
+        row = desk.submit(**work)
+    queue.intake(row.id)
+    agent = queue.agent()
+    agent.sync()
+    number, element = sorted(agent.held.items())[0]
+    all_masks = agent.masks_of(element)
+    agent.post(element, all_masks[:made])
+    agent.held.pop(number)
+    assert not agent.post(element, [], last=True, failure="no lumis in file 3").superseded
+    agent.split()
+    queue.run("UPDATE element_jobs SET state = 'done'")
+    while queue.bench.do(lambda tx: roll_up.advance(tx, row.id, queue.now)):
+        pass
+    queue.run("UPDATE elements SET state = 'Done' WHERE state = 'Running'")
+    for _ in range(3):
+        queue.bench.do(lambda tx: roll_up.advance(tx, row.id, queue.now))
+    alone = generates and not made
+    assert queue.request_row(row.id).state is (R.FAILED if alone else R.COMPLETED)
+    ended = queue.request_row(row.id)
+    [summary] = queue.bench.do(lambda tx: progress.summaries(tx.connection, [ended]))
+    assert (summary.failed_jobs, summary.failed_elements) == (0, 1)
+    pool = queue.bench.pool
+    again = queue.bench.do(lambda tx: copies.resubmit(pool, tx, row.id, MANAGER, key="", now=queue.now))
+    queue.intake(again.id)
+    agent.sync()
+    agent.split()
+    assert sorted(mask.text for mask in queue.masks(again.id)) == sorted(
+        mask.text for mask in all_masks[made:]
+    )
+    if not made:
+        queue.check_every_event_once(again.id)
+
+
 def store_log(queue: QueueBench, dataset: int, number: int) -> None:
     """Register a log file at site A."""
     file = FileEntry(f"{number}/{number}-1/logs.tar.gz", 1000)

@@ -161,10 +161,13 @@ def resubmit(
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
     key: KeyOption = "",
 ) -> int | None:
-    """Make the jobs again that have failed for good, and only these, as a new request with data sets of its own."""
+    """Make exactly the failed parts of a request again, as a new request with data sets of its own.
+
+    These are the jobs that have failed for good, and elements that could not be split into jobs.
+    """
     with session.client() as client:
         row = client.resubmit_request(request, key=key)
-    _show_new(session, row, f"the failed jobs of request {request}")
+    _show_new(session, row, f"the failed parts of request {request}")
     return None
 
 

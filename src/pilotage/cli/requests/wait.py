@@ -9,7 +9,7 @@ import typer
 
 from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
-from pilotage.cli.time_format import parse_duration
+from pilotage.cli.time_format import parse_duration, plural
 from pilotage.core.requests.states import ENDED, SUCCESSFUL, RequestState
 from pilotage.wire.requests import RequestDetail
 
@@ -26,11 +26,13 @@ class RequestOutcome:
     ended: bool
     done_jobs: int
     failed_jobs: int
+    failed_elements: int
 
     @property
     def code(self) -> int:
-        """0 if it is completed and no job of it failed for good."""
-        return 0 if self.state in SUCCESSFUL and not self.failed_jobs else JOB_FAILED
+        """0 if it is completed, and no job or element of it failed for good."""
+        has_failures = self.failed_jobs or self.failed_elements
+        return 0 if self.state in SUCCESSFUL and not has_failures else JOB_FAILED
 
 
 @connected
@@ -41,7 +43,7 @@ def wait(
         str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
 ) -> int | None:
-    """Wait until requests have ended. The exit code is 0 if all are completed and none of their jobs failed."""
+    """Wait until requests have ended. The exit code is 0 if all are completed without a failed job or element."""
     limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
         outcomes = [watch_request(session, client, number, limit) for number in ids]
@@ -67,8 +69,10 @@ def watch_request(
     row = detail.request
     ended = RequestState(row.state) in ENDED
     failed = f", {row.failed_jobs:,} failed" if row.failed_jobs else ""
+    if row.failed_elements:
+        failed += f", {plural(row.failed_elements, 'element')} failed"
     reason = f": {row.reason}" if row.reason else ""
     screen.line(f"request {number} ({row.name}) is {row.state}{reason}; {row.done_jobs:,} jobs done{failed}")
-    if row.failed_jobs:
+    if row.failed_jobs or row.failed_elements:
         screen.note(f"next: pilotage request show {number}")
-    return RequestOutcome(number, row.state, ended, row.done_jobs, row.failed_jobs)
+    return RequestOutcome(number, row.state, ended, row.done_jobs, row.failed_jobs, row.failed_elements)

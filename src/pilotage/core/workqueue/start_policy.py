@@ -66,13 +66,20 @@ class FailedPiece:
     """A piece of work that has failed for good, with its mask."""
 
     number: int
-    """Of the failed job; pieces are taken in this order."""
+    """Of the failed job or element; pieces are taken in this order."""
     blocks: tuple[tuple[int, str], ...]
     """Id and name of each block."""
-    mask: Mask
+    mask: Mask | None
+    """None: the whole of its blocks."""
     files: int
     size: int
     location_set: int
+    events: int = 0
+    """Of a piece without a mask."""
+    lumis: int = 0
+    """Of a piece of several jobs, as far as known."""
+    jobs: int = 0
+    """The estimate of an element that could not be split; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,14 @@ from pilotage.core.workqueue.states import ElementJobState
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit
-from pilotage.store.tables import request_progress
+from pilotage.store.tables import element_masks, request_progress
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
 
-RESUBMITTABLE = (*SUCCESSFUL, RequestState.ABORTED_COMPLETED, RequestState.REJECTED)
+RESUBMITTABLE = (
+    *(*SUCCESSFUL, RequestState.ABORTED_COMPLETED),
+    *(RequestState.REJECTED, RequestState.FAILED),
+)
 """States without further tries of failed jobs."""
 
 
@@ -42,7 +45,10 @@ def clone(
 
 
 def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str, now: float) -> RequestRow:
-    """A new request that makes exactly the jobs of an ended one again that have failed for good."""
+    """A new request of exactly the failed parts of an ended one.
+
+    These are the jobs that have failed for good, and the rest of elements that could not be split.
+    """
     row = request_to_change(tx.connection, actor, number)
     if row.state not in RESUBMITTABLE:
         raise Conflict(
@@ -50,9 +56,11 @@ def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str
             hint="wait for its end: `pilotage request wait`",
         )
     counts = request_progress.jobs_by_request(tx.connection, [row.id])
-    if not any(state == ElementJobState.EXHAUSTED and jobs for _, state, jobs in counts):
+    has_failed_job = any(state == ElementJobState.EXHAUSTED and jobs for _, state, jobs in counts)
+    if not has_failed_job and not element_masks.has_unsplit(tx.connection, row.id):
         raise Conflict(
-            f"no job of request {number} has failed for good", hint="`pilotage request clone` runs all"
+            f"no job of request {number} has failed for good, and all of its elements could be split",
+            hint="`pilotage request clone` runs all",
         )
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)

@@ -36,6 +36,7 @@ def summaries(connection: Connection, rows: Sequence[RequestRow]) -> list[Reques
         summary.elements += elements
         summary.jobs += jobs
         summary.ended_elements += elements if state in _ENDED_ELEMENTS else 0
+        summary.failed_elements += elements if state == ElementState.FAILED else 0
     for request, state, count in request_progress.jobs_by_request(connection, ids) if ids else ():
         known[request].done_jobs += count if state == ElementJobState.DONE else 0
         known[request].failed_jobs += count if state == ElementJobState.EXHAUSTED else 0

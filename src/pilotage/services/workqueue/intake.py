@@ -17,14 +17,12 @@ from pilotage.core.requests.plan import PlannedStep
 from pilotage.core.requests.specification import CLEANUP
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.algorithm import Amount
-from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.core.workqueue.start_policies import START_POLICIES
 from pilotage.core.workqueue.start_policy import (
     ANY_LOCATION,
-    FailedPiece,
     Generator,
     InputBlock,
     JobCount,
@@ -35,10 +33,10 @@ from pilotage.core.workqueue.start_policy import (
 )
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
+from pilotage.services.workqueue.failed_pieces import failed_pieces
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables import (
     dataset_blocks,
-    element_masks,
     elements,
     location_sets,
     queued_requests,
@@ -277,20 +275,8 @@ class _Intake:
         origin = self.request.origin
         if origin is None:
             raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
-        connection = self.tx.connection
-        pieces = [
-            FailedPiece(
-                number,
-                tuple((int(block), str(block)) for block in json.loads(blocks)),
-                Mask.from_json(json.loads(mask)),
-                files,
-                size,
-                location_set,
-            )
-            for number, blocks, mask, files, size, location_set in element_masks.failed_pieces(
-                connection, origin, step.position
-            )
-        ]
+        algorithm = parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
+        pieces = list(failed_pieces(self.tx.connection, origin, step.position, algorithm))
         job_count = self._job_count(planned)
         plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
         return _Slice(plan, len(pieces), closed=True)

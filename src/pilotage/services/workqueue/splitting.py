@@ -168,7 +168,7 @@ def _fail(
         row = row._replace(state=ElementState.ACQUIRED)
     moves.move(row, ElementState.FAILED, agent=agent.id, site=row.site, reason=message.failure)
     moves.save(tx.connection)
-    elements.save_finish(tx.connection, row.id, epoch=message.epoch, digest=digest)
+    elements.save_unsplit(tx.connection, row.id, epoch=message.epoch, digest=digest)
     queue.coverages.pop((row.id, row.epoch), None)
     return PostedMasks(0, 0)
 

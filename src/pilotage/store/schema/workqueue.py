@@ -38,6 +38,8 @@ elements = sa.Table(
     sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("finished_digest", sa.Text, nullable=False, server_default=""),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    # 1: it failed since its agent could not split it. A part of it may have jobs.
+    sa.Column("unsplit", sa.SmallInteger, nullable=False, server_default="0"),
     # Its jobs that have ended for good, and the events of jobs that are done.
     sa.Column("jobs_done", sa.Integer, nullable=False, server_default="0"),
     sa.Column("jobs_failed", sa.Integer, nullable=False, server_default="0"),

@@ -110,6 +110,37 @@ def _file(row: Sequence[Any]) -> FileRecord:
     )
 
 
+class UnsplitElement(NamedTuple):
+    """An element that its agent could not split. It may have jobs for a part of it."""
+
+    id: int
+    blocks: str
+    """JSON list of ids."""
+    mask: str
+    """JSON; empty: the whole of its blocks."""
+    jobs: int
+    """Estimated."""
+    events: int
+    files: int
+    size: int
+    location_set: int
+
+
+def unsplit_elements(connection: Connection, request: int, step: int) -> list[UnsplitElement]:
+    """The elements of a step that could not be split."""
+    sql = (
+        f"SELECT {', '.join(UnsplitElement._fields)} FROM elements"
+        " WHERE request_id = ? AND step = ? AND state = 'Failed' AND unsplit = 1 ORDER BY id"
+    )
+    return [UnsplitElement(*row) for row in connection.execute(sql, (request, step))]
+
+
+def has_unsplit(connection: Connection, request: int) -> bool:
+    """Whether an element of a request could not be split."""
+    sql = "SELECT 1 FROM elements WHERE request_id = ? AND state = 'Failed' AND unsplit = 1 LIMIT 1"
+    return connection.execute(sql, (request,)).fetchone() is not None
+
+
 def failed_pieces(
     connection: Connection, request: int, step: int
 ) -> list[tuple[int, str, str, int, int, int]]:

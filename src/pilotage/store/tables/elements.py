@@ -222,10 +222,11 @@ def save_split(
     )
 
 
-def save_finish(connection: Connection, element: int, *, epoch: int, digest: str) -> None:
-    """Store the epoch and content of the message that has ended the splitting."""
+def save_unsplit(connection: Connection, element: int, *, epoch: int, digest: str) -> None:
+    """Store the epoch and content of the message that has ended the splitting without all jobs."""
     connection.execute(
-        "UPDATE elements SET finished_epoch = ?, finished_digest = ? WHERE id = ?", (epoch, digest, element)
+        "UPDATE elements SET unsplit = 1, finished_epoch = ?, finished_digest = ? WHERE id = ?",
+        (epoch, digest, element),
     )
 
 

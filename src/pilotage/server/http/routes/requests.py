@@ -307,7 +307,7 @@ async def resubmit_request(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> RequestSummary:
-    """Make the failed jobs of an ended request again, and only these; returns the new request."""
+    """Make the failed parts of an ended request again, and only these; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
     row = await context.writer.acall(lambda tx: copies.resubmit(pool, tx, id_, actor, key=body.key, now=now))
     return progress.summary_of(row)
