@@ -151,7 +151,7 @@ def _lookup(key: str, scope: Record, run: Run, depth: int, *, fall_back: bool) -
                 return expression.value
             return _enter(expression, key, at, run, depth + 1)
         at = at.parent
-    special = _SPECIAL.get(key)
+    special = SPECIAL_NAMES.get(key)
     if special is not None:
         return special(scope) or UNDEFINED
     other = scope.other if fall_back else None
@@ -161,7 +161,7 @@ def _lookup(key: str, scope: Record, run: Run, depth: int, *, fall_back: bool) -
     return _enter(expression, key, other, run, depth + 1)
 
 
-_SPECIAL: Final[dict[str, Callable[[Record], Record | None]]] = {
+SPECIAL_NAMES: Final[dict[str, Callable[[Record], Record | None]]] = {
     "my": lambda scope: scope,
     "target": lambda scope: scope.top.other,
     "other": lambda scope: scope.top.other,
@@ -252,14 +252,14 @@ def _call(node: Call, scope: Record, run: Run, depth: int) -> Any:
     if function is None:
         return ERROR
     arguments = [_RULES[type(argument)](argument, scope, run, depth + 2) for argument in node.arguments]
-    run.charge(_work(node.key, arguments))
+    run.charge(work_of_call(node.key, arguments))
     try:
         return function(arguments, run)
     except TextTooLong:
         return ERROR
 
 
-def _work(function: str, arguments: list[Any]) -> int:
+def work_of_call(function: str, arguments: list[Any]) -> int:
     """The steps that a function takes for these arguments: it goes through each of them once.
 
     One of PAIRWISE compares an argument with each item of a list.

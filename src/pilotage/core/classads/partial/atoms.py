@@ -1,0 +1,106 @@
+"""Conditions on one term: how they are found in a tree, and which of several are contradictory or redundant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from pilotage.core.classads.partial import outcomes as of
+from pilotage.core.classads.partial.contexts import TRUE_SIDE, Context
+from pilotage.core.classads.partial.domain import NEGATED, Domain
+from pilotage.core.classads.partial.unknowns import Unknowns
+from pilotage.core.classads.tree import Attribute, Call, Chain, Expression, Literal, Unary
+
+_ORDER: Final = frozenset({"<", "<=", ">", ">="})
+# Atoms of one attribute that are compared with each other; more are left as they are.
+_MOST_COMPARED: Final = 8
+
+
+class Atom(NamedTuple):
+    """A condition on a term that `Domain.require` understands."""
+
+    term: Expression
+    op: str
+    value: Any
+    wanted: bool
+
+
+def atom_of(tree: Expression, wanted: bool = True) -> Atom | None:
+    """The condition that the truth value of the tree is true (or false), None if it is of no known form."""
+    while type(tree) is Unary and tree.op == "!":
+        tree, wanted = tree.operand, not wanted
+    match tree:
+        case Chain(first=first, rest=((op, Literal(value=value)),)) if op in NEGATED:
+            return Atom(first, op, value, wanted)
+        case Call(key="member", arguments=(Literal(value=value), items)) if isinstance(
+            value, int | float | str
+        ):
+            return Atom(items, "member", value, wanted)
+        case Call(key=key, arguments=(argument,)) if key in of.QUESTIONS:
+            return Atom(argument, "type", of.QUESTIONS[key], wanted)
+        case Attribute():
+            return Atom(tree, "truth", None, wanted)
+        case _:
+            return None
+
+
+def is_sound(atom: Atom, outcomes: int, unknowns: Unknowns) -> bool:
+    """Whether the term's domain may be narrowed by the atom, for a term of these outcomes.
+
+    A result of arithmetic can be NaN. Then a comparison that is false tells nothing.
+    """
+    if atom.wanted or atom.op not in _ORDER:
+        return True
+    return unknowns.is_unknown(atom.term) or not outcomes & of.REAL
+
+
+def redundant(
+    op: str, operands: dict[Expression, int], context: Context, unknowns: Unknowns
+) -> list[Expression] | None:
+    """Operands of `||` or `&&` that can be dropped; None if the operands decide the whole.
+
+    Of `B > 3 && B > 5` the first is dropped, and `B > 3 && B < 2` is decided.
+    """
+    wanted = op == "&&"
+    one_sided = context in TRUE_SIDE if wanted else context == Context.IS_FALSE
+    if not one_sided and any(of.TRUTHS[outcomes] & of.ERROR for outcomes in operands.values()):
+        return []
+    groups: dict[str, list[tuple[Expression, Atom]]] = {}
+    for tree, outcomes in operands.items():
+        atom = atom_of(tree, wanted)
+        if atom is not None and unknowns.is_unknown(atom.term) and (one_sided or not outcomes & ~of.BOOLEAN):
+            assert type(atom.term) is Attribute
+            groups.setdefault(atom.term.key, []).append((tree, atom))
+    dropped: list[Expression] = []
+    for name, group in groups.items():
+        if len(group) == 1:
+            continue
+        unknowns.charge(len(group))
+        if not _narrowed(unknowns.outcomes[name], [atom for _, atom in group]).is_possible:
+            return None
+        if len(group) <= _MOST_COMPARED:
+            dropped += _implied(unknowns.outcomes[name], group, operands)
+    return dropped
+
+
+def _narrowed(outcomes: int, atoms: list[Atom]) -> Domain:
+    domain = Domain(outcomes)
+    for atom in atoms:
+        domain.require(atom.op, atom.value, atom.wanted)
+    return domain
+
+
+def _implied(
+    outcomes: int, group: list[tuple[Expression, Atom]], operands: dict[Expression, int]
+) -> Iterator[Expression]:
+    """Conditions that follow from the others on the same attribute."""
+    left = list(group)
+    for pair in group:
+        tree, atom = pair
+        others = [other for other in left if other is not pair]
+        if not others or operands[tree] & ~of.BOOLEAN:
+            continue
+        domain = _narrowed(outcomes, [other for _, other in others])
+        if not domain.require(atom.op, atom.value, not atom.wanted):
+            left = others
+            yield tree

@@ -1,0 +1,369 @@
+"""The first pass of partial evaluation: names resolved, known parts computed, attributes inlined.
+
+A *partial value* is a value of the evaluator where all is known, else the tree that remains. The tree refers to
+unknown attributes alone, as `other.NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from pilotage.core.classads.evaluate import (
+    SPECIAL_NAMES,
+    TEXT_PER_STEP,
+    OutOfSteps,
+    Run,
+    work_of_call,
+)
+from pilotage.core.classads.functions import FUNCTIONS
+from pilotage.core.classads.functions_basic import LAZY_CHOICE
+from pilotage.core.classads.tree import (
+    ERROR,
+    UNDEFINED,
+    Attribute,
+    Call,
+    Chain,
+    ClassAd,
+    Conditional,
+    Expression,
+    ListOf,
+    Literal,
+    Logic,
+    Subscript,
+    Unary,
+)
+from pilotage.core.classads.values import BINARY, UNARY, Record, TextTooLong, truth
+
+Partial: TypeAlias = Any
+"""A value of the evaluator, or an `Expression`: the tree that remains."""
+
+TREES: Final = frozenset(
+    {Literal, Attribute, Subscript, Unary, Logic, Chain, Conditional, Call, ListOf, ClassAd}
+)
+_NEVER_FOLDED: Final = frozenset({"time", "random"})
+_EMPTY: Final = ClassAd()
+_FALSE, _TRUE = Literal(False), Literal(True)
+
+
+class Irreducible(Exception):
+    """A part cannot be written down outside of its ad. Never leaves this package."""
+
+
+class Folding(Run):
+    """One partial evaluation: its ads, the unknown attributes met, and the steps left.
+
+    `unknown` maps the lower-case name of each unknown attribute to the node that stands for it.
+    `kept` has the ids of nodes that stay as they are written: nothing is known about their values.
+    """
+
+    __slots__ = ("borrowed", "declared", "is_complete", "kept", "mine", "prefix", "theirs", "unknown")
+
+    def __init__(
+        self,
+        my: ClassAd | None,
+        target: ClassAd,
+        declared: frozenset[str],
+        steps: int,
+        *,
+        is_complete: bool = True,
+    ) -> None:
+        super().__init__(None, None, steps)
+        # Whether `my` has all that can be asked of it.
+        self.is_complete = is_complete
+        self.mine = Record(my if my is not None else _EMPTY)
+        self.theirs = Record(target)
+        self.mine.other, self.theirs.other = self.theirs, self.mine
+        self.declared = declared
+        self.unknown: dict[str, Attribute] = {}
+        self.kept: dict[int, Expression] = {}
+        # Names that the target lacks and takes from `my`; a full ad must not define them.
+        self.borrowed: set[str] = set()
+        defined = self.mine.ad.index
+        scope = next((name for name in ("other", "target") if name not in defined), None)
+        self.prefix = None if scope is None else Attribute(scope)
+
+    def fold(self, node: Expression) -> Partial:
+        """The partial value of an expression in `my`; raises `Irreducible` or `OutOfSteps`.
+
+        It is wrong if `is_ambiguous`.
+        """
+        return _RULES[type(node)](node, self.mine, self, 0)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a name was taken from `my` by the target that is an unknown attribute elsewhere."""
+        return not self.borrowed.isdisjoint(self.unknown)
+
+    def again(self) -> Folding:
+        """A second run that takes every name found unknown as one of the target."""
+        declared = self.declared | frozenset(self.unknown)
+        return Folding(self.mine.ad, self.theirs.ad, declared, self.steps, is_complete=self.is_complete)
+
+    def unknown_attribute(self, name: str) -> Attribute:
+        """The one node that stands for an unknown attribute of the target."""
+        key = name.lower()
+        node = self.unknown.get(key)
+        if node is None:
+            if self.prefix is None:
+                raise Irreducible
+            node = self.unknown[key] = Attribute(name, self.prefix)
+        return node
+
+    def keep(self, node: Expression, scope: Record) -> Expression:
+        """A node left as it is written, which is possible only in `my` itself, outside of all attributes."""
+        if scope is not self.mine or self.active:
+            raise Irreducible
+        self.kept[id(node)] = node
+        return node
+
+    def tree(self, value: Partial, node: Expression, scope: Record) -> Expression:
+        """A partial value as a tree; `node` is its source."""
+        if type(value) in TREES:
+            return value  # type: ignore[no-any-return]
+        try:
+            return _written(value)
+        except Irreducible:
+            return self.keep(node, scope)
+
+
+def _written(value: Any) -> Expression:
+    if isinstance(value, tuple):
+        return ListOf(tuple([_written(item) if type(item) not in TREES else item for item in value]))
+    if isinstance(value, Record):
+        if all(type(member) is Literal for member in value.ad.index.values()):
+            return value.ad
+        raise Irreducible
+    return Literal(value)
+
+
+def _literal(node: Literal, scope: Record, run: Folding, depth: int) -> Partial:
+    return node.value
+
+
+def _attribute(node: Attribute, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth)
+    outermost = scope is run.mine and not run.active
+    try:
+        if node.base is not None:
+            base = _RULES[type(node.base)](node.base, scope, run, depth + 1)
+            return _select(base, node, node.key, run, depth + 1)
+        if node.absolute:
+            # Matched ads hang below a nameless pair, which defines nothing.
+            return UNDEFINED
+        return _lookup(node.name, node.key, scope, run, depth + 1, fall_back=True)
+    except Irreducible:
+        if not outermost:
+            raise
+        run.active.clear()
+        return run.keep(node, scope)
+
+
+def _select(base: Partial, node: Attribute, key: str, run: Folding, depth: int) -> Partial:
+    if isinstance(base, Record):
+        return _lookup(node.name, key, base, run, depth + 1, fall_back=False)
+    if type(base) in TREES:
+        return Attribute(node.name, base)
+    if base is UNDEFINED:
+        return UNDEFINED
+    if isinstance(base, tuple):
+        run.visit(depth, len(base))
+        items = [_select(item, node, key, run, depth + 2) for item in base]
+        if not any(type(item) in TREES for item in items):
+            return tuple(items)
+        return ListOf(tuple([item if type(item) in TREES else _written(item) for item in items]))
+    return ERROR
+
+
+def _lookup(name: str, key: str, scope: Record, run: Folding, depth: int, *, fall_back: bool) -> Partial:
+    at: Record | None = scope
+    while at is not None:
+        expression = at.ad.index.get(key)
+        if expression is not None:
+            return _enter(expression, key, at, run, depth + 1)
+        at = at.parent
+    special = SPECIAL_NAMES.get(key)
+    if special is not None:
+        return special(scope) or UNDEFINED
+    if scope.top is run.theirs:
+        return _missing_in_target(name, key, run, depth, fall_back=fall_back)
+    if not fall_back:
+        if run.is_complete:
+            return UNDEFINED
+        raise Irreducible
+    expression = run.theirs.ad.index.get(key)
+    if expression is None:
+        return run.unknown_attribute(name)
+    return _enter(expression, key, run.theirs, run, depth + 1)
+
+
+def _missing_in_target(name: str, key: str, run: Folding, depth: int, *, fall_back: bool) -> Partial:
+    """A name that the target uses and lacks: it is unknown unless `my` defines it."""
+    expression = run.mine.ad.index.get(key) if fall_back and key not in run.declared else None
+    if expression is None:
+        return run.unknown_attribute(name)
+    run.borrowed.add(key)
+    return _enter(expression, key, run.mine, run, depth + 1)
+
+
+def _enter(node: Expression, key: str, scope: Record, run: Folding, depth: int) -> Partial:
+    if type(node) is Literal:
+        return node.value
+    run.visit(depth)
+    mark = (id(node), id(scope.top), key)
+    if mark in run.active:
+        return UNDEFINED
+    run.active.add(mark)
+    value = _RULES[type(node)](node, scope, run, depth + 1)
+    run.active.discard(mark)
+    return value
+
+
+def _subscript(node: Subscript, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth)
+    base = _RULES[type(node.base)](node.base, scope, run, depth + 1)
+    index = _RULES[type(node.index)](node.index, scope, run, depth + 1)
+    if base is ERROR or index is ERROR:
+        return ERROR
+    if type(index) is int and type(base) is ListOf:
+        items = base.items
+        return _value_of(items[index]) if 0 <= index < len(items) else ERROR
+    if type(base) in TREES or type(index) in TREES:
+        return Subscript(run.tree(base, node.base, scope), run.tree(index, node.index, scope))
+    if base is UNDEFINED or index is UNDEFINED:
+        return UNDEFINED
+    if isinstance(base, tuple) and type(index) is int:
+        return base[index] if 0 <= index < len(base) else ERROR
+    if isinstance(base, Record) and isinstance(index, str):
+        expression = base.ad.index.get(index.lower())
+        if expression is not None:
+            return _enter(expression, index.lower(), base, run, depth + 1)
+        return run.unknown_attribute(index) if base is run.theirs else UNDEFINED
+    return ERROR
+
+
+def _value_of(node: Expression) -> Partial:
+    return node.value if type(node) is Literal else node
+
+
+def _unary(node: Unary, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth)
+    operand = _RULES[type(node.operand)](node.operand, scope, run, depth + 1)
+    return Unary(node.op, operand) if type(operand) in TREES else UNARY[node.op](operand)
+
+
+def _logic(node: Logic, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth, len(node.operands))
+    op = node.op
+    decisive = op == "||"
+    remaining: list[Expression] = []
+    is_undefined = False
+    end: Any = None
+    for operand in node.operands:
+        value = _RULES[type(operand)](operand, scope, run, depth + 1)
+        if type(value) in TREES:
+            # A chain of one operator is flat, wherever its parts come from.
+            remaining += value.operands if type(value) is Logic and value.op == op else (value,)
+            continue
+        value = truth(value)
+        if value is decisive or value is ERROR:
+            end = value
+            break
+        is_undefined = is_undefined or value is UNDEFINED
+    if not remaining:
+        return end if end is not None else (UNDEFINED if is_undefined else not decisive)
+    if is_undefined:
+        remaining.append(Literal(UNDEFINED))
+    if end is not None:
+        remaining.append(Literal(end))
+    if len(remaining) == 1:
+        remaining.insert(0, _FALSE if decisive else _TRUE)
+    return Logic(op, tuple(remaining))
+
+
+def _chain(node: Chain, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth, len(node.rest))
+    value = _RULES[type(node.first)](node.first, scope, run, depth + 1)
+    rest: list[tuple[str, Expression]] = []
+    source: Expression = node.first
+    for position, (op, operand) in enumerate(node.rest):
+        right = _RULES[type(operand)](operand, scope, run, depth + 1)
+        if not rest and type(value) not in TREES and type(right) not in TREES:
+            if type(value) is str and type(right) is str:
+                run.charge((len(value) + len(right)) // TEXT_PER_STEP)
+            value = BINARY[op](value, right)
+            source = Chain(node.first, node.rest[: position + 1])
+            continue
+        if not rest:
+            value = run.tree(value, source, scope)
+        rest.append((op, run.tree(right, operand, scope)))
+    return Chain(value, tuple(rest)) if rest else value
+
+
+def _conditional(node: Conditional, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth)
+    test = _RULES[type(node.test)](node.test, scope, run, depth + 1)
+    if type(test) not in TREES:
+        if node.yes is None:
+            return _RULES[type(node.no)](node.no, scope, run, depth + 1) if test is UNDEFINED else test
+        test = truth(test)
+        if not isinstance(test, bool):
+            return test
+        chosen = node.yes if test else node.no
+        return _RULES[type(chosen)](chosen, scope, run, depth + 1)
+    yes = None if node.yes is None else _branch(node.yes, scope, run, depth)
+    return Conditional(test, yes, _branch(node.no, scope, run, depth))
+
+
+def _branch(node: Expression, scope: Record, run: Folding, depth: int) -> Expression:
+    return run.tree(_RULES[type(node)](node, scope, run, depth + 1), node, scope)
+
+
+def _call(node: Call, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth, 1 + len(node.arguments))
+    if node.key == LAZY_CHOICE:
+        if len(node.arguments) != 3:
+            return ERROR
+        test, yes, no = node.arguments
+        return _conditional(Conditional(test, yes, no), scope, run, depth + 1)
+    function = FUNCTIONS.get(node.key)
+    if function is None:
+        return ERROR
+    arguments = [_RULES[type(argument)](argument, scope, run, depth + 2) for argument in node.arguments]
+    if node.key in _NEVER_FOLDED or any(type(argument) in TREES for argument in arguments):
+        pairs = zip(arguments, node.arguments, strict=True)
+        return Call(node.name, tuple([run.tree(value, source, scope) for value, source in pairs]))
+    run.charge(work_of_call(node.key, arguments))
+    try:
+        return function(arguments, run)
+    except TextTooLong:
+        return ERROR
+
+
+def _list(node: ListOf, scope: Record, run: Folding, depth: int) -> Partial:
+    run.visit(depth, len(node.items))
+    items = [_RULES[type(item)](item, scope, run, depth + 2) for item in node.items]
+    if not any(type(item) in TREES for item in items):
+        return tuple(items)
+    pairs = zip(items, node.items, strict=True)
+    return ListOf(tuple([run.tree(item, source, scope) for item, source in pairs]))
+
+
+def _record(node: ClassAd, scope: Record, run: Folding, depth: int) -> Partial:
+    return Record(node, scope)
+
+
+_RULES: Final[dict[type, Callable[[Any, Record, Folding, int], Partial]]] = {
+    Literal: _literal,
+    Attribute: _attribute,
+    Subscript: _subscript,
+    Unary: _unary,
+    Logic: _logic,
+    Chain: _chain,
+    Conditional: _conditional,
+    Call: _call,
+    ListOf: _list,
+    ClassAd: _record,
+}
+
+__all__ = ["TREES", "Folding", "Irreducible", "OutOfSteps", "Partial"]

@@ -1,0 +1,127 @@
+"""Partial evaluation of an expression against an ad that defines only some of its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pilotage.core.classads.evaluate import OutOfSteps
+from pilotage.core.classads.parser import MAX_NODES
+from pilotage.core.classads.partial.contexts import Context
+from pilotage.core.classads.partial.folding import TREES, Folding, Irreducible
+from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind, kinds_by_use
+from pilotage.core.classads.partial.outcomes import BOOLEAN
+from pilotage.core.classads.partial.satisfiability import can_be
+from pilotage.core.classads.partial.simplify import simplify
+from pilotage.core.classads.partial.unknowns import Unknowns
+from pilotage.core.classads.tree import Attribute, ClassAd, Conditional, Expression, Literal, Logic, children
+
+MAX_STEPS: Final = 20_000
+
+_TRUE, _FALSE = Literal(True), Literal(False)
+_NOTHING: Final = ClassAd()
+_NO_KINDS: Final[Mapping[str, Kind]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A partially evaluated expression and its unknown attributes; None where it is left as it is."""
+
+    tree: Expression
+    unknowns: Unknowns | None
+
+
+def residual(
+    expression: Expression,
+    my: ClassAd | None,
+    target: ClassAd,
+    kinds: Mapping[str, Kind] = _NO_KINDS,
+    *,
+    steps: int = MAX_STEPS,
+) -> Expression:
+    """The condition that `expression` in `my` still puts on the attributes that `target` does not define.
+
+    An attribute is unknown if the target does not define it, and `my` neither for a bare name. One that is present
+    with the value undefined is known. Attributes that `my` lacks are undefined: `my` is complete.
+
+    A *full ad* extends the target with a value of its kind for every unknown attribute. The result is true for the
+    same full ads as the expression. `kinds` has lower-case names; without an entry the kind follows from the use.
+    It is the constant true or false where that can be decided. It names unknown attributes as `other.NAME`.
+
+    `time()` and `random()` stay. Work beyond `steps` leaves the expression as it is. It never raises.
+    """
+    return partial(expression, my, target, kinds, steps).tree
+
+
+def can_be_true(
+    expression: Expression, kinds: Mapping[str, Kind] = _NO_KINDS, *, steps: int = MAX_STEPS
+) -> bool:
+    """False only if the expression is true for no values of its attributes, each of its kind.
+
+    It is meant for residuals: each name stands for an unknown attribute of the target. An expression that
+    takes too many steps can be true.
+    """
+    if type(expression) is Literal:
+        return expression.value is True
+    return reduced(expression, kinds, steps).tree != _FALSE
+
+
+def partial(
+    expression: Expression,
+    my: ClassAd | None,
+    target: ClassAd,
+    kinds: Mapping[str, Kind] = _NO_KINDS,
+    steps: int = MAX_STEPS,
+) -> Residual:
+    """As `residual`, with the unknown attributes of the tree."""
+    return _guarded(Folding(my, target, frozenset(kinds), steps), expression, kinds)
+
+
+def reduced(expression: Expression, kinds: Mapping[str, Kind], steps: int) -> Residual:
+    """The residual of an expression of which no attribute is known, with its unknown attributes."""
+    return _guarded(Folding(None, _NOTHING, frozenset(kinds), steps, is_complete=False), expression, kinds)
+
+
+def _guarded(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
+    try:
+        return _evaluated(run, expression, kinds)
+    except (OutOfSteps, Irreducible, RecursionError):
+        return Residual(expression, None)
+
+
+def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
+    value = run.fold(expression)
+    if run.is_ambiguous:
+        run = run.again()
+        value = run.fold(expression)
+    if type(value) not in TREES:
+        return Residual(_TRUE if value is True else _FALSE, None)
+    unknowns = Unknowns(run.unknown, _outcomes(value, run.unknown, kinds), run.kept, run.steps)
+    tree, outcomes = simplify(value, Context.MATCH, unknowns)
+    if type(tree) in (Logic, Conditional):
+        if not can_be(tree, True, unknowns):
+            tree = _FALSE
+        elif not outcomes & ~BOOLEAN and not can_be(tree, False, unknowns):
+            tree = _TRUE
+    _check_size(tree)
+    return Residual(tree, unknowns)
+
+
+def _outcomes(
+    tree: Expression, unknown: Mapping[str, Attribute], kinds: Mapping[str, Kind]
+) -> dict[str, int]:
+    """The outcomes of each unknown attribute, by its declared kind or its use."""
+    used = kinds if all(name in kinds for name in unknown) else {**kinds_by_use(tree, unknown), **kinds}
+    return {name: OUTCOMES_OF[used[name]] for name in unknown}
+
+
+def _check_size(tree: Expression) -> None:
+    """Refuse a tree that the parser would refuse: attributes inlined many times grow without bound."""
+    nodes = 0
+    stack = [tree]
+    while stack:
+        nodes += 1
+        if nodes > MAX_NODES:
+            raise OutOfSteps
+        stack.extend(children(stack.pop()))

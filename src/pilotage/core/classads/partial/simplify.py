@@ -1,0 +1,355 @@
+"""The second pass of partial evaluation: an expression of unknown attributes made smaller, for its context.
+
+Each rule returns a tree and the outcomes that it can have. The tree is the same as the original in the context,
+for every ad that gives each unknown attribute a value of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from pilotage.core.classads.partial import outcomes as of
+from pilotage.core.classads.partial.atoms import redundant
+from pilotage.core.classads.partial.contexts import (
+    BELOW_NOT,
+    LITERALS,
+    OF_OPERANDS,
+    OF_TEST,
+    Context,
+    constant_in,
+    decide,
+)
+from pilotage.core.classads.partial.domain import NEGATED
+from pilotage.core.classads.partial.simplify_calls import simplified_call
+from pilotage.core.classads.partial.unknowns import (
+    Unknowns,
+    is_volatile,
+    of_conditional,
+    of_logic,
+    of_operator,
+    of_unary,
+)
+from pilotage.core.classads.tree import (
+    LEVEL,
+    Attribute,
+    Call,
+    Chain,
+    ClassAd,
+    Conditional,
+    Expression,
+    ListOf,
+    Literal,
+    Logic,
+    Subscript,
+    Unary,
+)
+from pilotage.core.classads.values import BINARY, UNARY
+
+Result: TypeAlias = tuple[Expression, int]
+
+_BOOLEAN_OR_ABSENT: Final = of.BOOLEAN | of.UNDEFINED | of.ERROR
+_FLIPPED: Final = {
+    "<": ">",
+    "<=": ">=",
+    ">": "<",
+    ">=": "<=",
+    "==": "==",
+    "!=": "!=",
+    "=?=": "=?=",
+    "=!=": "=!=",
+}
+
+
+def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
+    """The simplest tree found that counts as `node` in the context, with its outcomes. Raises `OutOfSteps`."""
+    unknowns.charge()
+    if type(node) is Literal:
+        constant = constant_in(node.value, context)
+        return constant, of.outcome_of(constant.value)
+    if unknowns.kept and id(node) in unknowns.kept:
+        return node, of.ANYTHING
+    tree, outcomes = _RULES[type(node)](node, context, unknowns)
+    decided = decide(outcomes, context)
+    return (tree, outcomes) if decided is None else (decided, of.outcome_of(decided.value))
+
+
+def _attribute(node: Attribute, context: Context, unknowns: Unknowns) -> Result:
+    if unknowns.nodes.get(node.key) is node:
+        return node, unknowns.outcomes[node.key]
+    if node.base is None:
+        return node, of.ANYTHING
+    base, outcomes = simplify(node.base, Context.VALUE, unknowns)
+    absent = outcomes & (of.UNDEFINED | of.ERROR)
+    if not outcomes & (of.LIST | of.AD):
+        # Only ads and lists have attributes.
+        absent |= of.ERROR if outcomes & ~of.UNDEFINED else 0
+        return Attribute(node.name, base), absent
+    return Attribute(node.name, base), of.ANYTHING
+
+
+def _subscript(node: Subscript, context: Context, unknowns: Unknowns) -> Result:
+    base, _ = simplify(node.base, Context.VALUE, unknowns)
+    index, _ = simplify(node.index, Context.VALUE, unknowns)
+    if type(base) is ListOf and type(index) is Literal and type(index.value) is int:
+        if 0 <= index.value < len(base.items):
+            return simplify(base.items[index.value], context, unknowns)
+        return LITERALS[of.ERROR], of.ERROR
+    return Subscript(base, index), of.ANYTHING
+
+
+def _list(node: ListOf, context: Context, unknowns: Unknowns) -> Result:
+    items = [simplify(item, Context.VALUE, unknowns)[0] for item in node.items]
+    return ListOf(tuple(items)), of.LIST
+
+
+def _ad(node: ClassAd, context: Context, unknowns: Unknowns) -> Result:
+    return node, of.AD
+
+
+def _unary(node: Unary, context: Context, unknowns: Unknowns) -> Result:
+    if node.op != "!":
+        operand, outcomes = simplify(node.operand, Context.VALUE, unknowns)
+        if type(operand) is Literal:
+            return _constant(UNARY[node.op](operand.value), context)
+        return Unary(node.op, operand), of_unary(node.op, outcomes)
+    operand, outcomes = simplify(node.operand, BELOW_NOT[context], unknowns)
+    tree, result = negation(operand), of_unary("!", outcomes)
+    if type(operand) is Unary and operand.op == "!":
+        return _as_truth(tree, unknowns.outcomes_of(tree), context)
+    return tree, result
+
+
+def _constant(value: Any, context: Context) -> Result:
+    constant = constant_in(value, context)
+    return constant, of.outcome_of(constant.value)
+
+
+def negation(node: Expression) -> Expression:
+    """A tree that has the truth value of `!node` everywhere; "not" moves down as far as it can."""
+    match node:
+        case Literal(value=value):
+            return Literal(UNARY["!"](value))
+        case Unary(op="!", operand=operand):
+            return operand
+        case Logic(op=op, operands=operands):
+            return Logic("&&" if op == "||" else "||", tuple([negation(operand) for operand in operands]))
+        case Conditional(test=test, yes=yes, no=no) if yes is not None and not (_is_not(yes) or _is_not(no)):
+            return Conditional(test, negation(yes), negation(no))
+        case Chain(first=first, rest=((op, right),)) if op in NEGATED and (
+            op in ("==", "!=", "=?=", "=!=") or (_is_a_number(first) and _is_a_number(right))
+        ):
+            return Chain(first, ((NEGATED[op], right),))
+        case _:
+            return Unary("!", node)
+
+
+def _is_not(node: Expression) -> bool:
+    return type(node) is Unary and node.op == "!"
+
+
+def _is_a_number(node: Expression) -> bool:
+    """Whether the value can't be NaN, for which both `x < 1` and `x >= 1` are false."""
+    return type(node) is Attribute or (type(node) is Literal and node.value == node.value)
+
+
+def _as_truth(tree: Expression, outcomes: int, context: Context) -> Result:
+    """The truth value of a tree; where the context tells a number from it, as an operation that converts."""
+    telling = of.NUMBER if context == Context.MATCH else ~_BOOLEAN_OR_ABSENT
+    if context not in (Context.MATCH, Context.VALUE) or not outcomes & telling:
+        return tree, outcomes
+    return Logic("||", (LITERALS[of.FALSE], tree)), of.TRUTHS[outcomes]
+
+
+def _logic(node: Logic, context: Context, unknowns: Unknowns) -> Result:
+    inner, last = OF_OPERANDS[node.op][context]
+    end = len(node.operands) - 1
+    operands = [
+        simplify(operand, last if position == end else inner, unknowns)
+        for position, operand in enumerate(node.operands)
+    ]
+    return join(node.op, operands, context, unknowns)
+
+
+def join(op: str, operands: list[Result], context: Context, unknowns: Unknowns) -> Result:
+    """`||` or `&&` of simplified operands."""
+    kept = _distinct(op, _flat(op, operands, unknowns))
+    if kept is None:
+        return _written(op, operands)
+    decisive, neutral = (of.TRUE, of.FALSE) if op == "||" else (of.FALSE, of.TRUE)
+    while kept and decide(next(reversed(kept.values())), OF_OPERANDS[op][context][1]) == LITERALS[neutral]:
+        # A constant that has become the last counts less than one before others.
+        kept.popitem()
+    if not kept:
+        return LITERALS[neutral], neutral
+    if len(kept) > 1:
+        dropped = redundant(op, kept, context, unknowns)
+        if dropped is None:
+            return LITERALS[decisive], decisive
+        for tree in dropped:
+            del kept[tree]
+    if len(kept) == 1:
+        ((tree, outcomes),) = kept.items()
+        return _as_truth(tree, outcomes, context)
+    return _written(op, list(kept.items()))
+
+
+def _distinct(op: str, operands: list[Result]) -> dict[Expression, int] | None:
+    """The operands that matter: each once, up to the first constant that ends the evaluation.
+
+    None if an operand that calls `random` stands there twice: the texts are equal, the values need not be.
+    """
+    neutral = of.FALSE if op == "||" else of.TRUE
+    kept: dict[Expression, int] = {}
+    is_undefined = False
+    for tree, outcomes in operands:
+        if type(tree) is not Literal:
+            if tree in kept and is_volatile(tree):
+                return None
+            kept.setdefault(tree, outcomes)
+            continue
+        truth = of.TRUTHS[outcomes]
+        if truth == of.UNDEFINED:
+            is_undefined = True
+        elif truth != neutral:
+            if is_undefined:
+                kept[LITERALS[of.UNDEFINED]] = of.UNDEFINED
+            kept[LITERALS[truth]] = truth
+            return kept
+    if is_undefined:
+        kept[LITERALS[of.UNDEFINED]] = of.UNDEFINED
+    return kept
+
+
+def _written(op: str, operands: list[Result]) -> Result:
+    return (
+        Logic(op, tuple([tree for tree, _ in operands])),
+        of_logic(op, [of.TRUTHS[outcomes] for _, outcomes in operands]),
+    )
+
+
+def _flat(op: str, operands: list[Result], unknowns: Unknowns) -> list[Result]:
+    if not any(type(tree) is Logic and tree.op == op for tree, _ in operands):
+        return operands
+    flat: list[Result] = []
+    for tree, outcomes in operands:
+        if type(tree) is Logic and tree.op == op:
+            flat += [(operand, unknowns.outcomes_of(operand)) for operand in tree.operands]
+        else:
+            flat.append((tree, outcomes))
+    return flat
+
+
+def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
+    tree, outcomes = simplify(node.first, Context.VALUE, unknowns)
+    for op, operand in node.rest:
+        right, right_outcomes = simplify(operand, Context.VALUE, unknowns)
+        if type(tree) is Literal and type(right) is Literal:
+            value = BINARY[op](tree.value, right.value)
+            tree, outcomes = Literal(value), of.outcome_of(value)
+            continue
+        outcomes = of_operator(op, outcomes, right_outcomes, right)
+        decided = LITERALS.get(outcomes)
+        tree = _operation(tree, op, right) if decided is None else decided
+    return _constant(tree.value, context) if type(tree) is Literal else (tree, outcomes)
+
+
+def _operation(left: Expression, op: str, right: Expression) -> Expression:
+    if type(left) is Literal and op in _FLIPPED:
+        return Chain(right, ((_FLIPPED[op], left),))
+    if type(left) is Chain and LEVEL[left.rest[0][0]] == LEVEL[op]:
+        return Chain(left.first, (*left.rest, (op, right)))
+    return Chain(left, ((op, right),))
+
+
+def _conditional(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
+    if node.yes is None:
+        return _default(node, context, unknowns)
+    test, tested = simplify(node.test, OF_TEST[context], unknowns)
+    truth = of.TRUTHS[tested]
+    if type(test) is Literal and not truth & of.BOOLEAN:
+        return test, tested
+    if truth == of.TRUE:
+        return simplify(node.yes, context, unknowns)
+    if truth == of.FALSE:
+        return simplify(node.no, context, unknowns)
+    yes = simplify(node.yes, context, unknowns)
+    no = simplify(node.no, context, unknowns)
+    return _choice((test, tested), yes, no, context, unknowns)
+
+
+def _choice(test: Result, yes: Result, no: Result, context: Context, unknowns: Unknowns) -> Result:
+    """A conditional, or the `||` or `&&` that counts as it where a branch is a constant."""
+    truth = of.TRUTHS[test[1]]
+    is_sure = not truth & (of.UNDEFINED | of.ERROR)
+    if is_sure and yes[0] == no[0] and not is_volatile(yes[0]):
+        return yes
+    rewritten = _as_logic(truth, yes, no, context)
+    if rewritten is None or _needs_number(yes, no, context):
+        return Conditional(test[0], yes[0], no[0]), of_conditional(test[1], yes[1], no[1])
+    op, is_negated, branch = rewritten
+    if is_negated:
+        left = negation(test[0])
+        first = simplify(left, OF_OPERANDS[op][context][0], unknowns)
+    else:
+        first = simplify(test[0], OF_OPERANDS[op][context][0], unknowns)
+    return join(op, [first, yes if branch else no], context, unknowns)
+
+
+def _needs_number(yes: Result, no: Result, context: Context) -> bool:
+    """Whether a branch has a number that the context tells from its truth value."""
+    if context == Context.MATCH:
+        return bool((yes[1] | no[1]) & of.NUMBER)
+    return context == Context.VALUE and bool((yes[1] | no[1]) & ~_BOOLEAN_OR_ABSENT)
+
+
+def _as_logic(truth: int, yes: Result, no: Result, context: Context) -> tuple[str, bool, bool] | None:
+    """The operator, whether the test is negated, and whether the other operand is `yes`; None if none fits.
+
+    With a test that may be undefined or an error, only some contexts allow it.
+    """
+    is_sure = not truth & (of.UNDEFINED | of.ERROR)
+    never_undefined = not truth & of.UNDEFINED
+    true_side = context in (Context.IS_TRUE, Context.MATCH)
+    false_side = context == Context.IS_FALSE
+    # Each row: the constant branch, and when the operation counts as the conditional.
+    if no[0] == LITERALS[of.FALSE] and (is_sure or true_side or (false_side and never_undefined)):
+        return "&&", False, True
+    if yes[0] == LITERALS[of.FALSE] and (is_sure or true_side or (false_side and never_undefined)):
+        return "&&", True, False
+    if yes[0] == LITERALS[of.TRUE] and (is_sure or false_side or (true_side and never_undefined)):
+        return "||", False, False
+    if no[0] == LITERALS[of.TRUE] and (is_sure or false_side or (true_side and never_undefined)):
+        return "||", True, True
+    return None
+
+
+def _default(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
+    """`test ?: no`."""
+    test, tested = simplify(node.test, Context.VALUE, unknowns)
+    if not tested & of.UNDEFINED:
+        return simplify(test, context, unknowns)
+    if tested == of.UNDEFINED:
+        return simplify(node.no, context, unknowns)
+    no, outcomes = simplify(node.no, context, unknowns)
+    return Conditional(test, None, no), of_conditional(tested, None, outcomes)
+
+
+def _call(node: Call, context: Context, unknowns: Unknowns) -> Result:
+    arguments = [simplify(argument, Context.VALUE, unknowns) for argument in node.arguments]
+    return simplified_call(node, arguments, context, unknowns)
+
+
+_RULES: Final[dict[type, Callable[[Any, Context, Unknowns], Result]]] = {
+    Attribute: _attribute,
+    Subscript: _subscript,
+    Unary: _unary,
+    Logic: _logic,
+    Chain: _chain,
+    Conditional: _conditional,
+    Call: _call,
+    ListOf: _list,
+    ClassAd: _ad,
+}
+
+__all__ = ["join", "negation", "simplify"]

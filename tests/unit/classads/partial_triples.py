@@ -1,0 +1,328 @@
+"""Random triples of an expression, ads known in part and kinds of what is unknown, and what must hold for each.
+
+A triple is drawn from a plain source of chance, which is fast enough for hundreds of thousands of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pilotage.core.classads import (
+    ERROR,
+    UNDEFINED,
+    Attribute,
+    Call,
+    Chain,
+    ClassAd,
+    Conditional,
+    Expression,
+    ListOf,
+    Literal,
+    Logic,
+    Subscript,
+    Unary,
+    evaluate,
+    parse_expression,
+    unparse,
+)
+from pilotage.core.classads.partial import Kind, can_be_true, host_conditions
+from pilotage.core.classads.partial import outcomes as of
+from pilotage.core.classads.partial.host_conditions import HostCondition
+from pilotage.core.classads.partial.reduction import partial as partially_evaluated
+
+KINDS = {
+    "i": Kind.INTEGER,
+    "j": Kind.INTEGER,
+    "n": Kind.NUMBER,
+    "m": Kind.NUMBER,
+    "s": Kind.STRING,
+    "t": Kind.STRING,
+    "b": Kind.BOOLEAN,
+    "c": Kind.BOOLEAN,
+    "l": Kind.STRINGS,
+    "a": Kind.ANY,
+}
+NUMBERS = (0, 1, 2, 3, 4, 5, -1, 2.5, 3.0, 3.5, 0.0)
+BIG = (2**53 + 1, 2**63 - 1, -(2**63), float(2**53), 1e300, 2**62, 9.3e18)
+STRINGS = ("x", "X", "y", "xy", "", "1")
+OTHERS = (UNDEFINED, ERROR)
+ORDER = ("<", "<=", ">", ">=", "==", "!=")
+DEFINED = ("K", "Known", "MyList", "Kt")
+
+
+@dataclass(frozen=True)
+class Triple:
+    expression: Expression
+    my: ClassAd
+    target: ClassAd
+    kinds: dict[str, Kind]
+
+    def __str__(self) -> str:
+        kinds = {name: str(kind) for name, kind in self.kinds.items()}
+        return f"{unparse(self.expression)} @@ {unparse(self.my)} @@ {unparse(self.target)} @@ {kinds}"
+
+
+class _Chance:
+    """Every call of `random()` gives the same."""
+
+    def random(self) -> float:
+        return 0.4
+
+
+class Drawing:
+    """One draw. Mostly expressions of sense: a residual of nonsense is false."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def triple(self) -> Triple:
+        rng = self.rng
+        target = {name: self.known(2) for name in ("K", "Known", "Kt") if rng.random() < 0.8}
+        my = {name: self.known(2) for name in ("K", "MyList", "Mine") if rng.random() < 0.8}
+        for name, kind in KINDS.items():
+            if rng.random() < 0.25:
+                target[name] = self.value(kind) if rng.random() < 0.9 else Literal(rng.choice(OTHERS))
+            elif rng.random() < 0.05:
+                my[name] = self.value(kind)
+        kinds = {name: kind for name, kind in KINDS.items() if rng.random() < 0.8}
+        return Triple(
+            self.boolean(rng.choice((2, 3, 4))),
+            ClassAd(tuple(my.items())),
+            ClassAd(tuple(target.items())),
+            kinds,
+        )
+
+    def value(self, kind: Kind) -> Expression:
+        return constant(value_of(self.rng, of_kind(kind)))
+
+    def known(self, depth: int) -> Expression:
+        """An attribute of an ad: mostly constants, sometimes an expression of unknown ones."""
+        choice = self.rng.random()
+        if choice < 0.3:
+            return Literal(self.rng.choice((*NUMBERS, *STRINGS, True, False, *OTHERS)))
+        if choice < 0.45:
+            return ListOf(tuple(Literal(self.rng.choice(STRINGS)) for _ in range(self.rng.randrange(4))))
+        if choice < 0.55:
+            return ClassAd(
+                (("p", self.number(1)), ("i", Literal(3))) if choice < 0.5 else (("q", self.boolean(1)),)
+            )
+        return self.boolean(depth) if choice < 0.8 else self.number(depth)
+
+    def boolean(self, depth: int) -> Expression:
+        rng = self.rng
+        if depth <= 0 or rng.random() < 0.12:
+            return rng.choice((self.truth_name, self.condition, self.condition))()
+        choice = rng.random()
+        if choice < 0.45:
+            count = rng.choice((2, 2, 3, 4))
+            return Logic(rng.choice(("||", "&&")), tuple(self.boolean(depth - 1) for _ in range(count)))
+        if choice < 0.55:
+            return Unary("!", self.boolean(depth - 1))
+        if choice < 0.7:
+            return Conditional(self.boolean(depth - 1), self.boolean(depth - 1), self.boolean(depth - 1))
+        if choice < 0.75:
+            return Conditional(self.boolean(depth - 1), None, self.boolean(depth - 1))
+        if choice < 0.78:
+            return Call("ifThenElse", tuple(self.boolean(depth - 1) for _ in range(3)))
+        if choice < 0.82:
+            return Chain(
+                self.boolean(depth - 1), ((rng.choice((*ORDER, "=?=", "=!=")), self.any(depth - 1)),)
+            )
+        if choice < 0.85:
+            return self.any(depth)
+        return self.condition()
+
+    def condition(self) -> Expression:
+        rng = self.rng
+        choice = rng.random()
+        op = rng.choice(ORDER)
+        if choice < 0.45:
+            return self.compared(self.number(1), op, Literal(rng.choice(NUMBERS)))
+        if choice < 0.6:
+            return self.compared(self.name("st"), op, Literal(rng.choice(STRINGS)))
+        if choice < 0.68:
+            literal = Literal(rng.choice((*NUMBERS, *STRINGS, True, False, *OTHERS, *BIG)))
+            return self.compared(self.name("ijnstbla"), rng.choice(("=?=", "=!=", op)), literal)
+        if choice < 0.78:
+            item = self.name("stn") if rng.random() < 0.3 else Literal(rng.choice(STRINGS))
+            items = rng.choice((self.name("l"), self.name("l"), self.list(), Attribute("MyList")))
+            return Call(rng.choice(("member", "member", "member", "identicalMember")), (item, items))
+        if choice < 0.84:
+            return self.compared(self.number(1), op, self.number(1))
+        if choice < 0.92:
+            return Call(
+                rng.choice(("isUndefined", "isUndefined", "isError", "isString", "isInteger")), (self.any(0),)
+            )
+        return self.call()
+
+    def call(self) -> Expression:
+        rng = self.rng
+        return rng.choice(
+            (
+                lambda: Call("stringListMember", (Literal(rng.choice(STRINGS)), self.name("st"))),
+                lambda: Call("regexp", (Literal(rng.choice(("x", "^y", "("))), self.name("st"))),
+                lambda: Call("anyCompare", (Literal(rng.choice(ORDER)), self.list(), self.number(0))),
+                lambda: self.compared(Call("size", (self.any(0),)), rng.choice(ORDER), Literal(1)),
+                lambda: self.compared(Call("time", ()), rng.choice(ORDER), Literal(rng.choice((50, 200)))),
+                lambda: self.compared(Call("random", ()), rng.choice(ORDER), Literal(0.4)),
+                lambda: self.compared(Call("toUpper", (self.name("st"),)), "==", Literal("X")),
+                lambda: self.compared(Subscript(self.list(), Literal(rng.randrange(3))), "==", Literal("x")),
+                lambda: Call("versionGE", (self.name("st"), Literal("1"))),
+            )
+        )()
+
+    def number(self, depth: int) -> Expression:
+        rng = self.rng
+        if depth <= 0 or rng.random() < 0.6:
+            return self.name("ijnm") if rng.random() < 0.85 else Literal(rng.choice(NUMBERS))
+        choice = rng.random()
+        if choice < 0.6:
+            ops = rng.choice(("+-", "*/%"))
+            rest = tuple((rng.choice(ops), self.number(depth - 1)) for _ in range(rng.choice((1, 1, 2))))
+            return Chain(self.number(depth - 1), rest)
+        if choice < 0.7:
+            operand = self.number(depth - 1)
+            return operand if isinstance(operand, Literal) else Unary("-", operand)
+        if choice < 0.85:
+            return Conditional(self.boolean(depth - 1), self.number(depth - 1), self.number(depth - 1))
+        return Conditional(self.number(depth - 1), None, self.number(depth - 1))
+
+    def list(self) -> Expression:
+        items = [Literal(self.rng.choice(STRINGS)) for _ in range(self.rng.randrange(3))]
+        return ListOf((*items, self.any(0)) if self.rng.random() < 0.5 else tuple(items))
+
+    def any(self, depth: int) -> Expression:
+        choice = self.rng.random()
+        if choice < 0.35:
+            return self.name("".join(KINDS))
+        if choice < 0.5:
+            return Literal(self.rng.choice((*NUMBERS, *STRINGS, True, False, *OTHERS)))
+        if choice < 0.65:
+            return Attribute(self.rng.choice(("p", "q", "i", "z")), self.defined())
+        return self.number(depth) if choice < 0.85 else self.list()
+
+    def truth_name(self) -> Expression:
+        return self.name("bbcna") if self.rng.random() < 0.75 else self.defined()
+
+    def defined(self) -> Expression:
+        rng = self.rng
+        return rng.choice(
+            (
+                lambda: Attribute(rng.choice(DEFINED)),
+                lambda: Attribute(rng.choice(DEFINED), Attribute(rng.choice(("my", "other", "TARGET")))),
+            )
+        )()
+
+    def name(self, choices: str) -> Expression:
+        name = self.rng.choice(choices)
+        if self.rng.random() < 0.1:
+            name = name.upper()
+        scope = self.rng.random()
+        if scope < 0.5:
+            return Attribute(name, Attribute("other"))
+        return Attribute(name) if scope < 0.95 else Attribute(name, Attribute("my"))
+
+    def compared(self, left: Expression, op: str, right: Expression) -> Expression:
+        if self.rng.random() < 0.1:
+            left, right = right, left
+        return Chain(left, ((op, right),))
+
+
+def draw(rng: Random) -> Triple:
+    return Drawing(rng).triple()
+
+
+def of_kind(kind: Kind) -> int:
+    from pilotage.core.classads.partial.kinds import OUTCOMES_OF
+
+    return OUTCOMES_OF[kind]
+
+
+def value_of(rng: Random, outcomes: int) -> Any:
+    """A value that has one of these outcomes."""
+    makers: dict[int, Callable[[], Any]] = {
+        of.TRUE: lambda: True,
+        of.FALSE: lambda: False,
+        of.INTEGER: lambda: rng.choice([n for n in (*NUMBERS, *NUMBERS, *BIG) if isinstance(n, int)]),
+        of.REAL: lambda: float(rng.choice((*NUMBERS, *NUMBERS, *BIG))),
+        of.STRING: lambda: rng.choice(STRINGS),
+        of.UNDEFINED: lambda: UNDEFINED,
+        of.ERROR: lambda: ERROR,
+        of.LIST: lambda: tuple(rng.choice(STRINGS) for _ in range(rng.randrange(3))),
+        of.AD: lambda: ClassAd((("p", Literal(1)),)),
+    }
+    return rng.choice([make for outcome, make in makers.items() if outcomes & outcome])()
+
+
+def constant(value: Any) -> Expression:
+    if isinstance(value, tuple):
+        return ListOf(tuple(Literal(item) for item in value))
+    return value if isinstance(value, ClassAd) else Literal(value)
+
+
+def truth_in(expression: Expression, my: ClassAd, target: ClassAd) -> bool:
+    return evaluate(expression, my, target, now=100.0, rng=_Chance()) is True
+
+
+Judge = Callable[[Expression, ClassAd, ClassAd], bool]
+
+
+def counterexample(triple: Triple, rng: Random, ads: int = 8, judge: Judge = truth_in) -> str | None:
+    """A reason why partial evaluation is wrong for this triple, found in full ads drawn at random."""
+    partial = partially_evaluated(triple.expression, triple.my, triple.target, triple.kinds)
+    tree = partial.tree
+    outcomes = {} if partial.unknowns is None else dict(partial.unknowns.outcomes)
+    # A name that `my` defines is `my`'s own, also where the target uses it, unless it is declared.
+    rest = [name for name in KINDS if name not in triple.my.index]
+    names = {
+        **dict.fromkeys(rest, of.ANYTHING),
+        **{name: of_kind(kind) for name, kind in triple.kinds.items()},
+    }
+    names = {name: known for name, known in names.items() if name not in triple.target.index} | outcomes
+    # The kinds of the residual are those that the expression was reduced with.
+    kinds = {name: _kind_of(known) for name, known in names.items()}
+    possible = can_be_true(tree, kinds)
+    alternatives = host_conditions(tree, kinds)
+    read_back = parse_expression(unparse(tree))
+    for _ in range(ads):
+        values = {name: constant(value_of(rng, known)) for name, known in names.items()}
+        full = ClassAd((*triple.target.attributes, *values.items()))
+        expected = judge(triple.expression, triple.my, full)
+        for wrong, got in (
+            ("residual", judge(tree, triple.my, full)),
+            ("text of the residual", judge(read_back, triple.my, full)),
+            ("host conditions", expected if alternatives is None else holds(alternatives, full)),
+            ("can be true", expected and possible),
+        ):
+            if got is not expected:
+                return (
+                    f"{wrong} says {got}, not {expected}\n{triple}\nresidual {unparse(tree)}\n"
+                    f"conditions {alternatives}\nvalues {unparse(ClassAd(tuple(values.items())))}"
+                )
+    return None
+
+
+def _kind_of(outcomes: int) -> Kind:
+    return next(kind for kind in Kind if of_kind(kind) == outcomes)
+
+
+def holds(alternatives: tuple[tuple[HostCondition, ...], ...], host: ClassAd) -> bool:
+    """Whether one alternative holds on a host, by the evaluator's own comparison."""
+    return any(
+        all(_condition_holds(condition, host) for condition in alternative) for alternative in alternatives
+    )
+
+
+def _condition_holds(condition: HostCondition, host: ClassAd) -> bool:
+    attribute: Expression = Attribute(condition.attribute, Attribute("other"))
+    value = Literal(condition.value)
+    if condition.operator == "member":
+        tree: Expression = Call("member", (value, attribute))
+    elif condition.operator == "not-member":
+        tree = Unary("!", Call("member", (value, attribute)))
+    else:
+        tree = Chain(attribute, ((condition.operator, value),))
+    return evaluate(tree, None, host) is True

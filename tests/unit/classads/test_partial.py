@@ -1,0 +1,177 @@
+"""Partial evaluation: residuals, whether they can be true, and their conditions on hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pilotage.core.classads import ClassAd, parse_ad, parse_expression, unparse
+from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
+
+DOCUMENT = """other.GlueHostBenchmarkSI00 > 500 ?
+    other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"""
+KINDS = {"b": Kind.INTEGER, "r": Kind.NUMBER, "s": Kind.STRING, "f": Kind.BOOLEAN, "l": Kind.STRINGS}
+
+
+def reduced(text: str, target: str = "[]", my: str = "[]", kinds: dict[str, Kind] = KINDS) -> str:
+    return unparse(residual(parse_expression(text), parse_ad(my), parse_ad(target), kinds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"), [(500, "false"), (1500, "other.GlueHostBenchmarkSI00 > 500"), (3000, "true")]
+)
+def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
+    assert reduced(DOCUMENT, f"[GlueCEPolicyMaxCPUTime = {seconds}]") == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        # A conditional of constants is its test; one that the test decides is its branch.
+        ("B > 1 ? true : false", "other.B > 1"),
+        ("B > 1 ? false : true", "other.B <= 1"),
+        ("B > 1 ? F : true", "other.B <= 1 || other.F"),
+        ("B > 1 ? F : F", "other.F"),
+        ("1 > 2 ? B > 1 : B > 2", "other.B > 2"),
+        ("undefined ? true : true", "false"),
+        ("ifThenElse(B > 1, true, false)", "other.B > 1"),
+        ("(F ?: false) || B > 1", "other.F || other.B > 1"),
+        ("(undefined ?: F)", "other.F"),
+        # An unknown test that may be undefined keeps a conditional of two true branches.
+        ("X ?: true", "other.X ?: true"),
+        ("isUndefined(X) || X > 3", "isUndefined(other.X) || other.X > 3"),
+        ("X =?= 3 ? true : X > 7", "other.X =?= 3 || other.X > 7"),
+        ("isUndefined(B) || B > 3", "other.B > 3"),
+        # A number is no truth value at the top of a match, but counts as one below.
+        ("B", "false"),
+        ("false || B", "false || other.B"),
+        ("F && B", "other.F && other.B"),
+        ("false || F", "other.F"),
+        ("(false || S) && F", "false"),
+        ("undefined || F", "other.F"),
+        ("undefined && F", "false"),
+        ("F || error", "other.F"),
+        ("error || F", "false"),
+        ("(B > 1 || error) || F", "other.B > 1"),
+        ("(X || B > 1) && F", "(other.X || other.B > 1) && other.F"),
+        # Types decide.
+        ("S > 3", "false"),
+        ("B =?= 2.5 || F", "other.F"),
+        ("B =!= undefined", "true"),
+        ("isString(S) && isInteger(B) && !isReal(B)", "true"),
+        # Repetitions, contradictions and conditions that follow from others.
+        ("F && F", "other.F"),
+        ("B > 3 && B > 5", "other.B > 5"),
+        ("B > 3 || B > 5", "other.B > 3"),
+        ("B > 3 && B < 2", "false"),
+        ("B > 3 && B < 4", "false"),
+        ("R > 3 && R < 4", "other.R > 3 && other.R < 4"),
+        ("B > 3 || B < 4", "true"),
+        ('S == "x" && S == "X"', 'other.S == "X"'),
+        ('S == "x" && S == "y"', "false"),
+        ('S == "x" && S =?= "Y"', "false"),
+        ('S =!= "x" && S =?= "x"', "false"),
+        ('member("a", L) && !member("A", L)', "false"),
+        ('(S == "x" && S == "y") || F', "other.F"),
+        ("(B > 3 || R > 3) && B < 2 && R < 2", "false"),
+        ("(F ? B > 3 : B > 4) && B < 2", "false"),
+        ("F || !F", "true"),
+        ("B + 1 > 3 && B + 1 < 3", "false"),
+        # Negations move inwards.
+        ("!(B > 3 || F)", "other.B <= 3 && !other.F"),
+        ("!!F", "other.F"),
+        ("5 < B", "other.B > 5"),
+        # Lists.
+        ('member(S, {"a", "b"})', 'member(other.S, {"a", "b"})'),
+        ('member("a", {"A", S})', "true"),
+        ('member("a", {"b", S})', 'member("a", {other.S})'),
+        ("size({B, 1}) == 2 && {B, S}[0] > 1", "other.B > 1"),
+        # Time and chance are never folded.
+        ("time() > 100 || F", "time() > 100 || other.F"),
+        ("random() < 0.5 && random() < 0.5", "random() < 0.5 && random() < 0.5"),
+    ],
+)
+def test_residuals(text: str, left: str) -> None:
+    assert reduced(text) == left
+
+
+ADS = """[K = 4; U = undefined; Names = {"a", "b"}; Needs = other.Memory > X && F; Back = my.K > 3 && other.Memory > 1;
+    Round = Trip; Trip = Round || F; Nest = [Inner = K + B; Deep = [q = 7]]]"""
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("other.U > 3", "false"),
+        ("isUndefined(other.U) && F", "other.F"),
+        ("isUndefined(my.U)", "true"),
+        ('member("A", other.Names) && B > my.Memory', "other.B > 100"),
+        ("size(other.Names) == 2 && other.Names[0] == S", 'other.S == "a"'),
+        ('anyCompare("<", {1, 2}, K) && stringListMember("x", "x, y")', "true"),
+        # Attributes of the target that need others are inlined.
+        ("other.Needs", "other.X < 100 && other.F"),
+        ("Back && F", "other.F"),
+        ("other.Round", "other.F"),
+        ("other.Nest.Inner > 5", "4 + other.B > 5"),
+        ("other.Nest.Deep.q == 7 && F", "other.F"),
+        ("other.Nest.Deep.F", "other.F"),
+        # A name of both ads is the one in `my`.
+        ("Memory > 2 && F", "other.F"),
+    ],
+)
+def test_ads_known_in_part(text: str, left: str) -> None:
+    assert reduced(text, ADS, "[Memory = 100]") == left
+
+
+def test_a_scope_that_the_requester_hides_is_not_used() -> None:
+    assert reduced("F && other > 2", my="[other = 3]") == "target.F"
+    assert reduced("F && other > 2", my="[other = 3; target = 1]") == "false || F"
+
+
+def conditions(text: str, most: int = 64) -> Any:
+    return host_conditions(parse_expression(text), KINDS, most)
+
+
+def test_conditions_on_hosts() -> None:
+    above, small = HostCondition("B", ">", 5), HostCondition("S", "==", "x")
+    assert conditions("true") == ((),)
+    assert conditions("false") == ()
+    assert conditions('B > 3 && B > 5 && S == "x"') == ((above, small),)
+    assert conditions('B > 5 || S == "x"') == ((above,), (small,))
+    assert conditions('member(S, {"x", "y"})') == ((small,), (HostCondition("S", "==", "y"),))
+    assert conditions('F && !member("x", L)') == (
+        (HostCondition("F", "==", True), HostCondition("L", "not-member", "x")),
+    )
+    assert conditions('F ? B > 5 : S == "x"') == (
+        (HostCondition("F", "==", True), above),
+        (HostCondition("F", "==", False), small),
+    )
+    assert conditions("B > R") is None
+    assert conditions("B + 1 > 3") is None
+    assert conditions("time() > 5") is None
+    many = " && ".join(f'(B == {n} || S == "{n}" || R == {n})' for n in range(9))
+    assert conditions(many) is not None or not can_be_true(parse_expression(many), KINDS)
+    wide = " || ".join(f"B == {n}" for n in range(70))
+    assert conditions(wide) is None
+    assert len(conditions(wide, 70)) == 70
+
+
+def test_what_cannot_be_true() -> None:
+    assert not can_be_true(parse_expression("B > 3 && B < 2"))
+    assert can_be_true(parse_expression("B > 3 && C < 2"))
+    assert can_be_true(parse_expression("my.X > 3"))
+    assert not can_be_true(parse_expression("false"))
+    assert can_be_true(parse_expression("B > 3 && B < 4"))
+    assert not can_be_true(parse_expression("B > 3 && B < 4"), KINDS)
+
+
+def test_work_is_bounded() -> None:
+    text = " && ".join(f"(A{n} > 3 || B{n} < 2 || C{n})" for n in range(500))
+    expression = parse_expression(text)
+    assert residual(expression, None, ClassAd(), steps=100) == expression
+    assert can_be_true(parse_expression(f"{text} && D > 3 && D < 3"), steps=100)
+    doubling = "; ".join(["a0 = other.F", *(f"a{n} = a{n - 1} && a{n - 1}" for n in range(1, 40))])
+    assert residual(parse_expression("other.a39"), None, parse_ad(f"[{doubling}]")) == parse_expression(
+        "other.a39"
+    )
