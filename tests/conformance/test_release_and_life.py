@@ -34,9 +34,11 @@ from pilotage.core.workqueue.release import (
     ReleaseRules,
     usable_sites,
 )
-from pilotage.core.workqueue.retries import FailedTry, PauseRule, RetryRules, after_failed_try, is_over
+from pilotage.core.workqueue.retries import FailedTry, FailureClass, PauseRule, RetryRules, after_failed_try
 from pilotage.core.workqueue.roll_up import CANCELING, PartProgress, progress_of_whole, state_of_request
 from pilotage.core.workqueue.states import ElementState
+from tests.unit.services.bench import Bench
+from tests.unit.services.request_bench import RequestBench
 
 STAGING_IS_OPTIONAL = ("assigned->acquired",)
 
@@ -141,13 +143,26 @@ def test_draining_sites_take_only_jobs_without_another_choice() -> None:
 
 
 @pytest.mark.parametrize("name", CASES["RETRY-01"]["expect"] if CASES else [])
-def test_a_cooloff_ends_after_its_pause(name: str) -> None:
+def test_a_cooloff_ends_after_its_pause(name: str, tmp_path: Path) -> None:
+    """The rule gives the pause, and the statement of the release duty takes the jobs whose pause is over."""
     case = CASES["RETRY-01"]
+    base = dict.fromkeys(FailureClass, float(case["given"]["base_s"]))
+    rules = RetryRules(retries=99, rule=PauseRule(name.lower()), bases=base)
+    bench = Bench(tmp_path)
+    of_requests = RequestBench(bench)
+    element = of_requests.element(of_requests.request(), 1)
     for moment, expected in case["expect"][name].items():
         retry, elapsed = (int(text.removeprefix(label)) for text, label in zip(
             moment.split("_"), ("retry", "elapsed"), strict=True
         ))  # fmt: skip
-        assert is_over(PauseRule(name.lower()), case["given"]["base_s"], retry, elapsed) is expected, moment
+        pause = after_failed_try(FailedTry("Processing", retry - 1, "payload", 1), rules).pause
+        assert pause is not None
+        failed = "UPDATE element_jobs SET state = 'cooloff', not_before = ? WHERE element_id = ?"
+        values = (bench.now + pause, element)
+        bench.do(lambda tx, failed=failed, values=values: tx.connection.execute(failed, values))
+        bench.now += elapsed
+        assert of_requests.make_again() == int(expected), moment
+    bench.end()
 
 
 def test_the_limits_of_retries_are_those_of_each_type() -> None:

@@ -130,6 +130,10 @@ class RequestStep:
     closed: bool = False
     """No more elements will come."""
     ended: bool = False
+    complete: int = 0
+    """Percent: how much of its elements has ended, on average."""
+    success: int = 0
+    """Percent: how much of its elements is done, on average."""
     logs: str = ""
     """The data set of the logs of its jobs; empty: they are not stored."""
 

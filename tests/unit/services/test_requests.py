@@ -495,7 +495,11 @@ def test_the_funnel_counts_elements_jobs_events_sites_and_errors(desk: Desk, que
         " message = 'no such file' WHERE id = ?",
         ids[3],
     )
+    first, second, _ = (element.id for element in queue.elements_of(row.id))
+    queue.run("UPDATE elements SET jobs_done = 2, state = 'Done' WHERE id = ?", first)
+    queue.run("UPDATE elements SET jobs_done = 1, jobs_failed = 1, state = 'Failed' WHERE id = ?", second)
     detail = queue.bench.do(lambda tx: progress.detail(tx.connection, row, queue.now + 60))
+    assert (detail.steps[0].complete, detail.steps[0].success) == (66, 50), "the truncated means"
     assert (detail.request.elements, detail.request.jobs, detail.request.done_jobs) == (3, 6, 3)
     assert detail.request.failed_jobs == 1
     step = detail.steps[0]

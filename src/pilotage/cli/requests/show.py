@@ -125,6 +125,8 @@ def _done_text(step: RequestStep) -> str:
     ]
     none = "nothing done yet" if step.elements else "no elements"
     done = f"{' and '.join(parts)} done" if parts else none
+    if step.complete:
+        done += f"; {step.complete} % complete, {step.success} % with success"
     if step.ended:
         return f"{done}; ended"
     return f"{done}; {'all elements are there' if step.closed else 'more elements may come'}"

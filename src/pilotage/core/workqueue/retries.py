@@ -60,11 +60,6 @@ def pause(rule: PauseRule, base: float, retry: int) -> float:
     return base
 
 
-def is_over(rule: PauseRule, base: float, retry: int, elapsed: float) -> bool:
-    """Whether more seconds than the pause have gone since the failure."""
-    return elapsed > pause(rule, base, retry)
-
-
 @dataclass(frozen=True, slots=True)
 class RetryRules:
     """From the policy, or from the request."""

@@ -86,17 +86,6 @@ def next_states(
     return states_between(current, target)
 
 
-def state_of_element(
-    state: ElementState, *, unfinished: int, failed: int, canceled: int
-) -> ElementState | None:
-    """The final state of an element that is split; None: it goes on. The counts are of its jobs."""
-    if unfinished > 0 or state not in (E.RUNNING, E.CANCEL_REQUESTED):
-        return None
-    if state is E.CANCEL_REQUESTED or canceled:
-        return E.CANCELED
-    return E.FAILED if failed else E.DONE
-
-
 def state_of_job(outcome: JobState, *, canceling: bool) -> ElementJobState | None:
     """The state of an element job after the end of its pool job; None: the retry rules decide.
 
@@ -111,11 +100,13 @@ def state_of_job(outcome: JobState, *, canceling: bool) -> ElementJobState | Non
 
 @dataclass(frozen=True, slots=True)
 class PartProgress:
-    """One of several parts of a whole, in percent."""
+    """Parts of a whole that are alike, in percent: the jobs of an element, or the elements of a step."""
 
     state: ElementState
     complete: int
     success: int
+    number: int = 1
+    """Of such parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +128,33 @@ _ORDER = {state: place for place, state in enumerate(ElementState)}
 
 def progress_of_whole(parts: Sequence[PartProgress], before: ElementState) -> WholeProgress:
     """The end policy: the state and the truncated mean percentages of a whole with these parts."""
-    if not parts:
+    total = sum(part.number for part in parts)
+    if not total:
         return WholeProgress(before, before, 0, 0)
-    complete, success = (
-        sum(values) // len(parts)
-        for values in ([part.complete for part in parts], [part.success for part in parts])
-    )
-    result = _result({part.state for part in parts})
+    complete = sum(part.complete * part.number for part in parts) // total
+    success = sum(part.success * part.number for part in parts) // total
+    result = _result({part.state for part in parts if part.number})
     return WholeProgress(result, max(before, result, key=_ORDER.__getitem__), complete, success)
+
+
+def state_of_element(
+    state: ElementState, *, unfinished: int, done: int, failed: int, canceled: int
+) -> ElementState | None:
+    """The final state of an element that is split; None: it goes on. The counts are of its jobs."""
+    if unfinished > 0 or state not in (E.RUNNING, E.CANCEL_REQUESTED):
+        return None
+    whole = progress_of_whole(
+        (
+            PartProgress(E.DONE, 100, 100, done),
+            PartProgress(E.FAILED, 100, 0, failed),
+            PartProgress(E.CANCELED, 0, 0, canceled),
+        ),
+        state,
+    )
+    if whole.state is E.CANCEL_REQUESTED:
+        # A cancelled element never becomes Done, even if its jobs were faster.
+        return E.CANCELED
+    return whole.result if whole.has_ended else None
 
 
 def _result(states: set[ElementState]) -> ElementState:

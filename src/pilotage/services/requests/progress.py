@@ -9,6 +9,7 @@ from pilotage.core.jobs.states import HELD
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.progress import RATE_WINDOW, estimated_end
 from pilotage.core.requests.states import ENDED
+from pilotage.core.workqueue.roll_up import PartProgress, progress_of_whole
 from pilotage.core.workqueue.states import ElementJobState, ElementState
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, request_progress, requests
@@ -92,10 +93,20 @@ def _steps(
     steps = {row.position: _step(row, names) for row in rows}
     for part in elements:
         step = steps[part.step]
-        step.elements[part.state] = part.number
+        step.elements[part.state] = step.elements.get(part.state, 0) + part.number
         step.events += part.events
         step.files += part.files
         step.estimated_jobs += part.jobs if part.state in _UNSPLIT else 0
+    for position, step in steps.items():
+        whole = progress_of_whole(
+            [
+                PartProgress(ElementState(part.state), part.complete, part.success, part.number)
+                for part in elements
+                if part.step == position
+            ],
+            ElementState.AVAILABLE,
+        )
+        step.complete, step.success = whole.complete, whole.success
     for count in jobs:
         step = steps[count.step]
         if count.state != ElementJobState.RELEASED:

@@ -108,7 +108,11 @@ def end_elements(connection: Connection, elements: Sequence[int], now: float) ->
     ended: list[tuple[ElementProgress, ElementState]] = []
     for element in element_progress.by_ids(connection, elements):
         state = state_of_element(
-            element.state, unfinished=element.unfinished, failed=element.failed, canceled=element.canceled
+            element.state,
+            unfinished=element.unfinished,
+            done=element.done,
+            failed=element.failed,
+            canceled=element.canceled,
         )
         if state is not None:
             ELEMENT_STATES.check(element.state, state)

@@ -15,6 +15,10 @@ class ElementCount(NamedTuple):
     jobs: int
     events: int
     files: int
+    complete: int
+    """Percent of the jobs of each of these elements that have ended."""
+    success: int
+    """Percent of the jobs of each of these elements that are done."""
 
 
 class JobCount(NamedTuple):
@@ -61,9 +65,15 @@ def jobs_by_request(connection: Connection, requests: Sequence[int]) -> list[tup
 
 
 def elements_of(connection: Connection, request: int) -> list[ElementCount]:
+    ended = "jobs_done + jobs_failed + jobs_canceled"
+    # Until an element is split, its number of jobs is estimated.
+    complete, success = (
+        f"CASE WHEN {part} >= jobs THEN 100 ELSE 100 * ({part}) / jobs END" for part in (ended, "jobs_done")
+    )
     sql = (
-        "SELECT step, state, count(*), sum(jobs), sum(events), sum(files) FROM elements WHERE request_id = ?"
-        " GROUP BY step, state ORDER BY step, state"
+        f"SELECT step, state, count(*), sum(jobs), sum(events), sum(files), {complete} AS complete,"
+        f" {success} AS success FROM elements WHERE request_id = ?"
+        " GROUP BY step, state, complete, success ORDER BY step, state, complete, success"
     )
     return [ElementCount(row[0], row[1], *map(int, row[2:])) for row in connection.execute(sql, (request,))]
 

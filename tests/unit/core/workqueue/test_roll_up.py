@@ -8,7 +8,15 @@ import pytest
 
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import ACTIVE, REQUEST_STATES, RequestState
-from pilotage.core.workqueue.roll_up import ROLLED, next_states, state_of_element, state_of_job
+from pilotage.core.workqueue.roll_up import (
+    ROLLED,
+    PartProgress,
+    WholeProgress,
+    next_states,
+    progress_of_whole,
+    state_of_element,
+    state_of_job,
+)
 from pilotage.core.workqueue.states import ElementJobState, ElementState
 
 E, R = ElementState, RequestState
@@ -55,22 +63,36 @@ def test_a_forced_or_aborted_request_only_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "unfinished", "failed", "canceled", "expected"),
+    ("state", "unfinished", "done", "failed", "canceled", "expected"),
     [
-        (E.RUNNING, 1, 3, 0, None),
-        (E.RUNNING, 0, 0, 0, E.DONE),
-        (E.RUNNING, 0, 1, 0, E.FAILED),
-        (E.RUNNING, 0, 1, 1, E.CANCELED),
-        (E.CANCEL_REQUESTED, 0, 0, 0, E.CANCELED),
-        (E.CANCEL_REQUESTED, 2, 0, 0, None),
-        (E.ACQUIRED, 0, 0, 0, None),
-        (E.DONE, 0, 1, 0, None),
+        (E.RUNNING, 1, 2, 3, 0, None),
+        (E.RUNNING, 0, 4, 0, 0, E.DONE),
+        (E.RUNNING, 0, 4, 1, 0, E.FAILED),
+        (E.RUNNING, 0, 0, 1, 1, E.CANCELED),
+        (E.RUNNING, 0, 9, 0, 1, E.CANCELED),
+        (E.CANCEL_REQUESTED, 0, 0, 0, 0, E.CANCELED),
+        (E.CANCEL_REQUESTED, 0, 3, 0, 0, E.CANCELED),
+        (E.CANCEL_REQUESTED, 2, 0, 0, 0, None),
+        (E.ACQUIRED, 0, 0, 0, 0, None),
+        (E.DONE, 0, 0, 1, 0, None),
     ],
 )
 def test_an_element_ends_with_its_jobs(
-    state: ElementState, unfinished: int, failed: int, canceled: int, expected: ElementState | None
+    state: ElementState, unfinished: int, done: int, failed: int, canceled: int, expected: ElementState | None
 ) -> None:
-    assert state_of_element(state, unfinished=unfinished, failed=failed, canceled=canceled) is expected
+    counts = {"unfinished": unfinished, "done": done, "failed": failed, "canceled": canceled}
+    assert state_of_element(state, **counts) is expected
+
+
+def test_equal_parts_weigh_by_their_number() -> None:
+    alike = [PartProgress(E.RUNNING, 40, 40)] * 3 + [PartProgress(E.DONE, 100, 99)]
+    grouped = [
+        PartProgress(E.RUNNING, 40, 40, 3),
+        PartProgress(E.DONE, 100, 99),
+        PartProgress(E.FAILED, 9, 9, 0),
+    ]
+    assert progress_of_whole(alike, E.ACQUIRED) == progress_of_whole(grouped, E.ACQUIRED)
+    assert progress_of_whole(grouped, E.ACQUIRED) == WholeProgress(E.RUNNING, E.RUNNING, 55, 54)
 
 
 def test_ends_of_pool_jobs() -> None:
