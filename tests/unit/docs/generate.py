@@ -12,10 +12,13 @@ from pathlib import Path
 from pilotage.cli.reference import markdown as cli_markdown
 from pilotage.cli.root import build as build_command_line
 from pilotage.core import handover, policy
+from pilotage.core.forwarding.reference import forwarding_markdown
+from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.jobs.reference import reference_markdown as job_description
 from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
 from pilotage.core.pilots.states import PILOT_STATES
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.reference import correctors_markdown
 from pilotage.core.requests.reference import reference_markdown as request_specification
 from pilotage.core.requests.states import REQUEST_STATES, editable_markdown
@@ -168,6 +171,47 @@ The names that `correction.correctors` may have, each with an instance between t
 """
 
 
+def forwarding() -> str:
+    tables = {
+        "local": ForwardTable(),
+        **{name: options.forwarding for name, options in BATCH_SYSTEMS.items()},
+    }
+    return f"""\
+{MADE.format(source="core/forwarding")}
+
+# Forwarding of requirements
+
+The residual of a queue's requirements at a CE becomes *flags*: native arguments of its batch system. A forward table
+has one rule for each attribute of hosts that the batch system can say. `[ces.NAME.forward]` of the policy adds
+rules and replaces them:
+
+```toml
+[ces.farm.forward]
+GlueHostBenchmarkSI00 = "feature si00_{{}}"   # nodes of Slurm have features such as si00_600
+GlueHostOperatingSystemName = "none"        # never forwarded
+```
+
+Flags accept every known host on which the residual is true. They refuse all other known hosts, except where a part
+of the residual is *unmapped*: no flag says it. `pilotage ce jobs` shows this part, and the match on the node's own
+offer decides it. Requirements that no known host satisfies lead to no submission, and `why` has the reason.
+
+An attribute with a rule that some host has is known: hosts without a value do not have it.
+
+`residual = "explicit"` makes flags of `HostRequirements` (also written `CERequirements`) alone.
+`host_selection = "match"` passes names of hosts in place of restrictions, up to 2,000 names.
+
+The wall time of a pilot is `wall` of its CE, not the wall time of one job. Pilots of one identity are
+interchangeable, and each runs several jobs. So bounds on the CPU time of a queue are decided by the CE's facts, and
+never tighten a time limit.
+
+`forward_hook` names a program of the site on the server's machine. It runs without a shell and without arguments,
+and must end within 10 s. Its answer is kept for submissions with equal variables. It prints further native
+arguments, one a line, as `OPTION=VALUE` or `OPTION VALUE`; lines that begin with `#` are left out. If the hook fails,
+hangs or prints any other line, nothing is submitted. `pilotage ce list` has the reason, and other CEs go on.
+
+{forwarding_markdown(tables)}"""
+
+
 def command_line() -> str:
     return cli_markdown(build_command_line(SERVER_COMMANDS))
 
@@ -186,6 +230,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "states.md": states,
     "handover.md": hand_over,
     "policy.md": the_policy,
+    "forwarding.md": forwarding,
     "cli.md": command_line,
     "job-description.md": job_description,
     "requests.md": request_specification,
@@ -197,7 +242,7 @@ PAGES: dict[str, Callable[[], str]] = {
 def main() -> None:
     for name, page in PAGES.items():
         text, file = page(), REFERENCE / name
-        if file.read_text(encoding="utf-8") != text:
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             print(file.relative_to(REFERENCE.parents[1]))
 

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
+from pilotage.core.forwarding.table import ForwardTable
+
 
 class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The options of the CEs of one batch system. Subclasses add fields; each field is a key of the policy."""
@@ -15,6 +17,19 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """A few words for the reference of the policy."""
     own_endpoints: ClassVar[str] = "its adapter has a single way to the batch system"
     """Why a pool's `endpoints` cannot be used: part of the hint of the policy check."""
+
+    forwarding: ClassVar[ForwardTable] = ForwardTable()
+    """The native terms for requirements over hosts. Empty: all requirements are left to the match."""
+
+    @property
+    def own_features(self) -> str:
+        """Features of hosts that each submission asks for, in the syntax of the table's feature option."""
+        return ""
+
+    @property
+    def own_queue(self) -> str:
+        """The queue or partition of its pilots; empty: the batch system's default."""
+        return ""
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Keys with values that no batch system of the type could use, each with the reason."""

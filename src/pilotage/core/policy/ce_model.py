@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import msgspec
 
+from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
@@ -122,6 +123,39 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
         tuple[PilotType, ...],
         Setting("types of pilots that may be submitted there: private (bound to owner and group), generic"),
     ] = ("private", "generic")
+
+    forward: Annotated[
+        dict[str, str],
+        Setting(
+            "how the batch system says a condition over the attribute of hosts with this name, such as"
+            ' GlueHostBenchmarkSI00 = "feature si00_{}"; docs/reference/forwarding.md has the syntax'
+        ),
+    ] = msgspec.field(default_factory=dict)
+    residual: Annotated[
+        Literal["forward", "explicit"],
+        Setting(
+            "forward: flags come from Requirements and HostRequirements of jobs; explicit: from HostRequirements alone"
+        ),
+    ] = "forward"
+    host_selection: Annotated[
+        Literal["forward", "match"],
+        Setting(
+            "forward: conditions over hosts are passed in native terms; match: the names of the hosts that fit are"
+            " passed, where the batch system takes them"
+        ),
+    ] = "forward"
+    forward_hook: Annotated[
+        str,
+        Setting(
+            "absolute path of the site's own program on the server's machine that prints further native arguments for"
+            " the requirements of each submission; empty: none"
+        ),
+    ] = ""
+
+    @property
+    def forward_table(self) -> ForwardTable:
+        """The native terms of its batch system. A local CE has none."""
+        return ForwardTable() if self.type == "local" else self.batch_options().forwarding
 
     @property
     def submit_pool(self) -> str:

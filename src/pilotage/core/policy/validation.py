@@ -104,6 +104,11 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
         for system in BATCH_SYSTEMS:
             for key, reason in getattr(ce, system).mistakes():
                 refuse(f"CE {name}: {reason}", "ces", name, system, key)
+        for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
+            refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
+        if ce.forward_hook and (ce.type == "local" or not ce.forward_hook.startswith("/")):
+            hint = "name an absolute path of a program; a local CE has no flags and no hook"
+            refuse(f"CE {name}: forward_hook cannot be used", "ces", name, "forward_hook", hint=hint)
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:

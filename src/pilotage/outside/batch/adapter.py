@@ -36,6 +36,8 @@ class Submission:
     """For /bin/sh. It holds a secret: an adapter feeds it over standard input, never as an argument."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Facts for the administrators of the site, such as the owner. Everybody may read them."""
+    flags: tuple[str, ...] = ()
+    """Native arguments that restrict the nodes, made by core/forwarding from the requirements of the queue."""
     beside: tuple[str, ...] = ()
     """Batch ids of the CE's other pilots, for systems that do not place batch jobs by themselves."""
 

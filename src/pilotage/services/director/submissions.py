@@ -32,6 +32,8 @@ class SubmissionIntent:
     """Facts for the administrators of the site: the owner, group and task queue that the pilots are for."""
     pool: str = ""
     """The submit pool that submits it."""
+    flags: tuple[str, ...] = ()
+    """Native arguments for the requirements of its queue."""
 
 
 @dataclass(frozen=True, slots=True)

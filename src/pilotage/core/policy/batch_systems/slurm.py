@@ -5,8 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
+from pilotage.core.forwarding.table import ForwardTable, HostSelection, NativeOption
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.setting import Setting
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}"
+
+_FORWARDING = ForwardTable(
+    rules={"GlueCEPolicyMaxWallClockTime": "wall"},
+    feature_option="--constraint",
+    options={
+        "--tmp": NativeOption("local disk space of a node in MB, TmpDisk in slurm.conf", "M"),
+        "--cores-per-socket": NativeOption("cores of each socket of a node"),
+    },
+    has_wall=True,
+    selection=HostSelection.EXCLUDE,
+    selection_option="--exclude",
+    hook_options={
+        "--constraint": rf"{_NAME}([&|]{_NAME})*",
+        "--exclude": rf"{_NAME}(,{_NAME})*",
+        "--tmp": "[0-9]{1,12}[KMGT]?",
+        "--cores-per-socket": "[0-9]{1,6}",
+        "--sockets-per-node": "[0-9]{1,6}",
+        "--partition": rf"{_NAME}(,{_NAME})*",
+        "--qos": _NAME,
+        "--reservation": _NAME,
+        "--account": _NAME,
+        "--gres": rf"{_NAME}(,{_NAME})*",
+        "--licenses": rf"{_NAME}(,{_NAME})*",
+        "--nice": "[0-9]{1,9}",
+    },
+)
+"""No rule asks for memory or cores: `--mem` and `--mincpus` allocate, so they would refuse nodes that fit."""
 
 
 class SlurmOptions(BatchOptions, frozen=True):
@@ -34,6 +64,16 @@ class SlurmOptions(BatchOptions, frozen=True):
     log_folder: Annotated[
         str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
     ] = ""
+
+    forwarding: ClassVar[ForwardTable] = _FORWARDING
+
+    @property
+    def own_features(self) -> str:
+        return self.constraint
+
+    @property
+    def own_queue(self) -> str:
+        return self.partition
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         if self.conf and (not self.conf.startswith("/") or "\0" in self.conf):

@@ -61,7 +61,8 @@ def submit(submission: Submission, options: SlurmOptions) -> list[str]:
         "reservation": options.reservation,
     }
     command += [f"--{option}={value}" for option, value in named.items() if value]
-    return command
+    # Of two equal options the last counts. A forwarded --constraint includes the one of the policy.
+    return [*command, *submission.flags]
 
 
 def check(shape: Shape, options: SlurmOptions) -> list[str]:

@@ -1,0 +1,320 @@
+"""One part of a residual as restrictions in native terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, floor, isfinite
+
+from pilotage.core.brokering.information import Value
+from pilotage.core.classads import UNDEFINED, ClassAd, Expression, ListOf, Literal, references
+from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
+from pilotage.core.forwarding.native import BoundRequest, FeatureGroups, Host, Restriction, accepts, compare
+from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule, WallRule, value_text
+
+_EQUAL = ("==", "=?=")
+_UNDEFINED = Literal(UNDEFINED)
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """The hosts of a CE and the terms of its batch system, as far as one forwarding needs them."""
+
+    rules: Mapping[str, Rule]
+    """By attribute in lower case."""
+    kinds: Mapping[str, Kind]
+    """By attribute in lower case."""
+    hosts: Sequence[Host]
+    """One for each class of hosts; empty: the hosts are not known."""
+    wall: float = 0.0
+    """Seconds that each pilot asks for."""
+
+    known_truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
+    """By part and values: the answers of `holds` so far. Many classes of hosts have equal values."""
+
+    @cached_property
+    def published(self) -> frozenset[str]:
+        """The attributes with a rule that some host has."""
+        return frozenset(name for host in self.hosts for name in host if name in self.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The native terms for one part of a residual."""
+
+    restrictions: tuple[Restriction, ...] = ()
+    is_exact: bool = True
+    """False: hosts are accepted for which the part is not true."""
+
+
+def literal_of(value: Value) -> Expression:
+    if isinstance(value, tuple):
+        return ListOf(tuple(Literal(text) for text in value))
+    return Literal(value)
+
+
+def ad_of(host: Host) -> ClassAd:
+    return ClassAd(tuple((name, literal_of(value)) for name, value in host.items()))
+
+
+def attributes_of(part: Expression) -> frozenset[str]:
+    """The attributes that an expression refers to, in lower case."""
+    return frozenset(reference.name for reference in references(part))
+
+
+def holds(part: Expression, host: Host, facts: Facts) -> bool | None:
+    """Whether an expression is true on a host; None: it depends on attributes that are not known there.
+
+    An attribute with a rule that some known host has is known everywhere: the others do not have it.
+    """
+    names = sorted(attributes_of(part))
+    values = tuple((name, type(host[name]), host[name]) for name in names if name in host)
+    key = (part, values)
+    if key not in facts.known_truths:
+        known = {name: literal_of(value) for name, _, value in values}
+        known |= {name: _UNDEFINED for name in names if name in facts.published and name not in host}
+        facts.known_truths[key] = _truth(part, ClassAd(tuple(known.items())), facts.kinds)
+    return facts.known_truths[key]
+
+
+def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind]) -> bool | None:
+    left = residual(part, None, host, kinds)
+    if isinstance(left, Literal):
+        return left.value is True
+    return None if can_be_true(left, kinds) else False
+
+
+def map_part(part: Expression, facts: Facts) -> Mapped | None:
+    """The native terms for a part; None: no flag says anything of it."""
+    names = attributes_of(part)
+    rules = {name: facts.rules[name] for name in names if name in facts.rules}
+    if len(names) == 1 and len(rules) == 1:
+        [(name, rule)] = rules.items()
+        conditions = host_conditions(part, facts.kinds)
+        return _SingleMapper(part, name, facts, conditions).map(rule)
+    if not facts.hosts:
+        return None
+    truths = [holds(part, host, facts) for host in facts.hosts]
+    features = {name: rule for name, rule in rules.items() if isinstance(rule, FeatureRule)}
+    if features and len(features) == len(names):
+        return _by_classes(truths, features, facts, is_exact=True)
+    return _by_distinct_classes(truths, facts) or _by_classes(truths, features, facts, is_exact=False)
+
+
+def _by_distinct_classes(truths: Sequence[bool | None], facts: Facts) -> Mapped | None:
+    """The features that tell the host classes that fit from all others, although they carry other attributes.
+
+    None: some class is not decided, or has the features of one that does not fit.
+    """
+    if None in truths:
+        return None
+    rules = {name: rule for name, rule in facts.rules.items() if isinstance(rule, FeatureRule)}
+    for chosen in (*({name: rule} for name, rule in rules.items()), rules):
+        mapped = _by_classes(truths, chosen, facts, is_exact=True)
+        if mapped is not None and not any(
+            accepts(mapped.restrictions[0], host, facts.rules)
+            for truth, host in zip(truths, facts.hosts, strict=True)
+            if truth is False
+        ):
+            return mapped
+    return None
+
+
+def _by_classes(
+    truths: Sequence[bool | None], rules: Mapping[str, FeatureRule], facts: Facts, *, is_exact: bool
+) -> Mapped | None:
+    """The combinations of features of the host classes on which a part can be true. `truths`: by class."""
+    groups: dict[tuple[str, ...], None] = {}
+    for truth, host in zip(truths, facts.hosts, strict=True):
+        if truth is not False:
+            group: list[str] = []
+            for name, rule in sorted(rules.items()):
+                value = host.get(name)
+                singles = value if isinstance(value, tuple) else () if value is None else (value,)
+                group += [feature for single in singles if (feature := rule.feature(single)) is not None]
+            if not group:
+                return None
+            groups[tuple(group)] = None
+    return Mapped((FeatureGroups(tuple(groups)),), is_exact) if groups else None
+
+
+class _SingleMapper:
+    """Maps a part over a single attribute."""
+
+    def __init__(
+        self,
+        part: Expression,
+        name: str,
+        facts: Facts,
+        conditions: tuple[tuple[HostCondition, ...], ...] | None,
+    ) -> None:
+        self._part, self._name, self._facts = part, name, facts
+        self._kind = facts.kinds.get(name, Kind.ANY)
+        self._conditions = conditions
+        self._values = _distinct(value for host in facts.hosts if (value := host.get(name)) is not None)
+        self._fitting = [value for value in self._values if holds(part, {name: value}, facts)]
+
+    def map(self, rule: Rule) -> Mapped | None:
+        match rule:
+            case FeatureRule():
+                return self._features(rule)
+            case WallRule():
+                return self._wall()
+            case OptionRule():
+                return self._bound(rule, "<=", is_integer=True)
+            case ComplexRule(type="string" | "cstring" | "restring"):
+                return self._texts(rule)
+            case ComplexRule(relation="=="):
+                return self._number(rule)
+            case ComplexRule(relation=relation, type=type_):
+                return self._bound(rule, relation, is_integer=type_ != "real")
+
+    def _single_conditions(self) -> list[HostCondition] | None:
+        """The conditions of a disjunction of single ones; None: the part is of another form."""
+        if self._conditions is None or any(len(conjunction) != 1 for conjunction in self._conditions):
+            return None
+        return [condition for (condition,) in self._conditions]
+
+    def _features(self, rule: FeatureRule) -> Mapped | None:
+        if not self._values:
+            return self._unseen_features(rule)
+        if any(isinstance(value, tuple) for value in self._values):
+            return self._member_features(rule)
+        if not rule.carries_value and False in self._fitting:
+            return None
+        names = [rule.feature(value) for value in self._fitting]
+        if not names or any(name is None for name in names):
+            return None
+        return Mapped((FeatureGroups(tuple((name,) for name in names if name is not None)),))
+
+    def _unseen_features(self, rule: FeatureRule) -> Mapped | None:
+        """Features for values that no known host has shown: only where the text of the value is certain."""
+        conditions = self._single_conditions()
+        if conditions is None or self._facts.hosts:
+            return None
+        names = []
+        for condition in conditions:
+            value = condition.value
+            exact = condition.operator == "=?=" or not (
+                isinstance(value, str) and value.lower() != value.upper()
+            )
+            if condition.operator not in (*_EQUAL, "member") or not exact:
+                return None
+            if (name := rule.feature(value)) is None:
+                return None
+            names.append(name)
+        return Mapped((FeatureGroups(tuple((name,) for name in dict.fromkeys(names))),)) if names else None
+
+    def _member_features(self, rule: FeatureRule) -> Mapped | None:
+        """Features of a list: one for each member that the part accepts."""
+        conditions = self._single_conditions()
+        if conditions is None or any(condition.operator != "member" for condition in conditions):
+            return None
+        members = _distinct(member for value in self._values if isinstance(value, tuple) for member in value)
+        fitting = [
+            member for member in members if holds(self._part, {self._name: (str(member),)}, self._facts)
+        ]
+        names = [rule.feature(member) for member in fitting]
+        if not names or any(name is None for name in names):
+            return None
+        return Mapped((FeatureGroups(tuple((name,) for name in names if name is not None)),))
+
+    def _wall(self) -> Mapped | None:
+        """The pilot's time limit asks for a place with this wall time, so a smaller bound needs no flag."""
+        conditions = self._single_conditions()
+        if conditions is None or len(conditions) != 1:
+            return None
+        [condition] = conditions
+        value = condition.value
+        if isinstance(value, bool | str) or condition.operator not in (">", ">="):
+            return None
+        enough = self._facts.wall > value if condition.operator == ">" else self._facts.wall >= value
+        return Mapped() if enough else None
+
+    def _bound(self, rule: ComplexRule | OptionRule, relation: str, *, is_integer: bool) -> Mapped | None:
+        if self._kind in (Kind.STRING, Kind.STRINGS, Kind.BOOLEAN):
+            return None
+        conditions = self._single_conditions()
+        if conditions is not None and len(conditions) == 1:
+            request = _bound_of(conditions[0], relation, is_integer=is_integer)
+            if request is not None:
+                value, is_exact = request
+                return Mapped((BoundRequest(self._name, rule, value),), is_exact)
+        return self._bound_of_values(rule, relation)
+
+    def _bound_of_values(self, rule: ComplexRule | OptionRule, relation: str) -> Mapped | None:
+        """The bound that accepts exactly the known values that fit."""
+        numbers = [v for v in self._fitting if isinstance(v, int | float) and not isinstance(v, bool)]
+        if not numbers or len(numbers) != len(self._fitting) or relation in ("<", ">"):
+            return None
+        value = min(numbers) if relation == "<=" else max(numbers)
+        unfit = [v for v in self._values if v not in numbers and isinstance(v, int | float)]
+        if any(compare(value, relation, v) for v in unfit):
+            return None
+        return Mapped((BoundRequest(self._name, rule, value),))
+
+    def _number(self, rule: ComplexRule) -> Mapped | None:
+        if len(self._fitting) == 1:
+            [value] = self._fitting
+        elif not self._values and (conditions := self._single_conditions()) and len(conditions) == 1:
+            value = conditions[0].value
+            if conditions[0].operator not in _EQUAL:
+                return None
+        else:
+            return None
+        if isinstance(value, bool | str | tuple):
+            return None
+        return Mapped((BoundRequest(self._name, rule, value),))
+
+    def _texts(self, rule: ComplexRule) -> Mapped | None:
+        if self._values:
+            texts = [value for value in self._fitting if isinstance(value, str)]
+        else:
+            conditions = self._single_conditions() or []
+            wanted = ("==",) if rule.type == "cstring" else ("=?=",)
+            if not conditions or any(condition.operator not in wanted for condition in conditions):
+                return None
+            texts = [condition.value for condition in conditions if isinstance(condition.value, str)]
+            if len(texts) != len(conditions):
+                return None
+        if not texts or (len(texts) > 1 and rule.type != "restring"):
+            return None
+        if any(value_text(text) is None for text in texts):
+            return None
+        return Mapped((BoundRequest(self._name, rule, tuple(texts)),))
+
+
+def _distinct(values: Iterable[Value]) -> list[Value]:
+    """The values in a fixed order, each once. `1`, `1.0` and `true` are told apart."""
+    distinct = {(type(value).__name__, value): value for value in values}
+    return [distinct[key] for key in sorted(distinct, key=lambda key: (key[0], key[1]))]
+
+
+def _bound_of(
+    condition: HostCondition, relation: str, *, is_integer: bool
+) -> tuple[int | float, bool] | None:
+    """The request for one condition, and whether it is exact; None: a request would refuse hosts that fit."""
+    operator, value = condition.operator, condition.value
+    if isinstance(value, bool | str) or not isfinite(value):
+        return None
+    is_lower = relation in ("<=", "<")
+    if operator in _EQUAL:
+        request = _bound_of(
+            HostCondition(condition.attribute, ">=" if is_lower else "<=", value),
+            relation,
+            is_integer=is_integer,
+        )
+        return None if request is None else (request[0], False)
+    if operator not in ((">", ">=") if is_lower else ("<", "<=")):
+        return None
+    is_strict = operator in ("<", ">")
+    if is_integer:
+        if is_lower:
+            first = floor(value) + 1 if is_strict else ceil(value)
+            return (first if relation == "<=" else first - 1), True
+        last = ceil(value) - 1 if is_strict else floor(value)
+        return (last if relation == ">=" else last + 1), True
+    if is_strict == (relation in ("<", ">")):
+        return value, True
+    return (value, False) if is_strict else None

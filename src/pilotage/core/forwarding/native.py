@@ -1,0 +1,170 @@
+"""Restrictions of hosts in native terms, their text as flags, and a model of the hosts that they accept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pilotage.core.brokering.information import Value
+from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule
+from pilotage.core.forwarding.table import ForwardTable
+
+MAX_FEATURES = 200
+"""Names of features in one flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGroups:
+    """A host is accepted if it has all features of at least one group."""
+
+    groups: tuple[tuple[str, ...], ...]
+
+    @property
+    def is_flat(self) -> bool:
+        """Each group is a single feature."""
+        return all(len(group) == 1 for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundRequest:
+    """A request of a complex or an option: a number, or texts of which a host has one."""
+
+    attribute: str
+    """In lower case."""
+    rule: ComplexRule | OptionRule
+    value: int | float | tuple[str, ...]
+
+    @property
+    def term(self) -> str:
+        """The native name that the request is for. A batch system takes one request for each name."""
+        return self.rule.name if isinstance(self.rule, ComplexRule) else self.rule.option
+
+
+Restriction: TypeAlias = FeatureGroups | BoundRequest
+
+Host: TypeAlias = Mapping[str, Value]
+"""The attributes of a host, by name in lower case."""
+
+
+def features_of(host: Host, rules: Mapping[str, Rule]) -> frozenset[str]:
+    """The features by which the rules (by attribute in lower case) carry the values of a host."""
+    features = set()
+    for attribute, rule in rules.items():
+        if isinstance(rule, FeatureRule) and (value := host.get(attribute)) is not None:
+            for single in value if isinstance(value, tuple) else (value,):
+                if (feature := rule.feature(single)) is not None:
+                    features.add(feature)
+    return frozenset(features)
+
+
+def accepts(restriction: Restriction, host: Host, rules: Mapping[str, Rule]) -> bool:
+    """Whether the batch system lets a job with this restriction use a host."""
+    if isinstance(restriction, FeatureGroups):
+        features = features_of(host, rules)
+        return any(features.issuperset(group) for group in restriction.groups)
+    value = host.get(restriction.attribute)
+    if isinstance(restriction.value, tuple):
+        texts = restriction.value
+        if not isinstance(value, str):
+            return False
+        if isinstance(restriction.rule, ComplexRule) and restriction.rule.type == "cstring":
+            return value.lower() in {text.lower() for text in texts}
+        return value in texts
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    relation = restriction.rule.relation if isinstance(restriction.rule, ComplexRule) else "<="
+    return compare(restriction.value, relation, value)
+
+
+def compare(request: float, relation: str, value: float) -> bool:
+    """Whether `request RELATION value` holds: the order in which Grid Engine compares."""
+    return {
+        "<=": request <= value,
+        "<": request < value,
+        "==": request == value,
+        ">=": request >= value,
+        ">": request > value,
+    }[relation]
+
+
+def combined_features(parts: Sequence[FeatureGroups]) -> FeatureGroups | None:
+    """One restriction that accepts the hosts that all `parts` accept; None: it would have too many names."""
+    groups: list[tuple[str, ...]] = [()]
+    for part in parts:
+        groups = [tuple(dict.fromkeys((*before, *group))) for before in groups for group in part.groups]
+        if sum(map(len, groups)) > MAX_FEATURES:
+            return None
+    return FeatureGroups(tuple(dict.fromkeys(groups)))
+
+
+def feature_text(parts: Sequence[FeatureGroups], own: str) -> str | None:
+    """The value of the feature option: all of `parts`, and `own`, the features that the policy asks for.
+
+    None: they cannot be combined in one text of the same meaning. Slurm 22.05 reads `&` and `|` from left to right
+    with equal precedence. It allows parentheses of one level only, and takes the last of two options.
+    """
+    if sum(len(group) for part in parts for group in part.groups) > MAX_FEATURES:
+        return None
+    plain_and = not re.search(r"[^A-Za-z0-9_.:=&,-]", own)
+    if any(not part.is_flat for part in parts):
+        single = combined_features(parts)
+        if single is None or not plain_and:
+            return None
+        before = [name for name in re.split("[&,]", own) if name]
+        texts = ["&".join(dict.fromkeys((*before, *group))) for group in single.groups]
+        return texts[0] if len(texts) == 1 else "|".join(f"({text})" for text in texts)
+    texts = [*([own] if own else []), *("|".join(group[0] for group in part.groups) for part in parts)]
+    if len(texts) == 1:
+        return texts[0]
+    factors = [factor for text in texts if (factor := as_factor(text)) is not None]
+    return "&".join(factors) if len(factors) == len(texts) else None
+
+
+def as_factor(text: str) -> str | None:
+    """A text of features in a form that `&` may join with others; None: it has no such form."""
+    if _is_product(text):
+        return text
+    return None if re.search(r"[][*()]", text) else f"({text})"
+
+
+def _is_product(text: str) -> bool:
+    """Whether a text is names and flat parentheses that only `&` joins."""
+    name = r"[A-Za-z0-9_.:=-]+"
+    factor = rf"(?:{name}|\({name}(?:[|&]{name})*\))"
+    return re.fullmatch(rf"{factor}(?:[&,]{factor})*", text) is not None
+
+
+def bound_text(request: BoundRequest) -> str:
+    """The value of a request in the form of its type."""
+    value = request.value
+    if isinstance(value, tuple):
+        return "|".join(value)
+    if isinstance(request.rule, ComplexRule) and request.rule.type == "megabytes":
+        return f"{value}M"
+    return str(value) if isinstance(value, int) else f"{value:.12g}"
+
+
+def render(
+    restrictions: Iterable[Restriction], table: ForwardTable, own_features: str
+) -> tuple[str, ...] | None:
+    """The flags for all restrictions; None: no combination of flags has this meaning."""
+    restrictions = tuple(restrictions)
+    features = [restriction for restriction in restrictions if isinstance(restriction, FeatureGroups)]
+    bounds = [restriction for restriction in restrictions if isinstance(restriction, BoundRequest)]
+    flags: list[str] = []
+    if features:
+        text = feature_text(features, own_features)
+        if text is None:
+            return None
+        flags.append(f"{table.feature_option}={text}")
+    requests = [
+        f"{bound.term}={bound_text(bound)}" for bound in bounds if isinstance(bound.rule, ComplexRule)
+    ]
+    if requests:
+        flags += [table.complex_option, ",".join(requests)]
+    for bound in bounds:
+        if isinstance(bound.rule, OptionRule):
+            flags.append(f"{bound.rule.option}={bound_text(bound)}{table.options[bound.rule.option].unit}")
+    return tuple(flags)
