@@ -21,6 +21,7 @@ from pilotage.core.classads import (
     ParserLimits,
     canonical,
     evaluate,
+    indented,
     matches,
     parse_ad,
     parse_definitions,
@@ -288,3 +289,14 @@ def test_definitions_keep_places_dots_and_repetitions() -> None:
 @pytest.mark.parametrize("text", ['say "hi"', "back\\slash", "line\nfeed\ttab", "\x01\x7f", "é ☃", ""])
 def test_quoted_text_is_read_back(text: str) -> None:
     assert parse_expression(quote(text)) == Literal(text)
+
+
+@pytest.mark.parametrize("text", ["[]", "[a = 1]", GLUE_AD, "[a = [b = [c = {[d = 1]}]; 'e f' = []]]"])
+def test_an_indented_ad_is_the_same_ad(text: str) -> None:
+    ad = parse_ad(text)
+    assert parse_ad(indented(ad)) == ad
+
+
+def test_each_attribute_of_an_indented_ad_has_a_line() -> None:
+    lines = indented(parse_ad("[a = 1; b = [c = 2; d = {3}]]")).splitlines()
+    assert lines == ["[", "  a = 1;", "  b = [", "    c = 2;", "    d = {3};", "  ];", "]"]

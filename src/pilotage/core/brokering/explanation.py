@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
+from pilotage.core.brokering.seen_attributes import (
+    Scope,
+    SeenAttribute,
+    attributes_of,
+    definition_of,
+    is_unknown,
+    seen_attributes,
+    shorten,
+    value_text,
+)
 from pilotage.core.classads import (
     ERROR,
     UNDEFINED,
@@ -23,44 +31,16 @@ from pilotage.core.classads import (
     evaluate,
     unparse,
 )
-from pilotage.core.classads.tree import children
+from pilotage.core.classads.partial import Kind, can_be_true, residual
 from pilotage.core.classads.values import truth
 
 MOST_REFUSALS: Final = 12
 """Sub-expressions named in one explanation."""
-MOST_NAMES: Final = 8
-"""Attributes shown for one sub-expression."""
 MOST_DEPTH: Final = 60
-MOST_TEXT: Final = 200
-"""Characters of a sub-expression or a condition."""
-MOST_VALUE: Final = 80
-"""Characters of a value."""
 DEFAULT_STEPS: Final = 20_000
 """As at a match: an evaluation that needs more is an error."""
 
-_SCOPES: Final = frozenset({"target", "other"})
-
-
-@dataclass(frozen=True, slots=True)
-class SeenAttribute:
-    """An attribute that a sub-expression names, with its value there."""
-
-    name: str
-    """As written, without `other.` or `target.`."""
-    value: str = ""
-    """As a ClassAd constant, perhaps cut; empty where the attribute is absent."""
-    nearest: str = ""
-    """Of an absent attribute: the most similar name that the ad has."""
-
-    @property
-    def is_absent(self) -> bool:
-        return not self.value
-
-    def __str__(self) -> str:
-        if self.value:
-            return f"{self.name} = {self.value}"
-        nearest = f"; nearest: {self.nearest}" if self.nearest else ""
-        return f"{self.name}: no such attribute{nearest}"
+_TRUE: Final = Literal(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +49,10 @@ class SubExpressionRefusal:
 
     expression: str
     outcome: str
-    """Its value: false, undefined, error, or a value that is no truth value; below `!` also true."""
+    """Its value: false, undefined, error, or a value that is no truth value; below `!` also true.
+
+    With attributes that are not known yet: "never true", or "never false".
+    """
     needed: bool = True
     """The value that the requirement needs: false below `!`."""
     seen: tuple[SeenAttribute, ...] = ()
@@ -88,11 +71,10 @@ class SubExpressionRefusal:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node on the way from the requirement to the sub-expressions, and the ads that its names mean."""
+    """A node on the way from the requirement to the sub-expressions."""
 
     node: Expression
-    my: ClassAd
-    target: ClassAd | None
+    scope: Scope
     wanted: bool = True
     """The truth that the requirement needs of this node; `!` turns it around."""
     is_match: bool = True
@@ -110,22 +92,31 @@ def explain_refusal(
     my: ClassAd,
     target: ClassAd | None,
     *,
+    kinds: Mapping[str, Kind] | None = None,
     most: int = MOST_REFUSALS,
     steps: int = DEFAULT_STEPS,
 ) -> tuple[SubExpressionRefusal, ...]:
     """The sub-expressions that keep an expression of `my` from being true of `target`; none if it is true.
 
     Of a conjunction the first operand that is not true counts, of a disjunction each one, of a conditional the
-    branch that was taken. An attribute that an ad defines by an expression is followed into it. The texts are
-    bounded, and the work is at most `steps` for each level of nesting.
+    branch that was taken. An attribute that an ad defines by an expression is followed into it.
+
+    With `kinds` the target is not complete: a name that it lacks is unknown, as in `residual`. The sub-expressions
+    cannot be true there. There are none if the expression can be true. Texts are bounded, and the
+    work is at most `steps` for each level of nesting.
     """
-    walk = _Walk(most, steps)
-    if evaluate(Call("isError", (expression,)), my, target, steps=steps) is ERROR:
-        # Even `isError` has no answer for an evaluation that was cut off.
-        return (
-            SubExpressionRefusal(_shorten(unparse(expression)), f"error: it takes more than {steps} steps"),
-        )
-    walk.visit(_Place(expression, my, target))
+    scope = Scope(my, target, is_partial=kinds is not None)
+    whole = _Place(expression, scope)
+    walk = _Walk(most, steps, kinds)
+    if walk.is_met(whole):
+        return ()
+    if kinds is None and walk.is_out_of_steps(whole):
+        outcome = f"error: it takes more than {steps} steps or nests too deep"
+        return (SubExpressionRefusal(shorten(unparse(expression)), outcome),)
+    walk.visit(whole)
+    if not walk.refusals:
+        # Attributes that lead to each other in a circle have other values where the walk enters the circle.
+        walk.add(whole)
     return tuple(walk.refusals)
 
 
@@ -133,14 +124,33 @@ def explain_refusal(
 class _Walk:
     most: int
     steps: int
+    kinds: Mapping[str, Kind] | None
     refusals: list[SubExpressionRefusal] = field(default_factory=list)
 
     def value(self, place: _Place, node: Expression | None = None) -> Any:
-        return evaluate(place.node if node is None else node, place.my, place.target, steps=self.steps)
+        scope = place.scope
+        return evaluate(place.node if node is None else node, scope.my, scope.target, steps=self.steps)
+
+    def is_out_of_steps(self, place: _Place) -> bool:
+        """Even `isError` has no answer for an evaluation that was cut off."""
+        return self.value(place) is ERROR and self.value(place, Call("isError", (place.node,))) is ERROR
 
     def is_met(self, place: _Place) -> bool:
+        """Whether a node has the truth that is needed of it, or may have it on some node."""
+        if place.scope.is_partial:
+            return self.is_possible(place, place.wanted)
         value = self.value(place)
         return (value if place.is_match else truth(value)) is place.wanted
+
+    def is_possible(self, place: _Place, wanted: bool) -> bool:
+        """Whether some values of the unknown attributes give a node this truth."""
+        node, scope = place.node, place.scope
+        if not wanted:
+            node = Unary("!", node)
+        elif not place.is_match:
+            node = Logic("&&", (node, _TRUE))
+        kinds = self.kinds or {}
+        return can_be_true(residual(node, scope.my, scope.target or ClassAd(), kinds), kinds)
 
     def visit(self, place: _Place) -> None:
         """Add the refusals of a node that may be met or not."""
@@ -165,76 +175,68 @@ class _Walk:
         if (node.op == "&&") is place.wanted:
             # All operands are needed: the first that is not met decides.
             operands = [operand for operand in operands if not self.is_met(operand)][:1]
+            if not operands:
+                # Unknown attributes allow each operand, and not all of them: a contradiction.
+                self.add(place)
         for operand in operands:
             self.visit(operand)
 
     def choice(self, place: _Place) -> None:
         """A conditional or `ifThenElse`: the branch that was taken, or the test if it took none."""
-        node = place.node
-        test, yes, no = _parts_of_choice(node)
-        if test is None or no is None:
+        test, yes, no = _parts_of_choice(place.node)
+        if test is None or no is None or (yes is None and place.scope.is_partial):
             self.add(place)
         elif yes is None:
             taken = no if self.value(place, test) is UNDEFINED else test
             self.visit(place.below(taken))
         else:
             at = place.below(test, is_match=False)
-            outcome = truth(self.value(at))
-            if not isinstance(outcome, bool):
-                self.add(at)
-                return
-            self.visit(place.below(yes if outcome else no, where=(*place.where, self.condition(at))))
+            outcomes = [outcome for outcome in (True, False) if self.takes(at, outcome)]
+            if not outcomes:
+                self.add(replace(at, wanted=True))
+            for outcome in outcomes:
+                condition = self.condition(at, outcome, is_open=len(outcomes) == 2)
+                self.visit(place.below(yes if outcome else no, where=(*place.where, condition)))
+
+    def takes(self, test: _Place, outcome: bool) -> bool:
+        """Whether the test of a conditional has this truth, or may have it."""
+        if test.scope.is_partial:
+            return self.is_possible(test, outcome)
+        return truth(self.value(test)) is outcome
+
+    def condition(self, test: _Place, outcome: bool, *, is_open: bool) -> str:
+        text = shorten(unparse(test.node))
+        if is_open:
+            return text if outcome else f"!({text})"
+        values = ", ".join(map(str, seen_attributes(test.node, test.scope, self.steps)))
+        return f"{text} is {'true' if outcome else 'false'}" + (f" ({values})" if values else "")
 
     def attribute(self, place: _Place, node: Attribute) -> None:
         """An attribute that is defined by an expression: the sub-expressions of its definition."""
-        resolved = _definition(node, place.my, place.target)
-        definition, my, target = resolved or (None, place.my, place.target)
-        if (
-            definition is None
-            or isinstance(definition, Literal | ListOf | ClassAd)
-            or node.name in place.within
-        ):
+        definition = definition_of(node, place.scope)
+        is_constant = definition is None or isinstance(definition[0], Literal | ListOf | ClassAd)
+        if definition is None or is_constant or place.scope.is_partial or node.name in place.within:
             self.add(place)
         else:
-            self.visit(place.below(definition, my=my, target=target, within=(*place.within, node.name)))
-
-    def condition(self, place: _Place) -> str:
-        values = ", ".join(map(str, self.seen(place)))
-        outcome = value_text(self.value(place))
-        return f"{_shorten(unparse(place.node))} is {outcome}" + (f" ({values})" if values else "")
+            expression, scope = definition
+            self.visit(place.below(expression, scope=scope, within=(*place.within, node.name)))
 
     def add(self, place: _Place) -> None:
         refusal = SubExpressionRefusal(
-            _shorten(unparse(place.node)),
-            value_text(self.value(place)),
+            shorten(unparse(place.node)),
+            self.outcome(place),
             place.wanted,
-            self.seen(place),
+            seen_attributes(place.node, place.scope, self.steps),
             place.where,
             place.within,
         )
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
-    def seen(self, place: _Place) -> tuple[SeenAttribute, ...]:
-        """The attributes that a node names, each once, in the order written."""
-        if isinstance(place.node, Literal):
-            return ()
-        names: dict[str, Attribute] = {}
-        for attribute in _attributes(place.node):
-            names.setdefault(_shown_name(attribute).lower(), attribute)
-        return tuple(self.seen_attribute(place, attribute) for attribute in list(names.values())[:MOST_NAMES])
-
-    def seen_attribute(self, place: _Place, attribute: Attribute) -> SeenAttribute:
-        name = _shorten(_shown_name(attribute))
-        value = self.value(place, attribute)
-        searched = None
-        if value is UNDEFINED and _definition(attribute, place.my, place.target) is None:
-            searched = _searched_ad(attribute, place)
-        if searched is not None:
-            return SeenAttribute(
-                name, nearest=_nearest(attribute.name, tuple(n for n, _ in searched.attributes))
-            )
-        return SeenAttribute(name, value_text(value))
+    def outcome(self, place: _Place) -> str:
+        if any(is_unknown(attribute, place.scope) for attribute in attributes_of(place.node)):
+            return "never true" if place.wanted else "never false"
+        return value_text(self.value(place))
 
 
 def _parts_of_choice(node: Expression) -> tuple[Expression | None, Expression | None, Expression | None]:
@@ -245,88 +247,3 @@ def _parts_of_choice(node: Expression) -> tuple[Expression | None, Expression | 
         test, yes, no = node.arguments
         return test, yes, no
     return None, None, None
-
-
-def _definition(
-    node: Attribute, my: ClassAd, target: ClassAd | None
-) -> tuple[Expression, ClassAd, ClassAd | None] | None:
-    """The expression behind a name, and the ads in which its own names are looked up; None if there is none."""
-    base = node.base
-    if node.absolute or (base is not None and not (isinstance(base, Attribute) and base.base is None)):
-        return None
-    scope = base.key if isinstance(base, Attribute) else ""
-    if scope in ("", "my", "self") and (own := my.get(node.name)) is not None:
-        return own, my, target
-    if target is not None and (scope in _SCOPES or scope == ""):
-        theirs = target.get(node.name)
-        if theirs is not None:
-            return theirs, target, my
-    return None
-
-
-def _searched_ad(node: Attribute, place: _Place) -> ClassAd | None:
-    """The ad that should define a name; None for a selection from a value."""
-    base = node.base
-    if base is None:
-        return place.my if place.target is None or node.absolute else place.target
-    if isinstance(base, Attribute) and base.base is None:
-        if base.key in _SCOPES:
-            return place.target
-        if base.key in ("my", "self"):
-            return place.my
-    return None
-
-
-def _attributes(node: Expression) -> Iterator[Attribute]:
-    """The attributes below a node, in the order written; of `a.b.c` the whole."""
-    if isinstance(node, Attribute):
-        yield node
-    elif not isinstance(node, ClassAd):
-        for below in children(node):
-            yield from _attributes(below)
-
-
-def _shown_name(node: Attribute) -> str:
-    base = node.base
-    if isinstance(base, Attribute) and base.base is None and base.key in _SCOPES:
-        return unparse(Attribute(node.name))
-    return unparse(node)
-
-
-@lru_cache(maxsize=1024)
-def _nearest(name: str, names: tuple[str, ...]) -> str:
-    if len(name) > MOST_VALUE:
-        return ""
-    folded = {known.lower(): known for known in names if len(known) <= MOST_VALUE}
-    near = difflib.get_close_matches(name.lower(), folded, 1, cutoff=0.8)
-    return folded[near[0]] if near else ""
-
-
-def value_text(value: Any) -> str:
-    """A value of an evaluation as a ClassAd constant, cut to `MOST_VALUE` characters."""
-    if isinstance(value, ClassAd):
-        return _shorten(unparse(value), MOST_VALUE)
-    if isinstance(value, tuple):
-        return _list_text(value)
-    return _shorten(unparse(Literal(value)), MOST_VALUE)
-
-
-def _list_text(items: tuple[Any, ...]) -> str:
-    """The first items that fit, and the number of the others."""
-    shown: list[str] = []
-    length = 0
-    for item in items:
-        text = value_text(item)
-        length += len(text) + 2
-        if shown and length > MOST_VALUE:
-            return "{" + ", ".join(shown) + f", and {len(items) - len(shown)} more" + "}"
-        shown.append(text)
-    return "{" + ", ".join(shown) + "}"
-
-
-def _shorten(text: str, most: int = MOST_TEXT) -> str:
-    """Text of at most `most` characters: the middle of a longer one is left out."""
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"

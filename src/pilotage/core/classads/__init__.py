@@ -1,7 +1,7 @@
 """ClassAds: expressions over attributes, evaluated in one ad or between two, three-valued.
 
     parse_expression, parse_ad    text to tree, or `InvalidInput` with line and column
-    unparse, canonical            tree to text: to read again, to compare
+    unparse, canonical, indented  tree to text: to read again, to compare, to show
     evaluate, matches             the value of a tree in an ad, perhaps matched with another
     references, suspicions        the attributes that a tree depends on; probable slips in an ad
     check_call                    `InvalidInput` for a pattern of `regexp` that can't be used
@@ -19,7 +19,7 @@ from pilotage.core.classads.parser import (
     parse_definitions,
     parse_expression,
 )
-from pilotage.core.classads.printer import canonical, quote, unparse
+from pilotage.core.classads.printer import canonical, indented, quote, unparse
 from pilotage.core.classads.tree import (
     ERROR,
     UNDEFINED,
@@ -61,6 +61,7 @@ __all__ = [
     "canonical",
     "check_call",
     "evaluate",
+    "indented",
     "matches",
     "parse_ad",
     "parse_definitions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from pilotage.core.classads.lexer import RESERVED
@@ -28,6 +29,9 @@ from pilotage.core.classads.tree import (
     Undefined,
 )
 
+_MOST_INDENTED: Final = 20
+"""Ads within each other; deeper ones stand in one line."""
+
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"'\\]")
 _ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\\": "\\\\"}
@@ -46,6 +50,26 @@ def canonical(tree: Expression) -> str:
     value in every context.
     """
     return _Canonical().text(tree)
+
+
+def indented(ad: ClassAd) -> str:
+    """As `unparse`, with each attribute of the ad, and of ads that are its values, in a line of its own."""
+    return "\n".join(_lines(ad, 1))
+
+
+def _lines(ad: ClassAd, depth: int) -> Iterator[str]:
+    printer, margin = _Printer(), "  " * depth
+    yield "["
+    for name, value in ad.attributes:
+        before = f"{margin}{printer.attribute(name)} = "
+        if isinstance(value, ClassAd) and value.attributes and depth < _MOST_INDENTED:
+            first, *rest = _lines(value, depth + 1)
+            yield before + first
+            yield from rest[:-1]
+            yield f"{rest[-1]};"
+        else:
+            yield f"{before}{unparse(value)};"
+    yield "  " * (depth - 1) + "]"
 
 
 def quote(text: str) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from pilotage.core.brokering.explanation import MOST_REFUSALS, explain_refusal, value_text
+from pilotage.core.brokering.explanation import MOST_REFUSALS, explain_refusal
+from pilotage.core.brokering.seen_attributes import value_text
 from pilotage.core.classads import ClassAd, Expression, evaluate, parse_ad, parse_expression, unparse
+from pilotage.core.classads.partial import can_be_true, residual
 from tests.unit.classads.classad_strategies import ads, expressions
 
 DOCUMENT = (
@@ -135,6 +137,47 @@ def test_attributes_that_lead_to_each_other_end() -> None:
 def test_an_evaluation_that_is_cut_off_says_so() -> None:
     [text] = texts("a0", "[" + "; ".join(f"a{n} = a{n + 1} + a{n + 1}" for n in range(40)) + "; a40 = 1]")
     assert "takes more than 20000 steps" in text
+
+
+@pytest.mark.parametrize(
+    ("expression", "target", "expected"),
+    [
+        (DOCUMENT, "[GlueCEPolicyMaxCPUTime = 1500]", []),
+        (
+            DOCUMENT,
+            "[GlueCEPolicyMaxCPUTime = 500]",
+            [
+                "other.GlueCEPolicyMaxCPUTime > 1000 is false (GlueCEPolicyMaxCPUTime = 500),"
+                " where other.GlueHostBenchmarkSI00 > 500",
+                "other.GlueCEPolicyMaxCPUTime > 2000 is false (GlueCEPolicyMaxCPUTime = 500),"
+                " where !(other.GlueHostBenchmarkSI00 > 500)",
+            ],
+        ),
+        (
+            "other.x > 3 && a == 1 && other.x < 2",
+            "[a = 1]",
+            ["other.x > 3 && a == 1 && other.x < 2 is never true (x: not known before a node is, a = 1)"],
+        ),
+        ("other.x > 3 && a == 2", "[a = 1]", ["a == 2 is false (a = 1)"]),
+        ("!(other.x || a)", "[a = true]", ["a is true (a = true), and must be false"]),
+        ("other.x", "[x = undefined]", ["other.x is undefined (x = undefined)"]),
+        ("my.x > 3", "[]", ["my.x > 3 is undefined (my.x: no such attribute)"]),
+    ],
+)
+def test_names_that_the_target_lacks_may_be_unknown(
+    expression: str, target: str, expected: list[str]
+) -> None:
+    refusals = explain_refusal(parse_expression(expression), ClassAd(), parse_ad(target), kinds={})
+    assert [str(refusal) for refusal in refusals] == expected
+
+
+@given(expressions(), ads(), ads())
+def test_with_unknown_names_it_says_no_exactly_where_nothing_can_be_true(
+    expression: Expression, my: ClassAd, target: ClassAd
+) -> None:
+    refusals = explain_refusal(expression, my, target, kinds={})
+    assert (refusals == ()) is can_be_true(residual(expression, my, target))
+    assert all(str(refusal) for refusal in refusals)
 
 
 @given(expressions(), ads(), ads())
