@@ -57,7 +57,7 @@ dirac = pytest.mark.skipif(
 )
 
 
-def holds(_: str) -> bool:
+def holds(_: QueueIdentity) -> bool:
     return True
 
 

@@ -21,6 +21,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from pilotage.wire.pilot import MB, Node
 
 from .cgroups import limits_of
+from .host_facts import host_facts
 
 BATCH_IDS = (
     "SLURM_JOB_ID",
@@ -61,7 +62,7 @@ def find_node(
     count = processors or min(count for count in counts if count)
     sizes = [total_memory(root), cgroup.memory // MB, batch_memory(environment, count), memory]
     gpus, model = find_gpus(environment, root)
-    attributes = machine_attributes(root)
+    attributes = {**machine_attributes(root), **host_facts(environment, root)}
     if gpus:
         attributes.update({"GPUs": str(gpus), **({"GPUModel": model} if model else {})})
     node = Node(

@@ -19,7 +19,7 @@ from pilotage.core.classads.evaluate import MAX_STEPS
 from pilotage.core.classads.patterns import check_pattern, compiled, unsupported, without_spacing
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.parsers import from_yaml
-from pilotage.services.matching.match import REQUIREMENTS_STEPS
+from pilotage.services.matching.requirements import REQUIREMENTS_STEPS
 
 
 def value(text: str, ad: str = "[]") -> object:

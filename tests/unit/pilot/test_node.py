@@ -6,6 +6,7 @@ import pytest
 
 from pilotage.pilot import node
 from pilotage.pilot.cgroups import CgroupLimits, limits_of, parse_membership
+from pilotage.pilot.host_facts import batch_host, host_facts
 from pilotage.pilot.process_tree import descendants, parse_stat
 
 
@@ -91,3 +92,62 @@ def test_stat_lines_with_odd_names() -> None:
     assert (process.pid, process.parent, process.session, process.started) == (42, 1, 42, 777)
     assert process.cpu == pytest.approx(4.0)
     assert [found.pid for found in descendants(1, {42: process})] == [42]
+
+
+def test_the_host_in_names_of_glue(tmp_path: Path) -> None:
+    write(tmp_path, "proc/meminfo", "MemTotal:  8388608 kB\nSwapTotal:  1048576 kB\n")
+    write(
+        tmp_path,
+        "etc/os-release",
+        'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n',
+    )
+    write(
+        tmp_path,
+        "proc/cpuinfo",
+        "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some CPU\ncpu MHz\t\t: 2394.454\n",
+    )
+    facts = host_facts({"SLURMD_NODENAME": "n7"}, str(tmp_path))
+    assert facts.pop("GlueHostArchitecturePlatformType")
+    assert int(facts.pop("GlueHostArchitectureSMPSize")) >= 1
+    assert facts == {
+        "GlueHostMainMemoryRAMSize": "8192",
+        "GlueHostMainMemoryVirtualSize": "9216",
+        "GlueHostProcessorVendor": "intel",
+        "GlueHostProcessorModel": "Some CPU",
+        "GlueHostProcessorClockSpeed": "2394",
+        "GlueHostOperatingSystemName": "Debian",
+        "GlueHostOperatingSystemRelease": "12",
+        "GlueHostOperatingSystemVersion": "bookworm",
+        "BatchHost": "n7",
+    }
+    assert host_facts({}, str(tmp_path / "nothing")).keys() == {
+        "GlueHostArchitecturePlatformType",
+        "GlueHostArchitectureSMPSize",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "host"),
+    [
+        ({}, ""),
+        ({"SLURMD_NODENAME": "n7", "HOSTNAME": "x"}, "n7"),
+        ({"SGE_ROOT": "/opt/sge", "QUEUE": "all.q", "HOSTNAME": "n3.example.org"}, "all.q@n3.example.org"),
+        ({"QUEUE": "all.q", "HOSTNAME": "n3"}, ""),
+    ],
+)
+def test_the_host_as_the_batch_system_names_it(environment: dict[str, str], host: str) -> None:
+    assert batch_host(environment) == host
+
+
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [
+        ("ID=almalinux\nNAME=AlmaLinux", "AlmaLinux"),
+        ('ID="rocky"\nNAME="Rocky Linux"', "Rocky"),
+        ('ID="rhel"\nNAME="Red Hat Enterprise Linux"', "rhel"),
+        ("NAME=X", ""),
+    ],
+)
+def test_names_of_systems_are_those_of_lsb_release(tmp_path: Path, system: str, name: str) -> None:
+    write(tmp_path, "etc/os-release", system)
+    assert host_facts({}, str(tmp_path)).get("GlueHostOperatingSystemName", "") == name

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.queues.fit import Offer
-from pilotage.services.matching import match
-from pilotage.services.matching.match import PARSED_TEXTS, Requirements
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.matching import requirements
+from pilotage.services.matching.requirements import PARSED_TEXTS, requirements_for
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.bench import NODE, Bench
@@ -54,7 +55,7 @@ def test_a_transaction_that_fails_leaves_a_full_cache_bounded(bench: Bench) -> N
 @as_writer()
 def test_parsed_requirements_are_bounded(bench: Bench) -> None:
     """Each submission may have a text of its own, for years."""
-    offer = Requirements(Offer(site="here", ce="local", cpu_time=1.0), NODE, 0.0)
+    holds = requirements_for(bench.pool, Offer(site="here", ce="local", cpu_time=1.0), NODE, 0.0)
     for number in range(PARSED_TEXTS + 10):
-        assert offer(f"{number} >= 0")
-    assert match.stored_expression.cache_info().currsize == PARSED_TEXTS
+        assert holds(QueueIdentity("alice", "physics", requirements=f"{number} >= 0"))
+    assert requirements.stored_expression.cache_info().currsize == PARSED_TEXTS

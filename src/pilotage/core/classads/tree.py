@@ -6,6 +6,7 @@ sites, and of its evaluation, does not grow with its length.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -158,6 +159,14 @@ class ClassAd:
     def get(self, name: str) -> Expression | None:
         """The expression of an attribute, its name taken without case."""
         return self.index.get(name.lower())
+
+    def extended(self, attributes: Sequence[tuple[str, Expression]]) -> ClassAd:
+        """The ad with further attributes, none of which it has. Faster than a new ad, since it copies the index."""
+        extended = object.__new__(ClassAd)
+        object.__setattr__(extended, "attributes", (*self.attributes, *attributes))
+        index = {**self.index, **{name.lower(): value for name, value in attributes}}
+        object.__setattr__(extended, "index", index)
+        return extended
 
 
 Expression: TypeAlias = (

@@ -218,10 +218,18 @@ FIELDS: Final[tuple[Field, ...]] = (
         "host_requirements",
         ("HostRequirements", "CERequirements"),
         "expression",
-        "ClassAd expression passed to the batch system when a pilot is submitted.",
+        "ClassAd expression over the host: it must be true for the node's offer, as Requirements, and is passed to the"
+        " batch system when a pilot is submitted.",
         selects_queue=True,
     ),
-    Field("output_se", ("OutputSE",), "text", "Storage element close to the preferred computing elements."),
+    Field(
+        "output_se",
+        ("OutputSE",),
+        "text",
+        "Storage element for the output: the job runs only at computing elements that are close to it, or that do not"
+        " tell their storage elements.",
+        selects_queue=True,
+    ),
     Field("log_level", ("LogLevel",), "choice", "Log level of the pilot for this job.", choices=LOG_LEVELS),
     Field(
         "on_cutoff",

@@ -1,10 +1,18 @@
-"""An offer as a ClassAd, against which the Requirements of a job are evaluated."""
+"""An offer as a ClassAd, against which the Requirements of a job are evaluated. It speaks GLUE and Pilotage's names.
+
+Pilotage's own names (`ATTRIBUTES`) come first, then the values that the CE fixes. The others are measured by the
+pilot, else told of the node's class of hosts, else the minima over the CE's hosts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.brokering.glue import BY_NAME
 from pilotage.core.classads import ClassAd, Expression, ListOf, Literal
+from pilotage.core.classads.partial import Kind
 from pilotage.core.queues.fit import Offer
 
 ATTRIBUTES = {
@@ -20,30 +28,57 @@ ATTRIBUTES = {
     "CPUTime": "seconds of a reference core left",
     "PilotType": "generic or private",
 }
-"""Besides these, every attribute that the pilot found, a number where it reads as one."""
+"""Besides these, the attributes of the CE's ad, and every one that the pilot found. A number where it reads as one."""
+
+BATCH_HOST: Final = "BatchHost"
+"""Of a pilot's attributes: the name of its host in the batch system."""
+
+_OWN: Final = frozenset(name.lower() for name in ATTRIBUTES)
+_TEXTS: Final = frozenset(name for name, known in BY_NAME.items() if known.kind is Kind.STRING)
 
 
-def offer_ad(offer: Offer, hostname: str, platform: str, attributes: Mapping[str, str]) -> ClassAd:
-    """The ad; attributes of the node never replace one of `ATTRIBUTES`."""
-    known: dict[str, Expression] = {
-        "Site": Literal(offer.site),
-        "GridCE": Literal(offer.ce),
-        "Setup": Literal(offer.setup),
-        "Hostname": Literal(hostname),
-        "Platform": Literal(platform),
-        "Platforms": _texts(offer.platforms),
-        "Tags": _texts(offer.tags),
-        "Processors": Literal(offer.processors),
-        "CPUTime": Literal(float(offer.cpu_time)),
-        "PilotType": Literal(offer.pilot_type),
-    }
-    if offer.memory:
-        known["Memory"] = Literal(offer.memory)
-    taken = {name.lower() for name in ATTRIBUTES}
+def node_ad(ce: CeAd | None, hostname: str, platform: str, attributes: Mapping[str, str]) -> ClassAd:
+    """The part of a pilot's ad that stays: facts of its CE and its node.
+
+    The offer agrees with all that the CE's ad fixes, since pilots are submitted by it.
+    """
+    known: dict[str, tuple[str, Expression]] = {}
+    fixed: Mapping[str, Expression] = {}
+    if ce is not None:
+        of_host = ce.of_host(*_host_names(hostname, attributes))
+        known = {name.lower(): (name, value) for name, value in of_host.attributes}
+        fixed = ce.fixed.index
     for name, text in attributes.items():
-        if name.lower() not in taken:
-            known[name] = Literal(_number_or_text(text))
-    return ClassAd(tuple(known.items()))
+        key = name.lower()
+        if key not in fixed:
+            known[key] = (name, Literal(text if key in _TEXTS else _number_or_text(text)))
+    for key in _OWN:
+        known.pop(key, None)
+    own = (("Hostname", Literal(hostname)), ("Platform", Literal(platform)))
+    return ClassAd((*known.values(), *own))
+
+
+def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
+    """The ad of an offer; `node` is from `node_ad`."""
+    own: list[tuple[str, Expression]] = [
+        ("Site", Literal(offer.site)),
+        ("GridCE", Literal(offer.ce)),
+        ("Setup", Literal(offer.setup)),
+        ("Platforms", _texts(offer.platforms)),
+        ("Tags", _texts(offer.tags)),
+        ("Processors", Literal(offer.processors)),
+        ("CPUTime", Literal(float(offer.cpu_time))),
+        ("PilotType", Literal(offer.pilot_type)),
+    ]
+    if offer.memory:
+        own.append(("Memory", Literal(offer.memory)))
+    return node.extended(own)
+
+
+def _host_names(hostname: str, attributes: Mapping[str, str]) -> tuple[str, ...]:
+    """The names that the CE may know the host by. Of `queue@host` also the host."""
+    name = attributes.get(BATCH_HOST, "")
+    return tuple(known for known in (name, name.partition("@")[2], hostname) if known)
 
 
 def _texts(items: frozenset[str]) -> ListOf:

@@ -39,6 +39,7 @@ class Condition(StrEnum):
     MEMORY = "memory"
     JOB_TYPE = "job-type"
     REQUIREMENTS = "requirements"
+    """Requirements, HostRequirements or the distance to OutputSE: the queue's `match_text`."""
     LIMIT = "limit"
     """A running limit or start delay of the site or CE: checked with the match, after the others."""
     BACKGROUND = "background"
@@ -116,8 +117,8 @@ def with_sizes(offer: Offer, cpu_time: float, processors: int, memory: int, wall
     return Offer(*values)
 
 
-RequirementsHold = Callable[[str], bool]
-"""Whether the Requirements of this canonical text are true for the offer as an ad."""
+RequirementsHold = Callable[[QueueIdentity], bool]
+"""Whether the `match_text` of this queue is true for the offer as an ad. Not asked for a queue without one."""
 
 
 def fits(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> bool:
@@ -127,7 +128,7 @@ def fits(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> bool:
 def first_failure(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> Condition | None:
     """The first condition at which `queue` falls for `offer`, or None if it fits."""
     failed = static_failure(queue, offer)
-    if failed is None and queue.requirements and not holds(queue.requirements):
+    if failed is None and queue.match_text and not holds(queue):
         return Condition.REQUIREMENTS
     return failed
 
@@ -135,7 +136,7 @@ def first_failure(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -
 def failures(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> tuple[Condition, ...]:
     """All conditions at which `queue` falls for `offer`, in their order; none if it fits."""
     failed = [condition for condition, rule in STATIC.items() if not rule.met(queue, offer)]
-    if queue.requirements and not holds(queue.requirements):
+    if queue.match_text and not holds(queue):
         failed.append(Condition.REQUIREMENTS)
     return tuple(failed)
 

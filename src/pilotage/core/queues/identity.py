@@ -12,13 +12,20 @@ from typing import Any
 
 NONE: frozenset[str] = frozenset()
 
+CLOSE_OUTPUT = "isundefined(other.closeoutputsecheck) || other.closeoutputsecheck"
+"""Whether the storage element of the requester is close to the CE; true where the CE does not tell."""
+
+_LATER = frozenset({"wall_time", "output_se", "host_requirements"})
+"""Attributes that earlier versions did not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
     """The requirements that all jobs of a queue share. Order and repetition in the sets do not matter.
 
     `cpu_time` is the bucket in seconds of a reference core, `memory` the bucket in MB and `wall_time` the bucket in
-    seconds by the clock (0: none asked for), `requirements` the canonical text of a ClassAd expression ("" for none).
+    seconds by the clock (0: none asked for). `requirements` and `host_requirements` are canonical texts of ClassAd
+    expressions, and `output_se` names a storage element ("" for none).
     """
 
     owner: str
@@ -39,16 +46,30 @@ class QueueIdentity:
     platforms: frozenset[str] = field(default=NONE)
     tags: frozenset[str] = field(default=NONE)
     wall_time: int = 0
+    output_se: str = ""
+    host_requirements: str = ""
+
+    @property
+    def match_text(self) -> str:
+        """The ClassAd expression that must be true for an offer, with the requester's ad as `my`; empty: none.
+
+        It joins `requirements`, `host_requirements`, and with an `output_se` the CE's own check of it.
+        """
+        if not self.host_requirements and not self.output_se:
+            return self.requirements
+        close = CLOSE_OUTPUT if self.output_se else ""
+        parts = [part for part in (self.requirements, self.host_requirements, close) if part]
+        return parts[0] if len(parts) == 1 else " && ".join(f"({part})" for part in parts)
 
     def to_json(self) -> str:
         """Canonical text: equal identities give equal texts.
 
-        A wall time of 0 is left out, so the texts of earlier versions stay valid.
+        Empty values of the later attributes are left out, so the texts of earlier versions stay valid.
         """
         plain = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(self).items()
-            if key != "wall_time" or value
+            if value or key not in _LATER
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 

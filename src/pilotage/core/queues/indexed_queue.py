@@ -84,7 +84,7 @@ class IndexedQueue:
         """How it stands now."""
         if not self.waiting or not self.admitted:
             return _OUT
-        return _SPECIAL if not self.priority_sum or self.identity.requirements else _PLAIN
+        return _SPECIAL if not self.priority_sum or self.identity.match_text else _PLAIN
 
     def add_count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
         """Add `change` to the number of jobs that wait in `part`."""
@@ -115,7 +115,7 @@ def eligible_queues(
     there = [
         entry
         for entry in fitting
-        if (not entry.identity.requirements or holds(entry.identity.requirements))
+        if (not entry.identity.match_text or holds(entry.identity))
         and not (closed and any(limit.applies_to(entry.identity) for limit in closed))
     ]
     background = [entry for entry in there if entry.background]

@@ -194,7 +194,13 @@ def _pilot_type(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterato
 
 
 def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
-    yield WhatIf("requirements", "", "without its Requirements", replace(queue, requirements=""))
+    if queue.requirements:
+        yield WhatIf("requirements", "", "without its Requirements", replace(queue, requirements=""))
+    if queue.host_requirements:
+        changed = replace(queue, host_requirements="")
+        yield WhatIf("host_requirements", "", "without its HostRequirements", changed)
+    if queue.output_se:
+        yield WhatIf("output_se", "", f"without OutputSE {queue.output_se}", replace(queue, output_se=""))
 
 
 _NUMBERS = frozenset({Condition.CPU_TIME, Condition.WALL_TIME, Condition.MEMORY, Condition.PROCESSORS})

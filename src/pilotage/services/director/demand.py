@@ -15,9 +15,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.classads import ClassAd, Literal, evaluate
 from pilotage.core.ids import QueueId
-from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.pilots.ads import node_ad, offer_ad
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
@@ -38,7 +39,12 @@ from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.sites import SiteState
 from pilotage.services.matching.known_offers import as_private, possible_offer
-from pilotage.services.matching.match import REQUIREMENTS_STEPS, Requirements, stored_expression
+from pilotage.services.matching.requirements import (
+    REQUIREMENTS_STEPS,
+    Requirements,
+    requirements_for,
+    stored_expression,
+)
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_demand
@@ -110,8 +116,7 @@ class CeFitting:
     def holds(self, queue: DemandQueue, ce: int) -> bool:
         if queue.id in self.pauses[ce]:
             return False
-        text = queue.identity.requirements
-        return not text or self.requirements[ce](text)
+        return not queue.identity.match_text or self.requirements[ce](queue.identity)
 
 
 @dataclass(slots=True)
@@ -196,7 +201,7 @@ def prepare(
     yield None
     size = (len(queues), len(names))
     fitting = CeFitting(
-        [Requirements(load.offer, node, now) for load, node in zip(loads, nodes, strict=True)],
+        [requirements_for(pool, load.offer, node, now) for load, node in zip(loads, nodes, strict=True)],
         pauses,
         {queue.id: place for place, queue in enumerate(queues)},
         np.zeros(size, dtype=np.bool_),
@@ -304,7 +309,7 @@ def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         room=room,
         closed=closed,
         draining=pool.site_state(ce.site) is not SiteState.NORMAL,
-        rank=_rank(policy, ce, offer, waiting, running) if not closed else 0.0,
+        rank=_rank(policy, ce, pool.ce_ad(name, now), offer, waiting, running) if not closed else 0.0,
     )
 
 
@@ -327,12 +332,12 @@ def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
     return f"paused: {row.progress.trouble or 'pilots came in vain'}" if now < paused else ""
 
 
-def _rank(policy: Policy, ce: Ce, offer: Offer, waiting: int, running: int) -> float:
+def _rank(policy: Policy, ce: Ce, ce_ad: CeAd | None, offer: Offer, waiting: int, running: int) -> float:
     """The pool's Rank for the ad of a CE; an undefined value counts as 0."""
     settings = policy.director.pool(ce.submit_pool)
     if not settings.enable_list_match or not settings.rank:
         return 0.0
-    ad = offer_ad(offer, "", "", {})
+    ad = offer_ad(offer, node_ad(ce_ad, "", "", {}))
     numbers = {
         "WaitingPilots": waiting,
         "RunningPilots": running,

@@ -31,7 +31,7 @@ from pilotage.services.director.budgets import exhausted, plan_within, status_of
 from pilotage.services.director.look_back import note_cycle, observe_pilots, totals_of
 from pilotage.services.director.probes import is_wanted, mark_submitted
 from pilotage.services.matching.known_offers import capacity, possible_offer
-from pilotage.services.matching.match import Requirements
+from pilotage.services.matching.requirements import requirements_for
 from pilotage.services.pilots.enrolment import PROBE, secret_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.services.pilots.orders import tell_to_leave
@@ -256,7 +256,7 @@ class LocalDirector:
         """The queues that a pilot with all of the CE's capacity could serve."""
         offer = possible_offer(pool, self.ce, self.node)
         closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
-        holds = Requirements(offer, self.node, now)
+        holds = requirements_for(pool, offer, self.node, now)
         pools = pool.policy.default_submit_pools()
         for entry in pool.queues.index.candidates(offer, holds, closed):
             identity = entry.identity

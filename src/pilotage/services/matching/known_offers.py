@@ -15,7 +15,7 @@ from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
 from pilotage.core.queues.wait_reason import WaitAnalysis
-from pilotage.services.matching.match import Requirements
+from pilotage.services.matching.requirements import requirements_for
 from pilotage.services.pool.offer_cache import offer_of
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import wait_reasons
@@ -122,7 +122,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     known = [
         KnownOffer(
             record.offer,
-            Requirements(record.offer, record.origin[1], now),
+            requirements_for(pool, record.offer, record.origin[1], now),
             counted=record.offer.ce not in local,
             takes=record.takes,
             given=record.given,
@@ -136,7 +136,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     ]
     for name, offer in local.items():
         known += [
-            KnownOffer(of_type, Requirements(of_type, nodes[name], now), possible=True)
+            KnownOffer(of_type, requirements_for(pool, of_type, nodes[name], now), possible=True)
             for of_type in _offers_by_type(pool.policy.ces[name], offer)
         ]
     return known

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
-
-from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, parse_expression
-from pilotage.core.errors import InvalidInput
+from pilotage.core.classads import ClassAd
 from pilotage.core.ids import JobId, PilotId, QueueId
-from pilotage.core.pilots.ads import offer_ad
-from pilotage.core.queues.fit import Offer, binds_owner
+from pilotage.core.queues.fit import binds_owner
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
 from pilotage.services.jobs.data_orders import OfferedRequestJob, element_job_of
 from pilotage.services.jobs.payload import payload
 from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.matching.requirements import Requirements
 from pilotage.services.pool.offer_cache import CachedOfferClass, PilotOffers, Remaining
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.turns import begin_turn, next_turn, turn_over
@@ -23,50 +19,10 @@ from pilotage.store.tables import jobs
 from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import ExchangeResponse, Node, OfferedJob, Take
+from pilotage.wire.pilot import ExchangeResponse, OfferedJob, Take
 
 MOST = 256
 """Jobs offered in one call at most."""
-
-
-PARSED_TEXTS = 4096
-"""Parsed Requirements kept in memory. Threads that explain and the writer share them."""
-
-REQUIREMENTS_STEPS = 20_000
-"""Bound of one evaluation, since everybody waits for it. The largest expression without long texts takes fewer."""
-
-
-@dataclass(slots=True)
-class Requirements:
-    """Whether Requirements are true for one offer; each expression is evaluated once."""
-
-    offer: Offer
-    node: Node
-    now: float
-    _ad: ClassAd | None = None
-    _known: dict[str, bool] = field(default_factory=dict)
-
-    def __call__(self, text: str) -> bool:
-        held = self._known.get(text)
-        if held is None:
-            expression = stored_expression(text)
-            if self._ad is None:
-                node = self.node
-                self._ad = offer_ad(self.offer, node.hostname, node.platform, node.attributes)
-            value = evaluate(
-                expression, my=ClassAd(), target=self._ad, now=self.now, steps=REQUIREMENTS_STEPS
-            )
-            held = self._known[text] = value is True
-        return held
-
-
-@lru_cache(maxsize=PARSED_TEXTS)
-def stored_expression(text: str) -> Expression:
-    """Requirements as they were stored. An expression that only an earlier version accepted is true nowhere."""
-    try:
-        return parse_expression(text)
-    except InvalidInput:
-        return Literal(ERROR)
 
 
 class Match:
@@ -227,12 +183,15 @@ class Match:
         self.given.append((head, epoch, entry.id, user_priority))
         return entry.identity
 
-    def _holds(self, text: str) -> bool:
-        """Whether Requirements are true for the present offer. Its ad is made when the first one is evaluated."""
+    def _holds(self, queue: QueueIdentity) -> bool:
+        """Whether the match text of a queue is true for the present offer."""
         if self._requirements is None:
             offer = self._offers.offer(self._rest)
-            self._requirements = Requirements(offer, self.take.node, self.moves.now)
-        return self._requirements(text)
+            self._requirements = Requirements(offer, self._node_ad, self.pool.policy, self.moves.now)
+        return self._requirements(queue)
+
+    def _node_ad(self) -> ClassAd:
+        return self._offers.node_ad(self.pool.ce_ad(self.pilot.ce, self.moves.now))
 
     def _record_offer(self, cached: CachedOfferClass, rest: Remaining, given: bool) -> None:
         """Remember that such an offer was made."""

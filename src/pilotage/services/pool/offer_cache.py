@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.classads import ClassAd
+from pilotage.core.pilots.ads import node_ad
 from pilotage.core.policy import Policy
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.queues.fit import Identity, Offer, remaining_sizes
@@ -70,6 +73,7 @@ class PilotOffers:
         default_factory=dict
     )
     _whole: Remaining | None = None
+    _node_ad: tuple[CeAd | None, Node, ClassAd] | None = None
 
     @property
     def wall_left(self) -> float:
@@ -101,6 +105,18 @@ class PilotOffers:
         """The whole pilot, including the part in use, as if it had no owner."""
         base = self.base
         return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, None)
+
+    def node_ad(self, ce: CeAd | None) -> ClassAd:
+        """The constant part of the pilot's ad (core/pilots/ads.py), made again when its CE or its node changes."""
+        node, cached = self.node, self._node_ad
+        if (
+            cached is None
+            or cached[0] is not ce
+            or (cached[1] is not node and not _tells_the_same(cached[1], node))
+        ):
+            ad = node_ad(ce, node.hostname, node.platform, node.attributes)
+            cached = self._node_ad = (ce, node, ad)
+        return cached[2]
 
     def offer(self, rest: Remaining) -> Offer:
         return replace(
@@ -166,6 +182,14 @@ class OfferCache:
                 self._by_pilot.popitem(last=False)
         offers.node = node
         return offers
+
+
+def _tells_the_same(one: Node, other: Node) -> bool:
+    return (
+        one.hostname == other.hostname
+        and one.platform == other.platform
+        and one.attributes == other.attributes
+    )
 
 
 def _cpu_power(policy: Policy, pilot: PilotRow) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.policy import Policy
@@ -18,6 +19,7 @@ from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
 from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
+from pilotage.services.pool.ce_ads import CeAds
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.offer_cache import OfferCache
@@ -34,6 +36,8 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
+
+_NO_INFORMATION = CeInformation()
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class Pool:
     """The node of each local CE, as a pilot with the whole CE finds it."""
     ce_information: dict[str, CeInformation] = field(default_factory=dict)
     """The information of each CE, as the store has it."""
+    ce_ads: CeAds = field(default_factory=CeAds)
+    """The ads made from `ce_information`."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
     pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
@@ -105,6 +111,13 @@ class Pool:
         """The state of a site, by its administrators and by the policy."""
         row = self.site_states.get(site)
         return state_of_site(self.policy, site, SiteState.NORMAL if row is None else row.state)
+
+    def ce_ad(self, name: str, now: float) -> CeAd | None:
+        """The ad of a CE, from its information; None: the policy has no such CE."""
+        ce = self.policy.ces.get(name)
+        if ce is None:
+            return None
+        return self.ce_ads.of(name, ce, self.ce_information.get(name, _NO_INFORMATION), now)
 
     def site_slots(self) -> dict[str, int]:
         """The one-core jobs that each site can run at the same time."""

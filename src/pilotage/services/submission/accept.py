@@ -72,6 +72,8 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         platforms=frozenset(description.platforms),
         tags=frozenset(description.required_tags),
         wall_time=wall_bucket(description.wall_time),
+        output_se=description.output_se,
+        host_requirements=description.host_requirements,
     )
 
 

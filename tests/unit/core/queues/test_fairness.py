@@ -111,7 +111,7 @@ class Motion:
         for _ in self.index.apply_priorities():
             pass
 
-    def holds(self, _: str) -> bool:
+    def holds(self, _: QueueIdentity) -> bool:
         return self.x_holds
 
     def plain(self, candidates: list[IndexedQueue]) -> IndexedQueue:

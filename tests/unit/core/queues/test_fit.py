@@ -77,11 +77,11 @@ REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def yes(_: str) -> bool:
+def yes(_: QueueIdentity) -> bool:
     return True
 
 
-def no(_: str) -> bool:
+def no(_: QueueIdentity) -> bool:
     return False
 
 
@@ -189,7 +189,7 @@ def test_fits_if_and_only_if_no_condition_fails(queue: QueueIdentity, offer: Off
     if static is not None:
         assert failure is static
     else:
-        assert failure is (Condition.REQUIREMENTS if queue.requirements and not hold else None)
+        assert failure is (Condition.REQUIREMENTS if queue.match_text and not hold else None)
 
 
 @given(identities(), offers())

@@ -31,11 +31,11 @@ from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identitie
 OFFER = Offer("here", "ce1", 300000.0, processors=8)
 
 
-def holds(_: str) -> bool:
+def holds(_: QueueIdentity) -> bool:
     return True
 
 
-def never_holds(_: str) -> bool:
+def never_holds(_: QueueIdentity) -> bool:
     return False
 
 

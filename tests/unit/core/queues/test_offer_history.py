@@ -104,7 +104,7 @@ def test_under_a_new_policy_kinds_are_what_the_same_pilots_would_offer_now() -> 
 
 
 def test_refusals_are_counted_by_site_and_only_of_sites_that_refuse_altogether() -> None:
-    def holds(_: str) -> bool:
+    def holds(_: QueueIdentity) -> bool:
         return True
 
     known = [

@@ -27,11 +27,11 @@ NAMES = {
 }
 
 
-def yes(_: str) -> bool:
+def yes(_: QueueIdentity) -> bool:
     return True
 
 
-def no(_: str) -> bool:
+def no(_: QueueIdentity) -> bool:
     return False
 
 
@@ -146,6 +146,10 @@ def all_changes(queue: QueueIdentity) -> Iterator[tuple[str, str, QueueIdentity]
                 yield attribute, value, changed_queue(queue, attribute, value)
     if queue.requirements:
         yield "requirements", "", replace(queue, requirements="")
+    if queue.host_requirements:
+        yield "host_requirements", "", replace(queue, host_requirements="")
+    if queue.output_se:
+        yield "output_se", "", replace(queue, output_se="")
     if queue.force_generic:
         yield "force_generic", "0", replace(queue, force_generic=False)
 

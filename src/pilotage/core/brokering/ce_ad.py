@@ -1,0 +1,230 @@
+"""The ad of a CE: made from its information and the policy, or loaded from a text (ad_text.py).
+
+Its form is that of the CE ads of gLite: `[ id; update_time; expiry_time; info = [ … ] ]`. The inner ad is matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.classads import ClassAd, Expression, ListOf, Literal, parse_expression
+from pilotage.core.policy import Ce
+
+IDENTITY: Final = "GlueCEUniqueID"
+FUTURE_TOLERANCE: Final = 60.0
+"""Seconds by which the clock of a CE may be ahead."""
+
+_EXPRESSIONS: Final = {name.lower(): name for name in EXPRESSIONS}
+_AUTHORIZATION: Final = parse_expression(
+    "member(other.CertificateSubject, GlueCEAccessControlBaseRule)"
+    ' || member(strcat("VO:", other.VirtualOrganisation), GlueCEAccessControlBaseRule)'
+)
+_CLOSE_OUTPUT: Final = parse_expression(
+    "isUndefined(other.OutputSE) || member(other.OutputSE, GlueCESEBindGroupSEUniqueID)"
+)
+_CHECKS: Final = ("AuthorizationCheck", "CloseOutputSECheck")
+
+
+@dataclass(frozen=True, slots=True)
+class HostAd:
+    """The whole ad of a CE, with the values of one class of its hosts."""
+
+    count: int
+    ad: ClassAd
+    hosts: tuple[str, ...] = ()
+    """Names of the hosts in the batch system; empty: not known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CeAd:
+    """The ad of a CE in the forms that matching needs. Compared by identity: one object for equal information."""
+
+    name: str
+    ad: ClassAd
+    """All attributes, and `Requirements`. Attributes of hosts are minima over the hosts, unless homogeneous."""
+    homogeneous: bool
+    updated: float
+    """Epoch seconds; 0: not known."""
+    expiry: float
+    """Seconds after `updated`."""
+    fixed: ClassAd
+    """Without the attributes that hosts fix, unless homogeneous. Partial evaluation may use it."""
+    hosts: tuple[HostAd, ...] = ()
+    """One for each class of hosts; none: the hosts are not known."""
+    host_classes: tuple[HostClass, ...] = ()
+    """Of the information that the ad was made from, in the order of `hosts`."""
+    _by_name: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """The place of each host, by its name in lower case."""
+    _by_short_name: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """The same by the name up to its first dot, where no two classes share it."""
+
+    def is_current(self, now: float) -> bool:
+        return not self.updated or now < self.updated + self.expiry
+
+    def is_from_future(self, now: float) -> bool:
+        return self.updated > now + FUTURE_TOLERANCE
+
+    def document(self) -> ClassAd:
+        """The ad in the form in which CEs publish it."""
+        return ClassAd(
+            (
+                ("id", Literal(self.name)),
+                ("update_time", Literal(int(self.updated))),
+                ("expiry_time", Literal(int(self.expiry))),
+                ("info", self.ad),
+            )
+        )
+
+    def of_host(self, *names: str) -> ClassAd:
+        """The ad with the values of a host: the first name counts that the CE knows, whole or up to its first dot.
+
+        An unknown host has the values of the only class of hosts, else the minima over the hosts.
+        """
+        for name in names:
+            place = self._place_of(name.lower())
+            if place is not None:
+                return self.hosts[place].ad
+        return self.hosts[0].ad if len(self.hosts) == 1 else self.ad
+
+    def _place_of(self, name: str) -> int | None:
+        place = self._by_name.get(name)
+        if place is None:
+            # A host of another domain is another host.
+            short = _short(name)
+            place = (self._by_short_name if short == name else self._by_name).get(short)
+        return place
+
+
+def ce_ad(name: str, ce: Ce, information: CeInformation, now: float) -> CeAd:
+    """The ad of a CE of the policy. Attributes that change all the time are absent if the information has expired."""
+    current, classes = information.is_current(now), information.host_classes
+    known: dict[str, tuple[str, Expression]] = {}
+    of_policy = {"Site": ce.site, "GridCE": name, "Setup": ce.setup}
+    _add(known, {IDENTITY: name, "GlueSiteName": ce.site})
+    _add(
+        known, {key: value for key, value in information.attributes.items() if current or not is_dynamic(key)}
+    )
+    if information.homogeneous:
+        _add(known, _agreed(classes))
+    _add(known, of_policy, own=True)
+    _complete_checks(known)
+    ad = ClassAd(tuple(known.values()))
+    hosts = tuple(
+        HostAd(host_class.count, _with(known, host_class.attributes), host_class.hosts)
+        for host_class in classes
+    )
+    if information.homogeneous and not hosts:
+        hosts = (HostAd(1, ad),)
+    agreed = {key.lower() for key in _agreed(classes)} if information.homogeneous else set()
+    of_hosts = {key.lower() for host_class in classes for key in host_class.attributes} - agreed - OWN_NAMES
+    return CeAd(
+        name=name,
+        ad=ad,
+        homogeneous=information.homogeneous,
+        updated=information.updated,
+        expiry=information.expiry,
+        fixed=without(ad, of_hosts) if information.homogeneous else without_hosts(ad, of_hosts),
+        hosts=hosts,
+        host_classes=classes,
+        _by_name=_by_name(classes),
+        _by_short_name=_by_short_name(classes),
+    )
+
+
+def without(ad: ClassAd, names: Container[str]) -> ClassAd:
+    """An ad without these attributes, given in lower case."""
+    return ClassAd(tuple((name, value) for name, value in ad.attributes if name.lower() not in names))
+
+
+def without_hosts(ad: ClassAd, further: Iterable[str] = ()) -> ClassAd:
+    """An ad without the attributes that hosts fix. `further`: names of the site, in lower case."""
+    names = frozenset(further)
+    return ClassAd(
+        tuple(
+            (name, value)
+            for name, value in ad.attributes
+            if not is_of_hosts(name) and name.lower() not in names
+        )
+    )
+
+
+def complete(ad: ClassAd) -> ClassAd:
+    """The ad with `Requirements`: where it has none, its `AuthorizationCheck` and `CloseOutputSECheck`, if present."""
+    if ad.get("Requirements") is not None:
+        return ad
+    checks = [check for check in _CHECKS if ad.get(check) is not None]
+    return ClassAd((*ad.attributes, ("Requirements", parse_expression(" && ".join(checks) or "true"))))
+
+
+def literal(value: Value) -> Expression:
+    """The value of an attribute as an expression."""
+    if isinstance(value, tuple):
+        return ListOf(tuple(Literal(item) for item in value))
+    return Literal(value)
+
+
+def _add(
+    known: dict[str, tuple[str, Expression]], attributes: Mapping[str, Value], *, own: bool = False
+) -> None:
+    """Add attributes to the ad. `own`: names that Pilotage itself tells too."""
+    for name, value in attributes.items():
+        key = name.lower()
+        if key in OWN_NAMES and not own:
+            continue
+        check = _EXPRESSIONS.get(key)
+        if check is not None and isinstance(value, str):
+            known[key] = (check, parse_expression(value))
+        else:
+            known[key] = (name, literal(value))
+
+
+def _with(known: Mapping[str, tuple[str, Expression]], attributes: Mapping[str, Value]) -> ClassAd:
+    of_host = dict(known)
+    _add(of_host, attributes)
+    return ClassAd(tuple(of_host.values()))
+
+
+def _agreed(classes: Sequence[HostClass]) -> dict[str, Value]:
+    """The attributes that all classes of hosts have with the same value."""
+    if not classes:
+        return {}
+    others = [{name.lower(): value for name, value in known.attributes.items()} for known in classes[1:]]
+    return {
+        name: value
+        for name, value in classes[0].attributes.items()
+        if all(_is_same(other.get(name.lower()), value) for other in others)
+    }
+
+
+def _is_same(one: Value | None, other: Value) -> bool:
+    """`1`, `1.0` and `true` are different values in a ClassAd."""
+    return type(one) is type(other) and one == other
+
+
+def _complete_checks(known: dict[str, tuple[str, Expression]]) -> None:
+    """Add the checks of the document where their lists are known, and Requirements."""
+    if "gluecesebindgroupseuniqueid" in known:
+        known.setdefault("closeoutputsecheck", ("CloseOutputSECheck", _CLOSE_OUTPUT))
+    if "glueceaccesscontrolbaserule" in known:
+        known.setdefault("authorizationcheck", ("AuthorizationCheck", _AUTHORIZATION))
+    completed = complete(ClassAd(tuple(known.values())))
+    known.setdefault("requirements", ("Requirements", completed.index["requirements"]))
+
+
+def _by_name(host_classes: tuple[HostClass, ...]) -> dict[str, int]:
+    return {host.lower(): place for place, known in enumerate(host_classes) for host in known.hosts}
+
+
+def _by_short_name(host_classes: tuple[HostClass, ...]) -> dict[str, int]:
+    places: dict[str, set[int]] = {}
+    for name, place in _by_name(host_classes).items():
+        places.setdefault(_short(name), set()).add(place)
+    return {name: next(iter(of_name)) for name, of_name in places.items() if len(of_name) == 1}
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]

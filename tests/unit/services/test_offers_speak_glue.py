@@ -1,0 +1,199 @@
+"""The offer of a pilot has the CE's ad with its node's own values, so that Requirements in GLUE names can be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotage.core.brokering.ce_ad import ce_ad
+from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.classads import ClassAd, evaluate, parse_expression
+from pilotage.core.pilots.ads import node_ad, offer_ad
+from pilotage.core.policy import Ce
+from pilotage.core.queues.fit import Offer
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.matching.requirements import requirements_for
+from tests.unit.services.bench import NODE, POLICY, Bench
+from tests.writer_guard import as_writer
+
+CONDITIONAL = (
+    "other.GlueHostBenchmarkSI00 > 500"
+    " ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"
+)
+WITH_VO = POLICY.replace("[groups.physics]\n", '[groups.physics]\nvo = "EGEE"\n').replace(
+    "[users.alice]\n", '[users.alice]\nsubject = "/CN=alice"\n'
+)
+SLOW, FAST = (
+    HostClass(3, {"GlueHostBenchmarkSI00": 400}, ("n1", "n2", "n3")),
+    HostClass(1, {"GlueHostBenchmarkSI00": 600}, ("n4.example.org",)),
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path, WITH_VO)
+    yield bench
+    bench.end()
+
+
+def describe(bench: Bench, max_cpu_time: int, *classes: HostClass, **more: Any) -> None:
+    """Set the information of the local CE."""
+    attributes = {"GlueHostBenchmarkSI00": 400, "GlueCEPolicyMaxCPUTime": max_cpu_time, **more}
+    information = CeInformation(attributes, classes, updated=bench.now, expiry=1e6)
+    bench.pool.ce_information["local"] = information
+
+
+def taken(bench: Bench, **node: Any) -> int:
+    """How many jobs a new pilot on this node is offered."""
+    paper = bench.pilot(processors=4)
+    paper.node = replace(NODE, processors=4, **node)
+    return len(paper.take(4))
+
+
+@pytest.mark.parametrize(
+    ("max_cpu_time", "host", "runs"),
+    [
+        *((500, "n1", False), (500, "n4", False)),
+        *((1500, "n1", False), (1500, "n4", True)),
+        *((3000, "n1", True), (3000, "n4", True)),
+    ],
+)
+@as_writer()
+def test_the_documents_conditional_runs_on_the_valid_hosts(
+    bench: Bench, max_cpu_time: int, host: str, runs: bool
+) -> None:
+    describe(bench, max_cpu_time, SLOW, FAST)
+    bench.submit(1, requirements=CONDITIONAL)
+    assert taken(bench, hostname=host) == runs
+
+
+@as_writer()
+def test_a_queue_without_glue_names_is_not_affected(bench: Bench) -> None:
+    bench.submit(1, requirements='other.Processors == 4 && other.Site == "here"')
+    assert taken(bench) == 1
+
+
+@as_writer()
+def test_new_information_counts_at_the_next_match(bench: Bench) -> None:
+    bench.submit(1, requirements=CONDITIONAL)
+    paper = bench.pilot()
+    assert paper.take() == []
+    describe(bench, 500, FAST)
+    assert paper.take() == []
+    describe(bench, 1500, FAST)
+    assert len(paper.take()) == 1
+
+
+@as_writer()
+def test_facts_that_a_pilot_measured_replace_the_minima_and_never_what_the_ce_fixes(bench: Bench) -> None:
+    describe(bench, 500, GlueHostMainMemoryRAMSize=1000)
+    wants = "other.GlueHostMainMemoryRAMSize > 30000 && other.GlueCEPolicyMaxCPUTime == 500"
+    bench.submit(1, requirements=wants)
+    measured = {"GlueHostMainMemoryRAMSize": "32000", "GlueCEPolicyMaxCPUTime": "9999"}
+    assert taken(bench) == 0
+    assert taken(bench, attributes=measured) == 1
+
+
+@as_writer()
+def test_texts_of_the_schema_stay_texts(bench: Bench) -> None:
+    bench.submit(1, requirements='other.GlueHostOperatingSystemRelease == "12"')
+    assert taken(bench, attributes={"GlueHostOperatingSystemRelease": "12"}) == 1
+
+
+@as_writer()
+def test_the_batch_system_may_name_the_host(bench: Bench) -> None:
+    describe(bench, 1500, SLOW, FAST)
+    bench.submit(2, requirements=CONDITIONAL)
+    assert taken(bench, hostname="head", attributes={"BatchHost": "n2"}) == 0
+    assert taken(bench, hostname="head", attributes={"BatchHost": "all.q@n4"}) == 2
+
+
+@as_writer()
+def test_host_requirements_are_part_of_the_match_and_of_the_queue(bench: Bench) -> None:
+    describe(bench, 1500, SLOW, FAST)
+    bench.submit(1, requirements="other.GlueCEPolicyMaxCPUTime > 1000")
+    bench.submit(
+        1,
+        requirements="other.GlueCEPolicyMaxCPUTime > 1000",
+        host_requirements="other.GlueHostBenchmarkSI00 > 500",
+    )
+    assert len(bench.pool.queues.index.entries) == 2
+    assert taken(bench, hostname="n1") == 1
+    assert taken(bench, hostname="n1") == 0
+    assert taken(bench, hostname="n4") == 1
+
+
+@as_writer()
+def test_output_se_must_be_close_where_the_ce_tells_its_storage_elements(bench: Bench) -> None:
+    bench.submit(1, output_se="se1.example.org")
+    bench.submit(1, output_se="se2.example.org")
+    describe(bench, 1500, GlueCESEBindGroupSEUniqueID=("se1.example.org",))
+    assert taken(bench) == 1
+    assert taken(bench) == 0
+    # A CE that does not tell them refuses nothing.
+    describe(bench, 1500)
+    assert taken(bench) == 1
+
+
+@as_writer()
+def test_requirements_see_the_submitting_identity(bench: Bench) -> None:
+    describe(bench, 1500, GlueCEAccessControlBaseRule=("VO:EGEE",))
+    own = (
+        'my.CertificateSubject == "/CN=alice" && my.VirtualOrganisation == "EGEE" && other.AuthorizationCheck'
+    )
+    bench.submit(1, owner="bob", requirements=own)
+    paper = bench.pilot()
+    assert paper.send(take=paper.asked()).no_match == {"requirements": 1}
+    [job] = bench.submit(1, owner="alice", requirements=own)
+    assert [offer.job for offer in paper.take()] == [job]
+
+
+@as_writer()
+def test_one_evaluation_answers_for_all_queues_of_a_text(bench: Bench) -> None:
+    describe(bench, 1500, FAST)
+    evaluations = 0
+
+    class Counted(dict[str, str]):
+        def items(self) -> Any:
+            nonlocal evaluations
+            evaluations += 1
+            return super().items()
+
+    node = replace(NODE, attributes=Counted())
+    offer = Offer(site="here", ce="local", cpu_time=1.0)
+    holds = requirements_for(bench.pool, offer, node, bench.now)
+    assert evaluations == 0
+    queues = [QueueIdentity(owner, "physics", requirements=CONDITIONAL) for owner in ("alice", "bob")]
+    assert [holds(queue) for queue in queues] == [True, True]
+    assert len(holds._known) == 1
+    assert evaluations == 1
+
+
+values = st.one_of(st.integers(0, 3), st.sampled_from(["a", "b"]))
+names = st.sampled_from(
+    ["GlueCEPolicyMaxCPUTime", "GlueHostBenchmarkSI00", "GlueSubClusterName", "rack", "Tags", "Site"]
+)
+facts = st.dictionaries(names, values, max_size=4)
+
+
+@given(facts, st.lists(facts, max_size=2), facts, st.booleans(), st.sampled_from(["n0", "n1", "n7"]))
+def test_the_offer_agrees_with_all_that_the_ce_fixes(
+    of_ce: dict[str, Any], of_hosts: list[dict[str, Any]], measured: dict[str, Any], alike: bool, host: str
+) -> None:
+    """Partial evaluation relies on it."""
+    classes = tuple(HostClass(1, attributes, (f"n{number}",)) for number, attributes in enumerate(of_hosts))
+    information = CeInformation(of_ce, classes, homogeneous=alike, updated=1.0)
+    ad = ce_ad("local", Ce(site="here"), information, 1.0)
+    found = {name: str(value) for name, value in measured.items()}
+    offer = offer_ad(Offer(site="here", ce="local", cpu_time=1.0), node_ad(ad, host, "el9", found))
+    for name, _ in ad.fixed.attributes:
+        expression = parse_expression(name)
+        assert evaluate(expression, my=offer) == evaluate(expression, my=ad.fixed), name
+    assert len(offer.attributes) == len(offer.index) == len(ClassAd(offer.attributes).index)
+    assert ClassAd(offer.attributes).index == offer.index
