@@ -21,13 +21,15 @@ import pytest
 
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
+from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.runner import LocalRunner
+from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, Refusal, SubmissionFailed
-from tests import slurm
+from tests import sge, slurm
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 
@@ -56,6 +58,8 @@ class World:
     """Start the pilots that wait."""
     kill: Callable[[ListedTask], object] = lambda task: None
     """End a batch job behind the adapter's back."""
+    farewell: signal.Signals = signal.SIGTERM
+    """The signal by which it asks a running batch job to leave. Pilots leave on both."""
     shown: Callable[[], str] | None = None
     """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
 
@@ -191,10 +195,48 @@ def on_slurm(folder: Path) -> Iterator[World]:
         )
 
 
+@contextmanager
+def on_grid_engine(folder: Path) -> Iterator[World]:
+    with sge.grid_engine() as made:
+        options = SgeOptions(log_folder=str(folder), pe=sge.PE)
+
+        def another(timeout: float = 60.0) -> SgeBatch:
+            return SgeBatch(LocalRunner(made.environment), getpass.getuser(), options, made.cell, timeout)
+
+        @contextmanager
+        def silent() -> Iterator[BatchAdapter]:
+            with made.stopped():
+                yield another(timeout=0.5)
+
+        def shown() -> str:
+            return made.run("qstat", "-j", "*", "-u", "*") + made.run("qstat", "-r", "-ext", "-xml")
+
+        def broken() -> SgeBatch:
+            wrong = SgeOptions(queue="nosuch")
+            return SgeBatch(LocalRunner(made.environment), getpass.getuser(), wrong, made.cell)
+
+        def kill(task: ListedTask) -> None:
+            for pid in made.processes(task.batch_id):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        yield World(
+            another(),
+            another,
+            broken,
+            silent,
+            made.restart_master,
+            kill=kill,
+            shown=shown,
+            farewell=signal.SIGUSR2,
+        )
+
+
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "paper": paper,
     "local": local,
     "slurm": on_slurm,
+    "sge": on_grid_engine,
 }
 
 
@@ -378,7 +420,10 @@ def test_a_cancelled_pilot_can_say_goodbye(world: World, stamp: str, tmp_path: P
     world.needs(world.shown, "scripts do not run here")
     goodbye = tmp_path / "goodbye"
     tmp_path.chmod(0o777)
-    script = f"#!/bin/sh\ntrap 'echo > {goodbye}; exit 0' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    signal_name = world.farewell.name.removeprefix("SIG")
+    script = (
+        f"#!/bin/sh\ntrap 'echo > {goodbye}; exit 0' {signal_name}\necho ready\nwhile :; do sleep 0.1; done\n"
+    )
     world.run(stamp, 1, script)
     until(lambda: world.batch.output(stamp, 0, 100) == "ready\n", DEADLINE, "its trap")
     world.batch.cancel([stamp])

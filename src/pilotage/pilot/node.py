@@ -81,6 +81,9 @@ def batch_id(environment: Mapping[str, str]) -> str:
     array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
     if array and task:
         return f"{array}_{task}"
+    job, task = environment.get("JOB_ID"), environment.get("SGE_TASK_ID", "")
+    if job and task.isdigit():
+        return f"{job}.{task}"
     return next((environment[name] for name in BATCH_IDS if environment.get(name)), "")
 
 

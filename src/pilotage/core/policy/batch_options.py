@@ -31,6 +31,9 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         """The queue or partition of its pilots; empty: the batch system's default."""
         return ""
 
+    partition_key: ClassVar[str] = "partition"
+    """The key that names the part of the batch system, if the type has it."""
+
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Keys with values that no batch system of the type could use, each with the reason."""
         yield from ()

@@ -9,6 +9,7 @@ import msgspec
 from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
 from pilotage.core.policy.isolation import TrustSettings
@@ -186,6 +187,7 @@ if TYPE_CHECKING:
     class Ce(_Ce, frozen=True):
         """A CE as the policy has it."""
 
+        sge: SgeOptions = SgeOptions()
         slurm: SlurmOptions = SlurmOptions()
 
 else:

@@ -33,3 +33,8 @@ def read_properties(text: str) -> dict[str, str]:
     """Read the text of `write_properties`. Words of another form are left out."""
     pairs = (word.partition("=") for word in text.split(","))
     return {unquote(name): unquote(value) for name, equals, value in pairs if equals and name}
+
+
+def decode_properties(values: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the names and values of `write_properties`, for a batch system that reads them apart."""
+    return {unquote(name): unquote(value) for name, value in values.items()}

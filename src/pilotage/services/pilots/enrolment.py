@@ -150,7 +150,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         isolation=ce.isolation if ce else "none",
         visible=list(ce.visible) if ce else [],
         max_output_file=pool.policy.jobs.max_output_file,
-        send_log=pool.peers.shared if ce is None or ce.type == "local" else not ce.slurm.log_folder,
+        send_log=pool.peers.shared if ce is None or ce.type == "local" else not ce.log_folder,
         probe=pilot.pilot_type == PROBE,
     )
 

@@ -125,7 +125,8 @@ def _read_log(context: Context, row: PilotRow, offset: int | None) -> tuple[int,
         return begin, sent[begin : begin + most]
     if row.started is None:
         raise NotFound(f"pilot {row.id} has no output: it has not called home", hint="it may still wait")
-    hint = f"set `ces.{row.ce}.slurm.log_folder` to a folder that the nodes and the server share"
+    kind = "TYPE" if ce is None else ce.type
+    hint = f"set `ces.{row.ce}.{kind}.log_folder` to a folder that the nodes and the server share"
     if row.ended is None:
         raise NotFound(f"the server cannot read the output of pilot {row.id} while it runs", hint=hint)
     raise NotFound(f"the output of pilot {row.id} is gone: it ended without a word", hint=hint)

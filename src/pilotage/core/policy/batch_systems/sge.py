@@ -1,0 +1,77 @@
+"""Options of CEs that are Grid Engine clusters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pilotage.core.policy.batch_options import BatchOptions
+from pilotage.core.setting import Setting
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_QUEUE = re.compile(r"[A-Za-z_*@][A-Za-z0-9_.*?@,-]{0,255}")
+_RESOURCES = re.compile(r"[A-Za-z_][^\0-\037\"'\\]{0,1023}")
+
+
+class SgeOptions(BatchOptions, frozen=True):
+    meaning: ClassVar[str] = "batch jobs of Grid Engine"
+    own_endpoints: ClassVar[str] = (
+        "Grid Engine's commands find its master, or the shadow of it, in the file act_qmaster of the cell; another"
+        " cell is a CE with its own [ces.NAME.sge] root and cell"
+    )
+    partition_key: ClassVar[str] = "queue"
+
+    root: Annotated[
+        str,
+        Setting("absolute path of SGE_ROOT on the server's machine and its nodes; empty: that of the server"),
+    ] = ""
+    cell: Annotated[str, Setting("cell of the cluster; empty: SGE_CELL of the server, or default")] = ""
+    qmaster_port: Annotated[
+        int,
+        Setting(
+            "port of its master; 0: SGE_QMASTER_PORT of the server, or the service sge_qmaster", 0, 65535
+        ),
+    ] = 0
+    queue: Annotated[
+        str, Setting("queue of its pilots, as for `qsub -q`; empty: any that the pilot fits")
+    ] = ""
+    project: Annotated[str, Setting("project that its pilots are charged to, as for `qsub -P`")] = ""
+    account: Annotated[str, Setting("text in the accounting records of its pilots, as for `qsub -A`")] = ""
+    pe: Annotated[
+        str,
+        Setting(
+            "parallel environment of pilots with several cores, all on one host (allocation_rule $pe_slots); without it"
+            " only pilots of one core are submitted"
+        ),
+    ] = ""
+    memory_complex: Annotated[
+        str,
+        Setting(
+            "complex that asks for the memory of a pilot, such as mem_free or h_vmem; empty: memory is not asked for"
+        ),
+    ] = "mem_free"
+    resources: Annotated[
+        str, Setting("further resources of each pilot, as for `qsub -l`, such as arch=lx-amd64,gpu=1")
+    ] = ""
+    log_folder: Annotated[
+        str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
+    ] = ""
+
+    @property
+    def own_queue(self) -> str:
+        return self.queue
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        for key in ("root", "log_folder"):
+            path = getattr(self, key)
+            if path and (not path.startswith("/") or re.search(r"[\0-\037]", path)):
+                yield key, f"{key} must be an absolute path"
+        for key in ("cell", "project", "account", "pe", "memory_complex"):
+            value = getattr(self, key)
+            if value and not _NAME.fullmatch(value):
+                yield key, f"{key} must be a name of letters, digits and `_.-`"
+        if self.queue and not _QUEUE.fullmatch(self.queue):
+            yield "queue", "queue must be names such as all.q or long.q@@fast, with commas between them"
+        if self.resources and not _RESOURCES.fullmatch(self.resources):
+            yield "resources", "resources must be NAME=VALUE, with commas between them and without quotes"

@@ -1,0 +1,28 @@
+"""Grid Engine: arguments of its commands, readers of their output, and the adapter that uses both."""
+
+from __future__ import annotations
+
+from pilotage.core.policy import Ce
+from pilotage.core.policy.batch_systems.sge import SgeOptions
+from pilotage.outside.batch.registry import Machine
+from pilotage.outside.batch.runner import LocalRunner
+from pilotage.outside.batch.sge.adapter import SgeBatch
+from pilotage.outside.batch.sge.cell import Cell
+
+VARIABLES = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ"),
+    *("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
+)
+"""Variables that Grid Engine's commands get, and through them its pilots."""
+
+
+def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SgeBatch:
+    """The adapter of the CE's cell, under the account of the server."""
+    options = ce.batch_options()
+    assert isinstance(options, SgeOptions)
+    environment = machine.variables(VARIABLES)
+    own = {"SGE_ROOT": options.root, "SGE_CELL": options.cell}
+    if options.qmaster_port:
+        own["SGE_QMASTER_PORT"] = str(options.qmaster_port)
+    environment |= {name: value for name, value in own.items() if value}
+    return SgeBatch(LocalRunner(environment), machine.user, options, Cell.of(environment), timeout)
