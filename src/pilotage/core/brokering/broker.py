@@ -1,0 +1,279 @@
+"""The match of many requesters with many CEs. Pairs that an expression cannot tell apart share one answer.
+
+The Requirements of a requester are split at `&&`. A part is evaluated once for all CEs whose values of the
+attributes that it refers to are equal. The same holds for host classes, and for the Requirements of the CEs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pilotage.core.brokering.ad_columns import AdColumns, NumberedAd, Places, ValueNumbers
+from pilotage.core.brokering.answers import NOBODY, Answers, Mask, Residual
+from pilotage.core.brokering.dependencies import dependencies_of
+from pilotage.core.brokering.match import (
+    REASONS,
+    UNRANKED,
+    CeFacts,
+    CeMatch,
+    Verdict,
+    ce_requirements,
+    closed_reason,
+    full_reason,
+    rank_of,
+)
+from pilotage.core.brokering.parts import own_key
+from pilotage.core.classads import ClassAd, Expression, Literal
+from pilotage.core.classads.partial import Kind
+
+VERDICTS: Final = tuple(Verdict)
+_CODES: Final = {verdict: code for code, verdict in enumerate(VERDICTS)}
+_TRUE: Final = Literal(True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberedCe:
+    """A CE whose ads are numbered. It is made once for each change of its facts."""
+
+    facts: CeFacts
+    ad: NumberedAd
+    fixed: NumberedAd
+    hosts: tuple[NumberedAd, ...]
+    requirements: Expression
+    state: Verdict
+    state_reason: str
+
+
+class CeTable:
+    """CEs at one instant. Answers are columns over all of them."""
+
+    def __init__(self, ces: Sequence[NumberedCe], now: float, ranks: Sequence[float] | None = None) -> None:
+        """`ranks`: of each CE; None: no rank counts."""
+        self.ces = ces
+        self.now = now
+        self.ads = AdColumns([ce.ad for ce in ces])
+        self.fixed = AdColumns([ce.fixed for ce in ces])
+        self.hosts = AdColumns([host for ce in ces for host in ce.hosts])
+        counts = [len(ce.hosts) for ce in ces]
+        self.host_counts: Places = np.array(counts, dtype=np.int64)
+        self.first_hosts: Places = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        self.owners: Places = np.repeat(np.arange(len(ces)), self.host_counts)
+        """Of each host class, the place of its CE."""
+        self.ranks: NDArray[np.float64] = np.full(len(ces), UNRANKED)
+        if ranks is not None:
+            self.ranks[:] = ranks
+        self.state_codes = np.array([_CODES[ce.state] for ce in ces], dtype=np.uint8)
+        self.requirements = _by_requirements(ces)
+        self._memories: tuple[Answers | None, dict[str, dict[Any, Any]]] = (None, {})
+
+    def memories(self, answers: Answers) -> dict[str, dict[Any, Any]]:
+        """Columns of these answers: over the CEs' ads, their fixed ads and host classes, and of whole matches."""
+        of, memories = self._memories
+        if of is not answers:
+            memories = {name: {} for name in ("ads", "fixed", "hosts", "whole")}
+            self._memories = (answers, memories)
+        return memories
+
+    def __len__(self) -> int:
+        return len(self.ces)
+
+
+def _by_requirements(ces: Sequence[NumberedCe]) -> list[tuple[Expression, Places]]:
+    """The different Requirements of CEs, with the places of the CEs that have them."""
+    places: dict[Expression, list[int]] = {}
+    for place, ce in enumerate(ces):
+        places.setdefault(ce.requirements, []).append(place)
+    return [
+        (requirements, np.array(members, dtype=np.int64))
+        for requirements, members in places.items()
+        if requirements != _TRUE
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """The answers for one requester and all CEs of a table, in the table's order."""
+
+    table: CeTable
+    codes: NDArray[np.uint8]
+    """Places in `VERDICTS`."""
+    residuals: Places
+    """Keys of `known`."""
+    hosts: Mask | None
+    """For each host class of the table whether it may satisfy the residual; None: all do."""
+    known: Mapping[int, Residual]
+
+    @property
+    def candidates(self) -> Mask:
+        """CEs that pilots may go to now."""
+        mask: Mask = self.codes == _CODES[Verdict.YES]
+        return mask
+
+    @property
+    def fitting(self) -> Mask:
+        """CEs that fit; some may be closed or full."""
+        mask: Mask = self.codes <= _CODES[Verdict.CLOSED]
+        return mask
+
+    def ranked(self, rng: Random) -> list[int]:
+        """The candidates, the highest rank first and equal ones in random order."""
+        ranks, places = self.table.ranks.tolist(), np.flatnonzero(self.candidates).tolist()
+        return sorted(places, key=lambda place: (-ranks[place], rng.random()))
+
+    def verdict(self, place: int) -> Verdict:
+        return VERDICTS[int(self.codes[place])]
+
+    def residual(self, place: int) -> Expression:
+        """The Requirements of the requester after all that a CE fixes."""
+        return self.known[int(self.residuals[place])].expression
+
+    def of(self, place: int) -> CeMatch:
+        """The whole answer for one CE."""
+        verdict, table = self.verdict(place), self.table
+        reason = table.ces[place].state_reason if verdict.is_passing else REASONS.get(verdict, "")
+        classes = None
+        if table.host_counts[place] and verdict is not Verdict.IMPOSSIBLE:
+            first, last = table.first_hosts[place : place + 2].tolist()
+            classes = tuple(
+                number for number, at in enumerate(range(first, last)) if self.hosts is None or self.hosts[at]
+            )
+        return CeMatch(verdict, reason, float(table.ranks[place]), self.residual(place), classes)
+
+
+class Broker:
+    """Matches, with answers kept while it lives. Several threads may use one broker."""
+
+    def __init__(self, kinds: Mapping[str, Kind] | None = None, most: int = 200_000) -> None:
+        """`kinds`: of unknown attributes, by name in lower case. `most`: answers kept; then all are dropped."""
+        self._kinds = kinds or {}
+        self._most = most
+        self._values = ValueNumbers()
+        self._answers = Answers(self._kinds)
+        self._dropped = 0
+
+    @property
+    def computed(self) -> int:
+        """Evaluations so far: the cost."""
+        return self._dropped + self._answers.computed
+
+    def numbered(self, facts: CeFacts) -> NumberedCe:
+        """The CE, ready for tables. Keep it while its facts are the same."""
+        values = self._values
+        ad = NumberedAd.of(facts.ad, values)
+        fixed = ad if facts.fixed is facts.ad else NumberedAd.of(facts.fixed, values, ad)
+        hosts = tuple(NumberedAd.of(host, values, ad) for host in facts.hosts)
+        state, reason = Verdict.YES, closed_reason(facts.ad)
+        if reason:
+            state = Verdict.CLOSED
+        elif reason := full_reason(facts.ad):
+            state = Verdict.FULL
+        return NumberedCe(facts, ad, fixed, hosts, ce_requirements(facts.ad), state, reason)
+
+    def requester(self, ad: ClassAd) -> NumberedAd:
+        """The ad of a requester, ready for the match."""
+        return NumberedAd.of(ad, self._values)
+
+    def ranks(self, rank: Expression, ces: Sequence[NumberedCe]) -> list[float]:
+        """The ranks of CEs by their own ads."""
+        columns = AdColumns([ce.ad for ce in ces])
+        grouping = columns.grouping(columns.closure(dependencies_of(rank), NOBODY))
+        ranks = [rank_of(rank, ces[place].facts.ad) for place in grouping.examples]
+        return [ranks[group] for group in grouping.groups.tolist()]
+
+    def match(self, requester: NumberedAd, table: CeTable) -> Matches:
+        """Match a requester with all CEs of a table."""
+        steps = self.match_in_steps(requester, table)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                matches: Matches = end.value
+                return matches
+
+    def match_in_steps(self, requester: NumberedAd, table: CeTable) -> Generator[None, None, Matches]:
+        """As `match`. It pauses after each evaluation, so that the caller may do other work."""
+        if self._answers.computed > self._most:
+            self._dropped += self._answers.computed
+            self._answers = Answers(self._kinds)
+        asked = _Question(self._answers, requester, table)
+        residuals = yield from asked.residuals()
+        codes = table.state_codes.copy()
+        refused = yield from asked.refusals()
+        if refused is not None:
+            codes[refused] = _CODES[Verdict.REFUSED]
+        hosts, without = yield from asked.hosts(residuals)
+        if without is not None:
+            codes[without] = _CODES[Verdict.NO_HOSTS]
+        known = asked.answers.residuals
+        impossible = [place for place in np.unique(residuals).tolist() if not known[place].can_be_true]
+        if impossible:
+            codes[np.isin(residuals, impossible)] = _CODES[Verdict.IMPOSSIBLE]
+        return Matches(table, codes, residuals, hosts, known)
+
+
+class _Question:
+    """One requester and one table."""
+
+    def __init__(self, answers: Answers, requester: NumberedAd, table: CeTable) -> None:
+        self.answers, self._requester, self._table = answers, requester, table
+        self._memories = table.memories(answers)
+        self._memory = self._memories["whole"]
+
+    def residuals(self) -> Generator[None, None, Places]:
+        """The residual of each CE."""
+        requester, table = self._requester, self._table
+        requirements = requester.ad.get("Requirements")
+        if requirements is None:
+            return np.full(len(table), self.answers.true, dtype=np.int64)
+        number = requester.numbers["requirements"]
+        parts = self.answers.parts_of(number, requirements)
+        keys = tuple(own_key(requester, table.fixed.closure(part.needs, requester)) for part in parts)
+        column: Places | None = self._memory.get((number, keys))
+        if column is None:
+            columns = []
+            memory = self._memories["fixed"]
+            for part in parts:
+                columns.append(
+                    (yield from self.answers.part_column(part, table.fixed, requester, memory, table.now))
+                )
+            column = yield from self.answers.joint_column(columns)
+            self._memory[number, keys] = column
+        return column
+
+    def hosts(self, residuals: Places) -> Generator[None, None, tuple[Mask | None, Mask | None]]:
+        """Whether each host class may satisfy the residual of its CE, and the CEs where none does."""
+        table = self._table
+        if not len(table.owners):
+            return None, None
+        of_hosts = residuals[table.owners]
+        hosts: Mask = np.ones(len(of_hosts), dtype=np.bool_)
+        for place in np.unique(of_hosts).tolist():
+            if place == self.answers.true:
+                continue
+            column: Mask | None = self._memory.get(place)
+            if column is None:
+                memory = self._memories["hosts"]
+                column = yield from self.answers.on_hosts(place, table.hosts, memory, table.now)
+                self._memory[place] = column
+            members = of_hosts == place
+            hosts[members] = column[members]
+        satisfied = np.bincount(table.owners, weights=hosts, minlength=len(table)) > 0
+        return hosts, (table.host_counts > 0) & ~satisfied
+
+    def refusals(self) -> Generator[None, None, Mask | None]:
+        """The CEs whose own Requirements are not true of the requester; None: there is none."""
+        requester, table, refused = self._requester, self._table, None
+        for requirements, members in table.requirements:
+            column = yield from self.answers.refused(
+                requirements, table.ads, requester, self._memories["ads"], table.now
+            )
+            if column[members].any():
+                refused = np.zeros(len(table), dtype=np.bool_) if refused is None else refused
+                refused[members] = column[members]
+        return refused
