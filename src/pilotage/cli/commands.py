@@ -25,6 +25,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "submit": _here("submit", "submit", "Submit jobs: a JDL, YAML or JSON file, or a command after --"),
     "status": _here("status", "status", "Show jobs and their states"),
     "why": _here("why", "why", "Explain why a job or a task queue waits"),
+    "match-ce": _here(
+        "matchmaking.match_ce", "match_ce", "Match a job with each CE, and tell why not, without submitting"
+    ),
     "wait": _here("wait", "wait", "Wait until jobs have ended"),
     "output": _here("output", "output", "Download the outputs of jobs"),
     "logs": _here("logs", "logs", "Show the standard output or error of a job; -f follows it"),
@@ -54,6 +57,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "request clone": _here("requests.verbs", "clone", "Submit a request again as a new one"),
     "request resubmit": _here("requests.verbs", "resubmit", "Make the failed jobs of a request again"),
     "request archive": _here("requests.verbs", "archive", "Put ended requests into the archive"),
+    "job ad": _here("matchmaking.job_ad", "job_ad", "Print the ad of a job, as CEs see it"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),
     "pilot list": _here("lists", "pilots", "List the pilots"),
     "pilot show": _here("pilots.show", "show", "Show one pilot, and why it ended"),
@@ -76,6 +80,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce list": _here("ces.show", "list_ces", "List the CEs, and why no pilots are submitted to one"),
     "ce show": _here("ces.show", "show", "Explain the state of a CE and its last failures"),
     "ce jobs": _here("ces.jobs", "jobs", "List the batch jobs of a CE's pilots (administrators)"),
+    "ce ad": _here(
+        "matchmaking.ce_ad", "ce_ad", "Print the ad of a CE as it is matched, or check one in a file"
+    ),
     "ce enable": _here("ces.show", "enable", "Submit pilots to a CE again (administrators)"),
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
@@ -121,6 +128,7 @@ COMMANDS: dict[str, LazyCommand] = {
 GROUPS: dict[str, str] = {
     "db": "Back up, restore, check and upgrade the database",
     "request": "Process a data set or generate events, step by step",
+    "job": "Print the ad of a job",
     "queue": "List the task queues",
     "pilot": "List, show and end pilots",
     "site": "List, drain and enable sites",

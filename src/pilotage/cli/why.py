@@ -112,6 +112,11 @@ def _refused(answer: Why) -> Iterator[Table]:
         [(opening.text, opening.slots, _counts(opening.sites)) for opening in answer.openings],
     )
     yield (
+        "Requirements by CE",
+        (Column("ce"), Column("said no")),
+        [(row.ce, refusal.text) for row in answer.requirements for refusal in row.refusals],
+    )
+    yield (
         "refusals by site",
         (Column("site"), Column("offers", right=True), Column("refused at")),
         [(refusal.site, refusal.offers, _counts(refusal.conditions)) for refusal in answer.refused],

@@ -24,6 +24,7 @@ from pilotage.client.credentials import (
     write_server_facts,
 )
 from pilotage.client.datasets import DataSetMethods
+from pilotage.client.matchmaking import MatchmakingMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
 from pilotage.client.reports import ReportMethods
@@ -61,6 +62,7 @@ class Client(
     RequestMethods,
     DataSetMethods,
     ReportMethods,
+    MatchmakingMethods,
     AdministrationMethods,
     PilotMethods,
     TypedRequests,

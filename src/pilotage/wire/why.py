@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
+from pilotage.wire.matchmaking import SubExpression
+
 
 @dataclass
 class SiteRefusal:
@@ -36,6 +38,16 @@ class Opening:
     slots: int
     """Number of such jobs that could run at the same time; a lower bound if there are many pilots."""
     sites: Dict[str, int]
+
+
+@dataclass
+class CeRefusals:
+    """The sub-expressions of the Requirements that said no at a CE."""
+
+    ce: str
+    site: str
+    refusals: List[SubExpression]
+    """The first of them."""
 
 
 @dataclass
@@ -173,6 +185,8 @@ class Why:
     refused: List[SiteRefusal] = field(default_factory=list)
     """Only where nothing fits."""
     openings: List[Opening] = field(default_factory=list)
+    requirements: List[CeRefusals] = field(default_factory=list)
+    """By CE, where the Requirements refuse: the first CEs."""
     limits: List[ClosedLimit] = field(default_factory=list)
     standings: List[Standing] = field(default_factory=list)
     in_queue: Optional[PlaceInQueue] = None

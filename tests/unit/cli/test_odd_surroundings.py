@@ -21,6 +21,13 @@ WORDS: dict[str, list[list[str]]] = {
     "submit": [["submit", "--", "true"], ["submit", "--dry-run", "job.yaml"], ["submit", "nothing.jdl"]],
     "status": [["status"], ["status", "-s", "1", "--limit", "0"], ["status", "1"], ["status", "--json"]],
     "why": [["why", "1"], ["why", "request:1"], ["why", "element:x"]],
+    "match-ce": [
+        ["match-ce", "1"],
+        ["match-ce", "job.yaml", "--ad", "job.yaml"],
+        ["match-ce", "nothing.jdl"],
+    ],
+    "ce ad": [["ce", "ad", "local"], ["ce", "ad", "job.yaml"], ["ce", "ad", "-"]],
+    "job ad": [["job", "ad", "1"], ["job", "ad", "nothing.jdl"]],
     "wait": [["wait", "1"]],
     "output": [["output", "1", "--dir", "out"]],
     "logs": [["logs", "1"]],

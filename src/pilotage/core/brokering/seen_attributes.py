@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from pilotage.core.brokering.glue import nearest_name
 from pilotage.core.classads import UNDEFINED, Attribute, ClassAd, Expression, Literal, evaluate, unparse
 from pilotage.core.classads.tree import children
 
@@ -31,7 +32,7 @@ class SeenAttribute:
     value: str = ""
     """As a ClassAd constant, perhaps cut; empty where the attribute is absent."""
     nearest: str = ""
-    """Of an absent attribute: the most similar name that the ad has."""
+    """Of an absent attribute: the most similar name that the ad, else the GLUE schema, has."""
     is_unknown: bool = False
     """It is absent because its value is not known yet: each node has its own."""
 
@@ -119,6 +120,7 @@ def _seen(attribute: Attribute, scope: Scope, steps: int) -> SeenAttribute:
     if searched is None:
         return SeenAttribute(name, value_text(value))
     nearest = _nearest(attribute.name, tuple(known for known, _ in searched.attributes))
+    nearest = nearest or nearest_name(attribute.name)
     return SeenAttribute(name, nearest=nearest, is_unknown=is_unknown(attribute, scope))
 
 

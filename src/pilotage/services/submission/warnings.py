@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pilotage.core.brokering.ce_answer import in_glue_spelling
+from pilotage.core.brokering.misspelt import misspelt_names
+from pilotage.core.brokering.requester_ad import match_expression
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import placeholder_warnings
 from pilotage.core.policy import Policy
@@ -33,8 +36,14 @@ def submission_warnings(
         *_unknown_submit_pools(description, policy),
         *_unknown_banned_sites(description, policy),
         *_above_the_buckets(description, policy),
+        *_misspelt_names(queue),
         *_nothing_fits(description, queue, policy, known),
     ]
+
+
+def _misspelt_names(queue: QueueIdentity) -> Iterator[str]:
+    if queue.match_text:
+        yield from misspelt_names(in_glue_spelling(match_expression(queue.match_text)))
 
 
 def _unknown_submit_pools(description: JobDescription, policy: Policy) -> Iterator[str]:

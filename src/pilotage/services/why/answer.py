@@ -6,9 +6,11 @@ same predicate that matches jobs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, HELD, JobState
@@ -27,6 +29,7 @@ from pilotage.services.matching import known_offers
 from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.state import Pool
 from pilotage.services.why import job_wording, needs_wording, wording
+from pilotage.services.why.requirement_refusals import misspelt, requirement_refusals
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.writer.transaction import Transaction
@@ -42,6 +45,14 @@ RECORD_PERIOD = 30.0
 """Seconds between two recordings of the history. A wait began at most this long before its first entry."""
 
 
+_ASKED_OF_CES = frozenset({Reason.NEEDS, Reason.NO_OFFER, Reason.CE})
+"""Reasons with which the Requirements may be the cause."""
+
+
+def _no_ad(name: str) -> CeAd | None:
+    return None
+
+
 @dataclass(slots=True)
 class WaitSnapshot:
     """Copies taken in the writer's thread, from which another thread computes answers."""
@@ -53,6 +64,8 @@ class WaitSnapshot:
     recorded_reasons: Mapping[QueueId, RecordedReason]
     closed_sites: Mapping[str, str]
     """Sites that an administrator has taken down → a sentence that tells so."""
+    ce_ad: Callable[[str], CeAd | None] = _no_ad
+    """The ad of a CE; for the thread that computes answers."""
 
 
 def take_snapshot(
@@ -76,6 +89,7 @@ def take_snapshot(
         dict(pool.directors),
         dict(pool.recorded_reasons or {}),
         {site: row.text for site, row in pool.site_states.items() if row.state is SiteState.DOWN},
+        partial(pool.ce_ad, now=now),
     )
 
 
@@ -160,10 +174,15 @@ def why_queue(
         _add_refusals(answer, snapshot, entry.identity)
     elif fitting and verdict.reason is not Reason.MEMBERSHIP:
         _add_standings(answer, snapshot, connection, entry, fitting, verdict.places)
+    if verdict.reason in _ASKED_OF_CES:
+        answer.requirements = requirement_refusals(
+            entry.identity, snapshot.policy, analysis.known, snapshot.ce_ad, now
+        )
     offers = [analysis.known[place].offer for place in verdict.places]
     answer.summary, answer.advice = wording.describe_verdict(
         verdict, entry, answer, snapshot.policy, offers, snapshot.closed_sites, now
     )
+    answer.advice = misspelt(answer.requirements) or answer.advice
     return answer
 
 

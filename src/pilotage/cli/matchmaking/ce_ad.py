@@ -1,0 +1,107 @@
+"""`pilotage ce ad`: the ad of a CE as it is matched, or a check of an ad in a file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_duration
+from pilotage.wire.matchmaking import CeAdReport
+
+SUSPICIOUS = 1
+
+
+@connected
+def ce_ad(
+    session: Session,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE", help="A CE of the policy, or a file with CE ads (- for standard input)"
+        ),
+    ],
+    hosts: Annotated[bool, typer.Option("--hosts", help="List the classes of equal hosts instead")] = False,
+) -> int | None:
+    """Print the ad of a CE as it is matched. Of a file, check the ads and print them.
+
+    A file with a slash or a dot in its name is read if it exists. Probable mistakes are reported on standard error;
+    for a file the exit code is then 1. Errors have a line and a column.
+    """
+    reports = _of_file(target) if _is_file(target) else [_of_server(session, target)]
+    if session.as_json:
+        session.screen.json(reports if len(reports) > 1 else reports[0])
+    for report in reports:
+        if not session.as_json:
+            _show(session.screen, report, hosts)
+        _report_age(session.screen, report, time.time())
+        for suspicion in report.suspicions:
+            session.screen.note(f"warning: {suspicion}")
+    return SUSPICIOUS if _is_file(target) and any(report.suspicions for report in reports) else None
+
+
+def _is_file(target: str) -> bool:
+    return target == "-" or (("." in target or "/" in target) and Path(target).is_file())
+
+
+def _of_server(session: Session, name: str) -> CeAdReport:
+    with session.client() as client:
+        return client.ce_ad(name)
+
+
+def _of_file(name: str) -> list[CeAdReport]:
+    from pilotage.cli.matchmaking.local_ads import read_ce_ads
+    from pilotage.core.brokering.ad_text import suspicions_of
+    from pilotage.core.classads import unparse
+
+    now = time.time()
+    return [
+        CeAdReport(
+            ad.name,
+            unparse(ad.document()),
+            unparse(ad.fixed),
+            ad.updated or None,
+            ad.updated + ad.expiry if ad.updated else None,
+            not ad.is_current(now),
+            suspicions=[f"{suspicion.path}: {suspicion.message}" for suspicion in suspicions_of(ad.ad)],
+        )
+        for ad in read_ce_ads([name], now)
+    ]
+
+
+def _show(screen: CommandOutput, report: CeAdReport, hosts: bool) -> None:
+    from pilotage.core.brokering.ad_text import LIMITS
+    from pilotage.core.classads import indented, parse_ad
+
+    if not hosts:
+        for line in indented(parse_ad(report.ad, LIMITS)).splitlines():
+            screen.line(line)
+        return
+    columns = (Column("hosts", right=True), Column("names"), Column("attributes"))
+    rows = (
+        (
+            row.count,
+            ", ".join(row.hosts) + (" ..." if len(row.hosts) < row.count and row.hosts else ""),
+            "; ".join(f"{name} = {value}" for name, value in row.attributes.items()),
+        )
+        for row in report.hosts
+    )
+    screen.table(columns, rows)
+
+
+def _report_age(screen: CommandOutput, report: CeAdReport, now: float) -> None:
+    if report.problem:
+        screen.note(f"the batch system told no facts at the last attempt: {report.problem}")
+    if report.updated is None:
+        screen.note(f"{report.ce}: the age of these facts is not known")
+        return
+    age = format_duration(max(0.0, now - report.updated))
+    if report.is_expired:
+        screen.note(f"{report.ce}: the facts are {age} old and have expired: changing facts are unknown")
+    else:
+        left = format_duration(max(0.0, (report.expires or now) - now))
+        screen.note(f"{report.ce}: the facts are {age} old and expire in {left}")

@@ -1,0 +1,32 @@
+"""`pilotage job ad`: the requester's ad of a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.session import Session, connected
+
+
+@connected
+def job_ad(
+    session: Session,
+    target: Annotated[
+        str, typer.Argument(metavar="JOB|FILE", help="A job, or a job file (- for standard input)")
+    ],
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Group of a job file")] = "",
+) -> int | None:
+    """Print the requester's ad: Requirements, and the identity with which pilots are submitted for the job."""
+    from pilotage.cli.matchmaking.queries import query_for
+    from pilotage.core.classads import indented, parse_ad
+
+    query = query_for(target, group=group, limit=1)
+    with session.client() as client:
+        answer = client.job_ad(query.job) if query.job is not None else client.match_ces(query)
+    if session.as_json:
+        session.screen.json({"owner": answer.owner, "group": answer.group, "ad": answer.ad})
+    else:
+        for line in indented(parse_ad(answer.ad)).splitlines():
+            session.screen.line(line)
+    return None

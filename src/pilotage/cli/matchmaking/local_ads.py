@@ -1,0 +1,120 @@
+"""CE ads and requesters from files, matched without a server by the code that the server uses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pilotage.core.brokering.ce_ad import CeAd
+    from pilotage.core.classads import ClassAd
+    from pilotage.core.jobs.description import JobDescription
+    from pilotage.core.queues.identity import QueueIdentity
+    from pilotage.wire.matchmaking import MatchReport
+
+MOST_BYTES = 64 * 1024 * 1024
+
+
+def read_text(name: str) -> str:
+    """The text of a file, or of standard input for "-"."""
+    try:
+        if name == "-":
+            return sys.stdin.read(MOST_BYTES)
+        path = Path(name)
+        if path.stat().st_size > MOST_BYTES:
+            raise InvalidInput(f"{name} is too large for an ad")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not a text in UTF-8") from error
+
+
+def read_ce_ads(names: Sequence[str], now: float) -> list[CeAd]:
+    """The CE ads of files, expired ones included. Errors name the file."""
+    from pilotage.core.brokering.ad_text import load_ce_ads
+
+    ads: dict[str, CeAd] = {}
+    for name in names:
+        try:
+            loaded = load_ce_ads(read_text(name), now=now, allow_expired=True)
+        except InvalidInput as error:
+            if not error.message.startswith("cannot read"):
+                error.message = f"{name}: {error.message}"
+            raise
+        for ad in loaded:
+            if ad.name in ads:
+                raise InvalidInput(f"{name}: two ads have the identity {ad.name}")
+            ads[ad.name] = ad
+    return list(ads.values())
+
+
+def read_description(name: str) -> JobDescription:
+    """The description of a job file, in any format that `submit` takes."""
+    from pilotage.client.description import read_description_file, read_description_text
+
+    described = read_description_text(read_text(name)) if name == "-" else read_description_file(Path(name))
+    return described.submission.description
+
+
+def match_files(
+    description: JobDescription,
+    ads: Sequence[CeAd],
+    *,
+    owner: str,
+    group: str,
+    vo: str,
+    limit: int,
+    now: float,
+) -> MatchReport:
+    """Match a description with CE ads."""
+    from collections import Counter
+
+    from pilotage.cli.matchmaking.answers import ce_match, fitting_first
+    from pilotage.core.brokering.ce_answer import answer_for, facts_of
+    from pilotage.core.brokering.glue import kinds
+    from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
+    from pilotage.core.brokering.misspelt import misspelt_names
+    from pilotage.core.classads import parse_expression, unparse
+    from pilotage.core.queues.identity import QueueIdentity
+    from pilotage.wire.matchmaking import MatchReport
+
+    queue = QueueIdentity(
+        owner,
+        group,
+        requirements=description.requirements,
+        host_requirements=description.host_requirements,
+        output_se=description.output_se,
+    )
+    requester = _requester(queue, vo)
+    rank = parse_expression(DEFAULT_RANK)
+    answers = []
+    for ad in ads:
+        facts = facts_of(ad, is_current=ad.is_current(now))
+        answer = match(requester, facts, now=now, rank=rank_of(rank, facts.ad), kinds=kinds())
+        shown = ce_match(answer_for(requester, facts, answer, kinds()))
+        shown.updated, shown.is_expired = ad.updated or None, not ad.is_current(now)
+        answers.append(shown)
+    answers.sort(key=fitting_first)
+    verdicts = Counter(answer.verdict for answer in answers)
+    return MatchReport(
+        owner,
+        group,
+        queue.match_text,
+        unparse(requester),
+        dict(verdicts),
+        answers[:limit],
+        list(misspelt_names(requester.get("Requirements") or requester)),
+    )
+
+
+def _requester(queue: QueueIdentity, vo: str) -> ClassAd:
+    from pilotage.core.brokering.requester_ad import requester_ad
+    from pilotage.core.policy import Policy
+    from pilotage.core.policy.model import Group
+
+    return requester_ad(queue, Policy(groups={queue.group: Group(vo=vo)}, users={}))

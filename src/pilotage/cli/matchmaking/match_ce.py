@@ -1,0 +1,83 @@
+"""`pilotage match-ce`: the CEs that can run a job, and why the others cannot."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from pilotage.cli.matchmaking.answers import show_report
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import InvalidInput
+from pilotage.wire.matchmaking import MAX_MATCHED_CES, MatchReport
+
+
+@connected
+def match_ce(
+    session: Session,
+    target: Annotated[
+        str, typer.Argument(metavar="JOB|FILE", help="A waiting job, or a job file (- for standard input)")
+    ],
+    ads: Annotated[
+        list[str] | None,
+        typer.Option("--ad", metavar="FILE", help="Match these CE ads, without a server; may be repeated"),
+    ] = None,
+    ce: Annotated[str, typer.Option("--ce", metavar="NAME", help="Only this CE")] = "",
+    owner: Annotated[
+        str, typer.Option("--owner", metavar="NAME", help="Match a job file as this owner")
+    ] = "",
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="Match a job file in this group")
+    ] = "",
+    vo: Annotated[
+        str, typer.Option("--vo", metavar="NAME", help="With --ad: the virtual organisation of the job")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=MAX_MATCHED_CES, help="CEs at most")
+    ] = 200,
+) -> int | None:
+    """Match a job with each CE: yes or no, the sub-expression that said no, rank, residual and native flags.
+
+    Nothing is submitted. With --ad the CE ads come from files, and no server is asked.
+    """
+    report = (
+        _from_files(session, target, ads, owner=owner, group=group, vo=vo, limit=limit)
+        if ads
+        else _from_server(session, target, ce=ce, owner=owner, group=group, vo=vo, limit=limit)
+    )
+    if ads and ce:
+        report.ces = [answer for answer in report.ces if answer.ce == ce]
+    if session.as_json:
+        session.screen.json(report)
+    else:
+        show_report(session.screen, report, time.time())
+    return None
+
+
+def _from_files(
+    session: Session, target: str, ads: list[str], *, owner: str, group: str, vo: str, limit: int
+) -> MatchReport:
+    from pilotage.cli.matchmaking.local_ads import match_files, read_ce_ads, read_description
+
+    if target.isdecimal():
+        raise InvalidInput("--ad matches a job file", hint="without --ad the server matches a waiting job")
+    if target == "-" and "-" in ads:
+        raise InvalidInput("standard input cannot be both the job file and an ad")
+    now = time.time()
+    description = read_description(target)
+    return match_files(
+        description, read_ce_ads(ads, now), owner=owner, group=group, vo=vo, limit=limit, now=now
+    )
+
+
+def _from_server(
+    session: Session, target: str, *, ce: str, owner: str, group: str, vo: str, limit: int
+) -> MatchReport:
+    from pilotage.cli.matchmaking.queries import query_for
+
+    if vo:
+        raise InvalidInput("--vo goes with --ad", hint="the policy has the vo of each group")
+    query = query_for(target, owner=owner, group=group, ce=ce, limit=limit)
+    with session.client() as client:
+        return client.match_ces(query)

@@ -1,0 +1,106 @@
+"""Routes that match jobs with computing elements, and show the ads of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Depends
+
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.ids import QueueId
+from pilotage.core.jobs.parsers import parse_yaml_mapping
+from pilotage.core.policy.lookup import ce_by_name
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.routes.submissions import group_of
+from pilotage.server.tokens import Caller
+from pilotage.services.director.ce_status import summaries
+from pilotage.services.director.list_match import ce_ad_report, list_match, requester_text
+from pilotage.services.submission.accept import check_places, identity_of
+from pilotage.store.tables import listing, submissions
+from pilotage.store.tables.selections import JobSelection
+from pilotage.wire.ces import CeName
+from pilotage.wire.jobs import JobSummary
+from pilotage.wire.limits import Id
+from pilotage.wire.matchmaking import CeAdReport, MatchReport, MatchRequest, RequesterAd
+
+router = APIRouter(prefix="/v1", tags=["matchmaking"], route_class=CheckedRoute)
+
+
+@router.post("/matchmaking")
+async def match_ces(
+    body: MatchRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> MatchReport:
+    """Match a job, or a description, with every CE. Nothing is submitted and nothing is stored."""
+    return await asyncio.to_thread(_match, context, caller, body)
+
+
+def _match(context: Context, caller: Caller, body: MatchRequest) -> MatchReport:
+    policy, now = context.pool.policy, context.clock()
+    if body.ce:
+        ce_by_name(policy, body.ce)
+    if (body.job is None) == (body.description is None):
+        raise InvalidInput("exactly one of job and description must be set")
+    identity = (
+        _identity_of_job(context, caller, body) if body.job is not None else _described(context, caller, body)
+    )
+    rows = summaries(policy, context.readers.connection(), now)
+    return list_match(context.pool, identity, rows, now, ce=body.ce, limit=body.limit)
+
+
+def _identity_of_job(context: Context, caller: Caller, body: MatchRequest) -> QueueIdentity:
+    if body.owner or body.group:
+        raise InvalidInput("a job has its owner and group: leave both out", field="owner")
+    return _queue_of(context, _job(context, caller, body.job or 0))
+
+
+def _described(context: Context, caller: Caller, body: MatchRequest) -> QueueIdentity:
+    """The identity that a job of this description would have."""
+    policy = context.pool.policy
+    description = parse_yaml_mapping(body.description or {}).description
+    check_places(description, policy)
+    owner = body.owner or caller.user
+    if owner == caller.user:
+        return identity_of(description, owner, group_of(policy, caller, body.group), policy)
+    known = policy.users.get(owner)
+    group = body.group or (known.groups[0] if known and known.groups else "")
+    if known is None or group not in known.groups or not caller.viewer().may_see(owner, group):
+        raise NotFound(f"there is no user {owner} in this group", hint="or their jobs are not yours to see")
+    return identity_of(description, owner, group, policy)
+
+
+@router.get("/ces/ad")
+def ce_ad(
+    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> CeAdReport:
+    """The ad of a CE as it is matched, its age, and the classes of its hosts."""
+    ce_by_name(context.pool.policy, name)
+    return ce_ad_report(context.pool, name, context.clock())
+
+
+@router.get("/jobs/{job}/ad")
+def job_ad(
+    job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+) -> RequesterAd:
+    """The requester's ad of a job: its Requirements, and the identity with which pilots are submitted for it."""
+    row = _job(context, caller, job)
+    identity = _queue_of(context, row)
+    return RequesterAd(
+        row.id, row.queue, identity.owner, identity.group, requester_text(identity, context.pool.policy)
+    )
+
+
+def _job(context: Context, caller: Caller, job: int) -> JobSummary:
+    """A job that the caller may see. Others' jobs do not exist."""
+    rows = listing.jobs(context.readers.connection(), JobSelection(ids=[job]), caller.viewer(), 0, 1)
+    if not rows:
+        raise NotFound(f"there is no job {job}", hint="or it is not yours, or not created yet")
+    return JobSummary(*rows[0])
+
+
+def _queue_of(context: Context, job: JobSummary) -> QueueIdentity:
+    identity = submissions.queue_identity(context.readers.connection(), QueueId(job.queue))
+    if identity is None:
+        raise NotFound(f"the queue of job {job.id} is gone")
+    return identity

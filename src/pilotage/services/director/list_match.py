@@ -1,0 +1,140 @@
+"""List-match: each CE's answer for one requester, with the explanation and the flags, as the director has them.
+
+All functions read the pool without the writer: run them in a reader's thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pilotage.core.brokering.ad_text import suspicions_of
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.brokering.ce_answer import answer_for, as_plain, facts_of
+from pilotage.core.brokering.glue import kinds
+from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
+from pilotage.core.brokering.misspelt import misspelt_names
+from pilotage.core.brokering.requester_ad import requester_ad
+from pilotage.core.brokering.seen_attributes import value_text
+from pilotage.core.classads import ClassAd, Literal, unparse
+from pilotage.core.policy import Policy
+from pilotage.core.queues.fit import STATIC, Offer
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.matching.known_offers import as_private, possible_offer
+from pilotage.services.matching.requirements import stored_expression
+from pilotage.services.pool.state import Pool
+from pilotage.services.why.wording import CONDITIONS
+from pilotage.wire.ces import CeSummary
+from pilotage.wire.matchmaking import CeAdReport, CeMatch, HostClassAd, MatchReport
+from pilotage.wire.pilot import Node
+
+UNFIT = "unfit"
+ACTIVE = "active"
+MOST_CLASSES = 100
+"""Classes of hosts in the report of an ad."""
+MOST_NAMES = 20
+"""Names of hosts of one class there."""
+_ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT)
+_NO_NODE = Node(processors=1)
+
+
+def list_match(
+    pool: Pool, identity: QueueIdentity, rows: Sequence[CeSummary], now: float, *, ce: str = "", limit: int
+) -> MatchReport:
+    """Match a requester with every CE of `rows`, or with one of them."""
+    requester = requester_ad(identity, pool.policy)
+    answers = [
+        answer
+        for row in rows
+        if (not ce or row.name == ce) and (answer := _answer(pool, identity, requester, row, now)) is not None
+    ]
+    answers.sort(key=_fitting_first)
+    return MatchReport(
+        identity.owner,
+        identity.group,
+        identity.match_text,
+        unparse(requester),
+        dict(Counter(answer.verdict for answer in answers)),
+        answers[:limit],
+        list(misspelt_names(requester.get("Requirements") or requester)),
+    )
+
+
+def _fitting_first(answer: CeMatch) -> tuple[int, float, str]:
+    place = _ORDER.index(answer.verdict)
+    return place, -answer.rank if answer.rank is not None else float("inf"), answer.ce
+
+
+def _answer(
+    pool: Pool, identity: QueueIdentity, requester: ClassAd, row: CeSummary, now: float
+) -> CeMatch | None:
+    ad = pool.ce_ad(row.name, now)
+    if ad is None:
+        return None  # The policy lost the CE after `row` was read.
+    facts = facts_of(ad)
+    rank = _rank(pool.policy, row, facts.ad)
+    ce_match = match(requester, facts, now=now, rank=rank, kinds=kinds())
+    answer = msgspec.convert(as_plain(answer_for(requester, facts, ce_match, kinds())), CeMatch)
+    answer.site = row.site
+    answer.state = "" if row.state == ACTIVE else f"{row.state}: {row.reason}" if row.reason else row.state
+    if ad.updated:
+        answer.updated, answer.is_expired = ad.updated, not ad.is_current(now)
+    if unmet := _unmet_conditions(pool, identity, row.name):
+        answer.verdict, answer.reason, answer.refusals = UNFIT, "; ".join(unmet), []
+    return answer
+
+
+def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:
+    settings = policy.director.pool(policy.ces[row.name].submit_pool)
+    numbers = {
+        "WaitingPilots": row.waiting,
+        "RunningPilots": row.running,
+        "MaxWaiting": row.max_waiting,
+        "MaxRunning": row.max_running,
+    }
+    known = ad.extended([(name, Literal(number)) for name, number in numbers.items() if number is not None])
+    return rank_of(stored_expression(settings.rank or DEFAULT_RANK), known)
+
+
+def _unmet_conditions(pool: Pool, identity: QueueIdentity, name: str) -> list[str]:
+    """Sentences for the conditions other than Requirements that a new pilot of the CE would not meet."""
+    offer = possible_offer(pool, name, pool.local_nodes.get(name) or _NO_NODE)
+    types = pool.policy.ces[name].allowed_pilot_types
+    offers = [offer if kind == "generic" else as_private(offer) for kind in types] or [offer]
+    unmet = min((_unmet(identity, offered) for offered in offers), key=len)
+    return [CONDITIONS.get(condition, condition) for condition in unmet]
+
+
+def _unmet(identity: QueueIdentity, offer: Offer) -> list[str]:
+    return [str(condition) for condition, rule in STATIC.items() if not rule.met(identity, offer)]
+
+
+# --- ads
+
+
+def requester_text(identity: QueueIdentity, policy: Policy) -> str:
+    return unparse(requester_ad(identity, policy))
+
+
+def ce_ad_report(pool: Pool, name: str, now: float) -> CeAdReport:
+    """The ad of a CE of the policy."""
+    ad = pool.ce_ad(name, now)
+    assert ad is not None
+    return CeAdReport(
+        name,
+        unparse(ad.document()),
+        unparse(ad.fixed),
+        ad.updated or None,
+        ad.updated + ad.expiry if ad.updated else None,
+        bool(ad.updated) and not ad.is_current(now),
+        hosts=[*_host_classes(ad)],
+        suspicions=[f"{suspicion.path}: {suspicion.message}" for suspicion in suspicions_of(ad.ad)],
+    )
+
+
+def _host_classes(ad: CeAd) -> Iterator[HostClassAd]:
+    for known in ad.host_classes[:MOST_CLASSES]:
+        attributes = {name: value_text(value) for name, value in known.attributes.items()}
+        yield HostClassAd(known.count, attributes, list(known.hosts[:MOST_NAMES]))
