@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -158,18 +159,12 @@ def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:
     opened.close()
 
 
-def test_jobs_with_a_wall_time_of_before_wait_in_a_queue_with_it(unmade: Store) -> None:
-    upgrade(unmade.engine, "0029")
-    plain = QueueIdentity("alice", "physics", tags=frozenset({"\u00fc", "gpu"}))
-    with_time = JobDescription(executable="x", wall_time=3601)
-    connection = unmade.open_writer()
-    for number, state, made, description in (
-        (1, "Waiting", 1, with_time),
-        (2, "Waiting", 1, JobDescription(executable="x")),
-        (3, "Done", 1, with_time),
-        (4, "", 0, with_time),
-        (5, "Running", 1, JobDescription(executable="x", wall_time=60)),
-    ):
+def fill_with_jobs(
+    store: Store, plain: QueueIdentity, rows: Sequence[tuple[int, str, int, JobDescription]]
+) -> None:
+    """Submissions of one job each: number, state of the job (empty: not created yet), jobs created, description."""
+    connection = store.open_writer()
+    for number, state, made, description in rows:
         connection.begin()
         submissions.get_or_insert_queue(connection, plain, 1.0)
         connection.execute(
@@ -191,22 +186,69 @@ def test_jobs_with_a_wall_time_of_before_wait_in_a_queue_with_it(unmade: Store) 
             )
         connection.commit()
     connection.close()
-    upgrade(unmade.engine)
-    connection = unmade.open_writer()
+
+
+def check_queues(store: Store, expected: Mapping[int, QueueIdentity]) -> None:
+    """Check the queue of each submission, and that its job waits in it."""
+    connection = store.open_writer()
     queues = dict(submissions.all_queues(connection))
     of_submission = dict(connection.execute("SELECT id, queue_id FROM submissions").fetchall())
-    assert {number: queues[queue] for number, queue in of_submission.items()} == {
-        1: replace(plain, wall_time=3900),
-        2: plain,
-        3: plain,
-        4: replace(plain, wall_time=3900),
-        5: replace(plain, wall_time=60),
-    }
+    assert {number: queues[queue] for number, queue in of_submission.items()} == expected
     of_job = dict(connection.execute("SELECT id, queue_id FROM jobs").fetchall())
     assert of_job == {number: of_submission[number] for number in of_job}
     for queue, identity in queues.items():
         assert submissions.find_queue(connection, identity) == queue, "its digest is that of new submissions"
     connection.close()
+
+
+def test_jobs_with_a_wall_time_of_before_wait_in_a_queue_with_it(unmade: Store) -> None:
+    upgrade(unmade.engine, "0029")
+    plain = QueueIdentity("alice", "physics", tags=frozenset({"\u00fc", "gpu"}))
+    with_time = JobDescription(executable="x", wall_time=3601)
+    jobs = [
+        (1, "Waiting", 1, with_time),
+        (2, "Waiting", 1, JobDescription(executable="x")),
+        (3, "Done", 1, with_time),
+        (4, "", 0, with_time),
+        (5, "Running", 1, JobDescription(executable="x", wall_time=60)),
+    ]
+    fill_with_jobs(unmade, plain, jobs)
+    upgrade(unmade.engine)
+    check_queues(
+        unmade,
+        {
+            1: replace(plain, wall_time=3900),
+            2: plain,
+            3: plain,
+            4: replace(plain, wall_time=3900),
+            5: replace(plain, wall_time=60),
+        },
+    )
+
+
+def test_jobs_of_before_wait_in_a_queue_with_their_host_requirements_and_output_se(unmade: Store) -> None:
+    upgrade(unmade.engine, "0032")
+    plain = QueueIdentity("alice", "physics", requirements="other.x > 1", wall_time=600)
+    fast = JobDescription(
+        executable="x", host_requirements='other.gluehostbenchmarksi00 > 500 && a == "\u00fc\\""'
+    )
+    near = JobDescription(executable="x", output_se="se1.example.org")
+    both = replace(fast, output_se="se1.example.org")
+    jobs = [
+        (1, "Waiting", 1, fast),
+        (2, "Waiting", 1, near),
+        (3, "Running", 1, both),
+        (4, "", 0, both),
+        (5, "Done", 1, both),
+        (6, "Waiting", 1, JobDescription(executable='"output_se"')),
+        (7, "Rescheduled", 1, near),
+    ]
+    fill_with_jobs(unmade, plain, jobs)
+    upgrade(unmade.engine)
+    of_fast = replace(plain, host_requirements=fast.host_requirements)
+    of_near = replace(plain, output_se=near.output_se)
+    of_both = replace(of_fast, output_se=near.output_se)
+    check_queues(unmade, {1: of_fast, 2: of_near, 3: of_both, 4: of_both, 5: plain, 6: plain, 7: of_near})
 
 
 FILLED_0001 = (

@@ -43,6 +43,8 @@ def _request_facts(detail: JobDetail) -> Iterator[Fact]:
         yield f"asks for {name.replace('_', ' ')}", ", ".join(map(str, description.get(name, [])))
     yield "asks for", ", ".join(_resources(description))
     yield "requirements", description.get("requirements")
+    yield "host requirements", description.get("host_requirements")
+    yield "output SE", description.get("output_se")
     yield "container", description.get("container")
     yield (
         "environment",

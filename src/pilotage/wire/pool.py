@@ -33,6 +33,8 @@ class QueueSummary:
     note: str = ""
     wall_time: int = 0
     """Seconds by the clock that each job may take; 0: not limited by the jobs."""
+    host_requirements: str = ""
+    output_se: str = ""
     pilots_waiting: int = 0
     """Pilots submitted for it that have not called home."""
     pilots_running: int = 0

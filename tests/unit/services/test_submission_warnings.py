@@ -58,6 +58,10 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
     [
         ({"tags": ("GPU", "apptainer")}, "it requests the tag GPU, not offered by CE local"),
         ({"platforms": ("el5",)}, "it requests the platform el5, and the known ones are el9"),
+        (
+            {"host_requirements": "other.GPUs > 1", "requirements": "other.Processors > 0"},
+            "its HostRequirements (other.GPUs > 1) are not true at CE local",
+        ),
         ({"requirements": "other.GPUs > 1"}, "its Requirements (other.GPUs > 1) are not true at CE local"),
         ({"processors": 8}, "it requests 8 processors, and CE local offer at most 4"),
         ({"memory": 9000}, "it requests 9,000 MB of memory (bucket"),

@@ -55,7 +55,9 @@ class Group(_Table, frozen=True):
     properties: Annotated[tuple[str, ...], Setting(f"rights of its members: {', '.join(PROPERTIES)}")] = (
         NORMAL_USER,
     )
-    vo: Annotated[str, Setting("virtual organisation, for the ads of pilots; not used yet")] = ""
+    vo: Annotated[
+        str, Setting("virtual organisation of its members, in the ads of their jobs and pilots")
+    ] = ""
 
     def __post_init__(self) -> None:
         names = tuple(dict.fromkeys(DIRAC_PROPERTIES.get(name, name) for name in self.properties))
@@ -65,7 +67,8 @@ class Group(_Table, frozen=True):
 class User(_Table, frozen=True):
     groups: Annotated[tuple[str, ...], Setting("the groups of the user; the first is the default")]
     subject: Annotated[
-        str, Setting("certificate subject of the user, for the ads of pilots; not used yet")
+        str,
+        Setting("certificate subject of the user in the ads of jobs and pilots; empty: the name of the user"),
     ] = ""
 
 

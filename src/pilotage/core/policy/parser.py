@@ -87,16 +87,11 @@ def warnings(policy: Policy) -> list[str]:
         for corrector, name, instance in policy.correction.instances
         for text in instance.warnings()
     ]
-    unused = {
-        "groups.*.vo": [name for name, group in policy.groups.items() if group.vo],
-        f"property {GENERIC_PILOT}": [n for n, g in policy.groups.items() if GENERIC_PILOT in g.properties],
-        "users.*.subject": [name for name, user in policy.users.items() if user.subject],
-    }
-    messages += [
-        f"{key} ({_shortened(names)}) is stored for the director of batch systems, but has no effect yet"
-        for key, names in unused.items()
-        if names
-    ]
+    if unused := [name for name, group in policy.groups.items() if GENERIC_PILOT in group.properties]:
+        messages.append(
+            f"property {GENERIC_PILOT} ({_shortened(unused)}) is stored for the director of batch systems,"
+            " but has no effect yet"
+        )
     return messages
 
 

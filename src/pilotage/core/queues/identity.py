@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from math import floor
 from typing import Any
@@ -60,6 +60,18 @@ class QueueIdentity:
         close = CLOSE_OUTPUT if self.output_se else ""
         parts = [part for part in (self.requirements, self.host_requirements, close) if part]
         return parts[0] if len(parts) == 1 else " && ".join(f"({part})" for part in parts)
+
+    def match_parts(self) -> dict[str, QueueIdentity]:
+        """By its name in JDL: each part of the match text, as a queue with this part only."""
+        none = replace(self, requirements="", host_requirements="", output_se="")
+        parts = {}
+        if self.requirements:
+            parts["Requirements"] = replace(none, requirements=self.requirements)
+        if self.host_requirements:
+            parts["HostRequirements"] = replace(none, host_requirements=self.host_requirements)
+        if self.output_se:
+            parts["OutputSE"] = replace(none, output_se=self.output_se)
+        return parts
 
     def to_json(self) -> str:
         """Canonical text: equal identities give equal texts.

@@ -10,10 +10,10 @@ from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import CeLoad, QueueDecision
 from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type, type_at
 from pilotage.core.provisioning.submit_pools import PoolLoad
-from pilotage.core.queues.fit import first_failure
+from pilotage.core.queues.fit import Condition, first_failure
 from pilotage.services.director.demand import Iteration
 from pilotage.services.matching.known_offers import as_private
-from pilotage.services.why.wording import CONDITIONS
+from pilotage.services.why.wording import CONDITIONS, match_text_refused
 from pilotage.wire.director import (
     DirectorCe,
     DirectorPool,
@@ -144,6 +144,8 @@ def _refusal(work: Iteration, decision: QueueDecision, place: int, ce: CeLoad) -
     offer = as_private(ce.offer) if pilot_type == PRIVATE else ce.offer
     failed = first_failure(identity, offer, work.fitting.requirements[place])
     if failed is not None:
+        if failed is Condition.REQUIREMENTS:
+            return match_text_refused(identity)
         return CONDITIONS.get(failed, f"the queue does not fit: {failed}")
     if identity.grid_middlewares and ce.middleware.casefold() not in {
         name.casefold() for name in identity.grid_middlewares

@@ -106,13 +106,19 @@ def _nearest(
     ]
     least = min(distances)
     offers: dict[Condition, list[Offer]] = {}
+    refusing: dict[str, list[Offer]] = {}
     for known_offer, conditions, distance in zip(known, failed, distances, strict=True):
         if distance == least:
             for condition in conditions:
                 offers.setdefault(condition, []).append(known_offer.offer)
+            if Condition.REQUIREMENTS in conditions:
+                for name, part in queue.match_parts().items():
+                    if not known_offer.holds(part):
+                        refusing.setdefault(name, []).append(known_offer.offer)
     texts = [
         _SENTENCES[c](description, queue, offers[c]) for c in Condition if c in offers and c in _SENTENCES
     ]
+    texts += [_MATCH_SENTENCES[name](queue, of_part) for name, of_part in refusing.items()]
     return "; ".join(texts)
 
 
@@ -212,8 +218,16 @@ def _job_type(description: JobDescription, queue: QueueIdentity, offers: Sequenc
     return f"{_some(sorted({offer.site for offer in offers}))} accepts no jobs of type {queue.job_type}"
 
 
-def _requirements(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
-    return f"its Requirements ({queue.requirements}) are not true at {_ces(offers)}"
+_MATCH_SENTENCES: Mapping[str, Callable[[QueueIdentity, Sequence[Offer]], str]] = {
+    "Requirements": lambda queue, offers: (
+        f"its Requirements ({queue.requirements}) are not true at {_ces(offers)}"
+    ),
+    "HostRequirements": lambda queue, offers: (
+        f"its HostRequirements ({queue.host_requirements}) are not true at {_ces(offers)}"
+    ),
+    "OutputSE": lambda queue, offers: f"its OutputSE {queue.output_se} is not close to {_ces(offers)}",
+}
+"""By part of the match text, which is the condition REQUIREMENTS."""
 
 
 _SENTENCES: Mapping[Condition, _Sentence] = {
@@ -232,5 +246,4 @@ _SENTENCES: Mapping[Condition, _Sentence] = {
     Condition.PROCESSORS: _processors,
     Condition.MEMORY: _memory,
     Condition.JOB_TYPE: _job_type,
-    Condition.REQUIREMENTS: _requirements,
 }

@@ -30,6 +30,8 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
         "platforms": listed(queue.platforms),
         "tags": listed(queue.tags),
         "requirements": queue.requirements,
+        "host requirements": queue.host_requirements,
+        "output SE": queue.output_se,
     }
     return {name: value for name, value in values.items() if value}
 

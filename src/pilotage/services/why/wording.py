@@ -39,6 +39,17 @@ CONDITIONS: Mapping[str, str] = {
 }
 """Condition that refuses the queue → sentence. Closed sites and tags have sentences of their own with the names."""
 
+
+def match_text_refused(queue: QueueIdentity) -> str:
+    """The sentence for REQUIREMENTS, with the parts that the queue has."""
+    sentences = {
+        "Requirements": CONDITIONS[Condition.REQUIREMENTS],
+        "HostRequirements": "the HostRequirements expression is not true there",
+        "OutputSE": f"the storage element {queue.output_se} is not close to it",
+    }
+    return ", or ".join(sentences[name] for name in queue.match_parts()) or sentences["Requirements"]
+
+
 CLOSED_BY_ZERO = (
     "the limit allows 0 running jobs: nothing starts"
     " until an administrator raises it (`pilotage policy apply`)"
@@ -128,6 +139,7 @@ def _needs(
     conditions = [condition for condition in verdict.detail.split(", ") if condition]
     closures = _closures(policy, offers, closed_sites) if Condition.SITE_CLOSED in conditions else {}
     sentences = {**CONDITIONS, **_tags(queue, offers), **_too_short(queue, policy, offers)}
+    sentences[Condition.REQUIREMENTS] = match_text_refused(queue)
     parts = [*closures, *(sentences[condition] for condition in conditions if condition in sentences)]
     summary = f"no known node fits: {'; '.join(parts)}"
     if answer.openings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -122,3 +123,28 @@ def test_a_memory_bucket_always_holds_what_was_asked_for(megabytes: int, buckets
     assert bucket >= megabytes
     assert bucket in buckets or bucket % buckets[-1] == 0
     assert memory_bucket(bucket, buckets) == bucket
+
+
+def test_the_match_text_joins_the_three_parts() -> None:
+    plain = QueueIdentity("o", "g")
+    assert (plain.match_text, plain.match_parts()) == ("", {})
+    assert replace(plain, requirements="a || b").match_text == "a || b"
+    assert replace(plain, host_requirements="c").match_text == "c"
+    close = "isundefined(other.closeoutputsecheck) || other.closeoutputsecheck"
+    assert replace(plain, output_se="se").match_text == close
+    whole = replace(plain, requirements="a || b", host_requirements="c", output_se="se")
+    assert whole.match_text == f"(a || b) && (c) && ({close})"
+    assert {name: part.match_text for name, part in whole.match_parts().items()} == {
+        "Requirements": "a || b",
+        "HostRequirements": "c",
+        "OutputSE": close,
+    }
+    assert whole.match_parts()["OutputSE"] == replace(plain, output_se="se")
+
+
+def test_empty_parts_are_left_out_so_that_earlier_digests_stay() -> None:
+    plain = QueueIdentity("o", "g")
+    assert not {"output_se", "host_requirements", "wall_time"} & json.loads(plain.to_json()).keys()
+    for changed in (replace(plain, output_se="x"), replace(plain, host_requirements="x")):
+        assert QueueIdentity.from_json(changed.to_json()) == changed
+        assert changed.digest() != plain.digest()

@@ -71,6 +71,8 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
         wall_time=identity.wall_time,
         pilot_types=sorted(identity.pilot_types),
         requirements=identity.requirements,
+        host_requirements=identity.host_requirements,
+        output_se=identity.output_se,
         waiting=queue.waiting,
         priority=queue.priority,
         note="" if queue.admitted else STRANDED,
