@@ -270,25 +270,25 @@ def truth_in(expression: Expression, my: ClassAd, target: ClassAd) -> bool:
 Judge = Callable[[Expression, ClassAd, ClassAd], bool]
 
 
-def counterexample(triple: Triple, rng: Random, ads: int = 8, judge: Judge = truth_in) -> str | None:
+def counterexample(
+    triple: Triple, rng: Random, ads: int = 8, judge: Judge = truth_in, names: tuple[str, ...] = tuple(KINDS)
+) -> str | None:
     """A reason why partial evaluation is wrong for this triple, found in full ads drawn at random."""
     partial = partially_evaluated(triple.expression, triple.my, triple.target, triple.kinds)
     tree = partial.tree
     outcomes = {} if partial.unknowns is None else dict(partial.unknowns.outcomes)
     # A name that `my` defines is `my`'s own, also where the target uses it, unless it is declared.
-    rest = [name for name in KINDS if name not in triple.my.index]
-    names = {
-        **dict.fromkeys(rest, of.ANYTHING),
-        **{name: of_kind(kind) for name, kind in triple.kinds.items()},
-    }
-    names = {name: known for name, known in names.items() if name not in triple.target.index} | outcomes
+    rest = [name for name in names if name not in triple.my.index]
+    declared = {name: of_kind(kind) for name, kind in triple.kinds.items()}
+    unknown = {**dict.fromkeys(rest, of.ANYTHING), **declared}
+    unknown = {name: known for name, known in unknown.items() if name not in triple.target.index} | outcomes
     # The kinds of the residual are those that the expression was reduced with.
-    kinds = {name: _kind_of(known) for name, known in names.items()}
+    kinds = {name: _kind_of(known) for name, known in unknown.items()}
     possible = can_be_true(tree, kinds)
     alternatives = host_conditions(tree, kinds)
     read_back = parse_expression(unparse(tree))
     for _ in range(ads):
-        values = {name: constant(value_of(rng, known)) for name, known in names.items()}
+        values = {name: constant(value_of(rng, known)) for name, known in unknown.items()}
         full = ClassAd((*triple.target.attributes, *values.items()))
         expected = judge(triple.expression, triple.my, full)
         for wrong, got in (

@@ -116,6 +116,7 @@ ADS = """[K = 4; U = undefined; Names = {"a", "b"}; Needs = other.Memory > X && 
         ("other.Nest.Inner > 5", "4 + other.B > 5"),
         ("other.Nest.Deep.q == 7 && F", "other.F"),
         ("other.Nest.Deep.F", "other.F"),
+        ("[a = F && K > 3].a || F", "other.F"),
         # A name of both ads is the one in `my`.
         ("Memory > 2 && F", "other.F"),
     ],

@@ -18,6 +18,7 @@ from pilotage.core.classads.evaluate import (
 )
 from pilotage.core.classads.functions import FUNCTIONS
 from pilotage.core.classads.functions_basic import LAZY_CHOICE
+from pilotage.core.classads.partial.outcomes import ANYTHING, outcome_of
 from pilotage.core.classads.tree import (
     ERROR,
     UNDEFINED,
@@ -54,7 +55,7 @@ class Folding(Run):
     """One partial evaluation: its ads, the unknown attributes met, and the steps left.
 
     `unknown` maps the lower-case name of each unknown attribute to the node that stands for it.
-    `kept` has the ids of nodes that stay as they are written: nothing is known about their values.
+    `kept` has nodes that stay as they are written, by id, each with the outcomes that it can have.
     """
 
     __slots__ = ("borrowed", "declared", "is_complete", "kept", "mine", "prefix", "theirs", "unknown")
@@ -76,7 +77,7 @@ class Folding(Run):
         self.mine.other, self.theirs.other = self.theirs, self.mine
         self.declared = declared
         self.unknown: dict[str, Attribute] = {}
-        self.kept: dict[int, Expression] = {}
+        self.kept: dict[int, tuple[Expression, int]] = {}
         # Names that the target lacks and takes from `my`; a full ad must not define them.
         self.borrowed: set[str] = set()
         defined = self.mine.ad.index
@@ -110,11 +111,26 @@ class Folding(Run):
             node = self.unknown[key] = Attribute(name, self.prefix)
         return node
 
-    def keep(self, node: Expression, scope: Record) -> Expression:
-        """A node left as it is written, which is possible only in `my` itself, outside of all attributes."""
+    def keep(self, node: Expression, scope: Record, outcomes: int = ANYTHING) -> Expression:
+        """A node left as it is written, which is possible only in `my` itself, outside of all attributes.
+
+        A name becomes one that no later evaluation takes for an unknown attribute.
+        """
         if scope is not self.mine or self.active:
             raise Irreducible
-        self.kept[id(node)] = node
+        if type(node) is Attribute:
+            node = self._told_apart(node)
+        self.kept[id(node)] = node, outcomes
+        return node
+
+    def _told_apart(self, node: Attribute) -> Expression:
+        is_of_target = type(node.base) is Attribute and node.base == self.prefix
+        if node.base is None and not node.absolute:
+            if node.key in self.mine.ad.index:
+                return node if "my" in self.mine.ad.index else Attribute(node.name, Attribute("my"))
+            is_of_target = node.key in self.theirs.ad.index
+        if is_of_target and self.prefix is not None:
+            return Subscript(self.prefix, Literal(node.name))
         return node
 
     def tree(self, value: Partial, node: Expression, scope: Record) -> Expression:
@@ -124,7 +140,7 @@ class Folding(Run):
         try:
             return _written(value)
         except Irreducible:
-            return self.keep(node, scope)
+            return self.keep(node, scope, outcome_of(value))
 
 
 def _written(value: Any) -> Expression:
@@ -185,6 +201,8 @@ def _lookup(name: str, key: str, scope: Record, run: Folding, depth: int, *, fal
     special = SPECIAL_NAMES.get(key)
     if special is not None:
         return special(scope) or UNDEFINED
+    # Only the outermost ads look into each other.
+    fall_back = fall_back and scope.other is not None
     if scope.top is run.theirs:
         return _missing_in_target(name, key, run, depth, fall_back=fall_back)
     if not fall_back:
@@ -238,7 +256,9 @@ def _subscript(node: Subscript, scope: Record, run: Folding, depth: int) -> Part
         expression = base.ad.index.get(index.lower())
         if expression is not None:
             return _enter(expression, index.lower(), base, run, depth + 1)
-        return run.unknown_attribute(index) if base is run.theirs else UNDEFINED
+        if base is run.theirs:
+            return run.unknown_attribute(index) if run.is_complete else run.keep(node, scope)
+        return UNDEFINED
     return ERROR
 
 

@@ -163,7 +163,7 @@ def _of_member(arguments: list[int]) -> int:
     if len(arguments) != 2:
         return ERROR
     item, items = arguments
-    result = BOOLEAN
+    result = BOOLEAN if items & LIST else 0
     if (item | items) & UNDEFINED:
         result |= UNDEFINED
     if item & (ERROR | LIST | AD) or items & ~(LIST | UNDEFINED):

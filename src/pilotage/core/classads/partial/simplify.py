@@ -68,8 +68,9 @@ def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
         constant = constant_in(node.value, context)
         return constant, of.outcome_of(constant.value)
     if unknowns.kept and id(node) in unknowns.kept:
-        return node, of.ANYTHING
-    tree, outcomes = _RULES[type(node)](node, context, unknowns)
+        tree, outcomes = unknowns.kept[id(node)]
+    else:
+        tree, outcomes = _RULES[type(node)](node, context, unknowns)
     decided = decide(outcomes, context)
     return (tree, outcomes) if decided is None else (decided, of.outcome_of(decided.value))
 

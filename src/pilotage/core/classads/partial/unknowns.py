@@ -28,7 +28,7 @@ _ARITHMETIC = frozenset({"+", "-", "*", "/", "%"})
 class Unknowns:
     """The unknown attributes of a tree with the outcomes of each, by lower-case name.
 
-    `nodes` has the one node that stands for an attribute. Nodes in `kept` can have every value.
+    `nodes` has the one node that stands for an attribute. Nodes in `kept` stay as they are.
     Functions of constants have this as their world: it has neither a clock nor chance.
     """
 
@@ -40,7 +40,7 @@ class Unknowns:
         self,
         nodes: Mapping[str, Attribute],
         outcomes: Mapping[str, int],
-        kept: Mapping[int, Expression],
+        kept: Mapping[int, tuple[Expression, int]],
         steps: int,
     ) -> None:
         self.nodes = nodes
@@ -62,7 +62,7 @@ class Unknowns:
         if type(node) is Literal:
             return of.outcome_of(node.value)
         if self.kept and id(node) in self.kept:
-            return of.ANYTHING
+            return self.kept[id(node)][1]
         if isinstance(node, Chain):
             outcomes = self.outcomes_of(node.first)
             for op, right in node.rest:
