@@ -47,10 +47,10 @@ KINDS = {
 }
 NUMBERS = (0, 1, 2, 3, 4, 5, -1, 2.5, 3.0, 3.5, 0.0)
 BIG = (2**53 + 1, 2**63 - 1, -(2**63), float(2**53), 1e300, 2**62, 9.3e18)
-STRINGS = ("x", "X", "y", "xy", "", "1")
+STRINGS = ("x", "X", "x", "X", "y", "xy", "", "1")
 OTHERS = (UNDEFINED, ERROR)
 ORDER = ("<", "<=", ">", ">=", "==", "!=")
-DEFINED = ("K", "Known", "MyList", "Kt")
+DEFINED = ("K", "Known", "MyList", "Kt", "Mine", "Mine")
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,14 @@ class _Chance:
 
 
 class Drawing:
-    """One draw. Mostly expressions of sense: a residual of nonsense is false."""
+    """One draw. Mostly expressions of sense: a residual of nonsense is false.
+
+    Few attributes are used often, so that conditions on one of them meet.
+    """
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
+        self.often = rng.sample(sorted(KINDS), 3)
 
     def triple(self) -> Triple:
         rng = self.rng
@@ -114,7 +118,7 @@ class Drawing:
     def boolean(self, depth: int) -> Expression:
         rng = self.rng
         if depth <= 0 or rng.random() < 0.12:
-            return rng.choice((self.truth_name, self.condition, self.condition))()
+            return rng.choice((self.truth_name, self.condition, self.condition, self.pair))()
         choice = rng.random()
         if choice < 0.45:
             count = rng.choice((2, 2, 3, 4))
@@ -133,7 +137,16 @@ class Drawing:
             )
         if choice < 0.85:
             return self.any(depth)
-        return self.condition()
+        return self.pair() if choice < 0.94 else self.condition()
+
+    def pair(self) -> Expression:
+        """Two conditions on one attribute, which often decide each other."""
+        rng = self.rng
+        kind = rng.choice(("ij", "nm", "st", "st"))
+        name, constants = self.name(kind), STRINGS if kind == "st" else NUMBERS
+        ops = ("==", "=?=", "=!=", *ORDER)
+        conditions = [Chain(name, ((rng.choice(ops), Literal(rng.choice(constants))),)) for _ in range(2)]
+        return Logic(rng.choice(("||", "&&", "&&")), tuple(conditions))
 
     def condition(self) -> Expression:
         rng = self.rng
@@ -148,7 +161,9 @@ class Drawing:
             return self.compared(self.name("ijnstbla"), rng.choice(("=?=", "=!=", op)), literal)
         if choice < 0.78:
             item = self.name("stn") if rng.random() < 0.3 else Literal(rng.choice(STRINGS))
-            items = rng.choice((self.name("l"), self.name("l"), self.list(), Attribute("MyList")))
+            items = rng.choice(
+                (self.name("l"), self.name("l"), self.list(), self.list(), Attribute("MyList"))
+            )
             return Call(rng.choice(("member", "member", "member", "identicalMember")), (item, items))
         if choice < 0.84:
             return self.compared(self.number(1), op, self.number(1))
@@ -192,7 +207,7 @@ class Drawing:
 
     def list(self) -> Expression:
         items = [Literal(self.rng.choice(STRINGS)) for _ in range(self.rng.randrange(3))]
-        return ListOf((*items, self.any(0)) if self.rng.random() < 0.5 else tuple(items))
+        return ListOf((*items, self.name("ists")) if self.rng.random() < 0.6 else tuple(items))
 
     def any(self, depth: int) -> Expression:
         choice = self.rng.random()
@@ -217,7 +232,8 @@ class Drawing:
         )()
 
     def name(self, choices: str) -> Expression:
-        name = self.rng.choice(choices)
+        often = [name for name in self.often if name in choices]
+        name = self.rng.choice(often if often and self.rng.random() < 0.7 else choices)
         if self.rng.random() < 0.1:
             name = name.upper()
         scope = self.rng.random()

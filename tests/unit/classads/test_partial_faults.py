@@ -1,0 +1,176 @@
+"""Deliberate faults in the partial evaluator: the properties find a counter-example to every one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from pilotage.core.classads import ERROR, UNDEFINED, ListOf, Literal, Logic
+from pilotage.core.classads.partial import (
+    atoms,
+    contexts,
+    domain,
+    folding,
+    outcomes,
+    satisfiability,
+    simplify,
+    simplify_calls,
+)
+from pilotage.core.classads.partial.contexts import Context
+from pilotage.core.classads.partial.folding import Folding
+from tests.unit.classads.partial_triples import counterexample, draw
+
+MOST_TRIPLES = 3000
+# The package exports a function of this name.
+host_conditions = importlib.import_module("pilotage.core.classads.partial.host_conditions")
+Patch = pytest.MonkeyPatch
+
+
+def replaced(module: Any, name: str, fault_in: Callable[..., Any]) -> Callable[[Patch], None]:
+    """Patches a function by one that calls the original first."""
+
+    def apply(patch: Patch) -> None:
+        original = getattr(module, name)
+        patch.setattr(module, name, lambda *arguments, **named: fault_in(original, *arguments, **named))
+
+    return apply
+
+
+def rule(module: Any, kind: type, fault_in: Callable[..., Any]) -> Callable[[Patch], None]:
+    """Patches the rule of a node."""
+
+    def apply(patch: Patch) -> None:
+        original = module._RULES[kind]
+        patch.setitem(module._RULES, kind, lambda *arguments: fault_in(original, *arguments))
+
+    return apply
+
+
+def item(table: dict[Any, Any], key: Any, value: Any) -> Callable[[Patch], None]:
+    return lambda patch: patch.setitem(table, key, value)
+
+
+FAULTS: dict[str, Callable[[Patch], None]] = {
+    "false || x is x, also for a number": replaced(
+        simplify, "_as_truth", lambda original, tree, known, context: (tree, known)
+    ),
+    "an error on the left of || does not matter": item(
+        contexts._OR, Context.MATCH, (Context.IS_TRUE, Context.IS_TRUE)
+    ),
+    "an error on the left of && does not matter": item(
+        contexts._AND, Context.IS_FALSE, (Context.IS_FALSE, Context.IS_FALSE)
+    ),
+    "a test that is undefined is false": item(contexts.OF_TEST, Context.MATCH, Context.IS_TRUE),
+    "x ? true : y is x || y, also where x is undefined": replaced(
+        simplify,
+        "_as_logic",
+        lambda original, truth, *others: original(truth & ~outcomes.UNDEFINED, *others),
+    ),
+    "branches of a conditional in the wrong order": replaced(
+        simplify, "_choice", lambda original, test, yes, no, *others: original(test, no, yes, *others)
+    ),
+    "an unknown attribute is undefined": replaced(
+        Folding, "unknown_attribute", lambda original, run, name: Literal(UNDEFINED)
+    ),
+    "my.x looks into the target": replaced(
+        folding, "_lookup", lambda original, *arguments, fall_back: original(*arguments, fall_back=True)
+    ),
+    "time is folded": lambda patch: patch.setattr(folding, "_NEVER_FOLDED", frozenset()),
+    "a circle is an error": replaced(
+        folding,
+        "_enter",
+        lambda original, node, key, scope, run, depth: (
+            ERROR if (id(node), id(scope.top), key) in run.active else original(node, key, scope, run, depth)
+        ),
+    ),
+    "not below is above": item(domain.NEGATED, "<", ">"),
+    "5 < x is x < 5": item(simplify._FLIPPED, "<", "<"),
+    "no real lies between two integers": replaced(
+        domain.Interval, "is_empty", lambda original, interval: not interval.has_integer
+    ),
+    "strings compare with their case": lambda patch: patch.setattr(domain, "lower", lambda text: text),
+    "=!= ignores case": replaced(
+        domain.Domain, "_exclude", lambda original, own, value: own._require_comparison("!=", value)
+    ),
+    "isUndefined of an unknown attribute is false": item(
+        outcomes._OF_CALL, "isundefined", lambda arguments: outcomes.FALSE
+    ),
+    "|| and && are one operator": replaced(
+        simplify,
+        "_flat",
+        lambda original, op, operands, known: [
+            (part, known.outcomes_of(part))
+            for tree, _ in operands
+            for part in (tree.operands if type(tree) is Logic else (tree,))
+        ],
+    ),
+    "constants that are errors are dropped": replaced(
+        simplify,
+        "_distinct",
+        lambda original, op, operands: original(op, [pair for pair in operands if pair[0] != Literal(ERROR)]),
+    ),
+    "division by zero is a number": replaced(
+        outcomes, "of_arithmetic", lambda original, *arguments: original(*arguments) & ~outcomes.ERROR
+    ),
+    "values of different types compare": replaced(
+        outcomes, "of_comparison", lambda original, *arguments: outcomes.BOOLEAN
+    ),
+    "=?= is never false": replaced(
+        outcomes, "of_identity", lambda original, *arguments: original(*arguments) & ~outcomes.FALSE
+    ),
+    "unknown items of a list don't count": replaced(
+        simplify_calls,
+        "_member",
+        lambda original, item, items, known: (
+            False if isinstance(answer := original(item, items, known), ListOf) else answer
+        ),
+    ),
+    "an alternative is forgotten": replaced(
+        satisfiability, "_alternatives", lambda original, tree, wanted: original(tree, wanted)[:1]
+    ),
+    "an alternative of the conditions is forgotten": replaced(
+        host_conditions, "_smallest", lambda original, alternatives: original(alternatives)[:1]
+    ),
+    "the stronger condition is redundant": replaced(
+        atoms,
+        "_implied",
+        lambda original, known, group, operands: original(
+            known, [(tree, atom._replace(wanted=not atom.wanted)) for tree, atom in group], operands
+        ),
+    ),
+    "lists begin with item 1": replaced(
+        folding,
+        "_value_of",
+        lambda original, node: original(Literal("x")),
+    ),
+    "x ?: y is x": replaced(
+        simplify,
+        "_default",
+        lambda original, node, context, known: simplify.simplify(node.test, context, known),
+    ),
+    "a chain is not nested to the left": rule(
+        simplify,
+        type(Logic("||", ())),
+        lambda original, node, context, known: original(Logic(node.op, node.operands[::-1]), context, known),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def triples() -> list[Any]:
+    return [draw(Random(f"fault {number}")) for number in range(MOST_TRIPLES)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(name: str, triples: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    FAULTS[name](monkeypatch)
+    for number, triple in enumerate(triples):
+        if counterexample(triple, Random(number), ads=6) is not None:
+            print(f"found by triple {number}")
+            return
+    pytest.fail(f"no counter-example in {MOST_TRIPLES} triples")
