@@ -101,7 +101,7 @@ class Grouping:
     """Of each ad, the place of its group in `keys`."""
     keys: Sequence[tuple[int, ...]]
     """Numbers of the values, in the order of `names`."""
-    examples: Sequence[int]
+    examples: Places
     """The place of one ad of each group."""
 
 
@@ -121,6 +121,9 @@ class AdColumns:
     ads: Sequence[NumberedAd]
     _columns: dict[str, list[int]] = field(default_factory=dict)
     _groupings: dict[tuple[str, ...], Grouping] = field(default_factory=dict)
+    _closures: dict[Dependencies, Dependencies] = field(default_factory=dict)
+    _present: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    _formulas: dict[str, Mapping[int, Expression]] = field(default_factory=dict)
     _lists: dict[str, ListColumn | None] = field(default_factory=dict)
     _dependencies: dict[str, Dependencies] | None = None
 
@@ -131,9 +134,31 @@ class AdColumns:
             column = self._columns[name] = [ad.numbers.get(name, ABSENT) for ad in self.ads]
         return column
 
+    def present(self, name: str) -> NDArray[np.bool_]:
+        """Whether each ad defines an attribute."""
+        present = self._present.get(name)
+        if present is None:
+            present = self._present[name] = np.array(self.column(name), dtype=np.int64) != ABSENT
+        return present
+
     def defines(self, name: str) -> bool:
         """Whether any ad defines an attribute; "*": any at all."""
-        return bool(self.ads) if name == "*" else any(self.column(name))
+        return bool(self.ads) if name == "*" else bool(self.present(name).any())
+
+    def has_formulas(self, name: str) -> bool:
+        """Whether the attribute of any ad refers to other attributes."""
+        return name in self._all_dependencies()
+
+    def formulas(self, name: str) -> Mapping[int, Expression]:
+        """The different expressions of an attribute, by number."""
+        formulas = self._formulas.get(name)
+        if formulas is None:
+            formulas = {}
+            for ad, number in zip(self.ads, self.column(name), strict=True):
+                if number != ABSENT and number not in formulas:
+                    formulas[number] = ad.ad.index[name]
+            self._formulas[name] = formulas
+        return formulas
 
     def lists(self, name: str) -> ListColumn | None:
         """A column of lists, by their items; None: an ad has another value."""
@@ -142,7 +167,7 @@ class AdColumns:
         return self._lists[name]
 
     def _index_lists(self, name: str) -> ListColumn | None:
-        is_list = np.array(self.column(name), dtype=np.int64) != ABSENT
+        is_list = self.present(name)
         places: dict[str, list[int]] = {}
         for place in np.flatnonzero(is_list).tolist():
             value = self.ads[place].ad.index[name]
@@ -156,21 +181,12 @@ class AdColumns:
     def closure(self, needs: Dependencies, requester: NumberedAd) -> Dependencies:
         """All attributes that count for an expression: also names in the attributes of either ad."""
         ours, theirs = self._all_dependencies(), requester.dependencies
-        names, open_names = set(needs.names), list(needs.names)
-        whole, volatile = needs.needs_whole_ad, needs.is_volatile
-        if whole:
-            open_names = [*ours, *theirs, *open_names]
-        while open_names:
-            name = open_names.pop()
-            for more in (ours.get(name), theirs.get(name)):
-                if more is None:
-                    continue
-                volatile = volatile or more.is_volatile
-                if more.needs_whole_ad and not whole:
-                    whole, open_names = True, [*ours, *theirs, *open_names]
-                open_names += more.names - names
-                names |= more.names
-        return Dependencies(frozenset(names), whole, volatile)
+        closure = self._closures.get(needs)
+        if closure is None:
+            closure = self._closures[needs] = _closure(needs, (ours,))
+        if closure.needs_whole_ad or any(name in closure.names for name in theirs):
+            return _closure(needs, (ours, theirs))
+        return closure
 
     def _all_dependencies(self) -> dict[str, Dependencies]:
         """The dependencies of each attribute, over all ads."""
@@ -197,7 +213,8 @@ class AdColumns:
     def _group(self, names: tuple[str, ...]) -> Grouping:
         if not names:
             groups = np.zeros(len(self.ads), dtype=np.int64)
-            return Grouping(names, groups, [()] if self.ads else [], [0] if self.ads else [])
+            first = np.zeros(min(1, len(self.ads)), dtype=np.int64)
+            return Grouping(names, groups, [()] * len(first), first)
         seen: dict[tuple[int, ...], int] = {}
         examples: list[int] = []
         groups = np.empty(len(self.ads), dtype=np.int64)
@@ -206,7 +223,27 @@ class AdColumns:
             if number == len(examples):
                 examples.append(place)
             groups[place] = number
-        return Grouping(names, groups, list(seen), examples)
+        return Grouping(names, groups, list(seen), np.array(examples, dtype=np.int64))
+
+
+def _closure(needs: Dependencies, ads: Sequence[Mapping[str, Dependencies]]) -> Dependencies:
+    """The names with all names that the attributes of these ads refer to, in their turn."""
+    names, open_names = set(needs.names), list(needs.names)
+    whole, volatile = needs.needs_whole_ad, needs.is_volatile
+    if whole:
+        open_names += [name for ad in ads for name in ad]
+    while open_names:
+        name = open_names.pop()
+        for ad in ads:
+            if (more := ad.get(name)) is None:
+                continue
+            volatile = volatile or more.is_volatile
+            if more.needs_whole_ad and not whole:
+                whole = True
+                open_names += [name for ad in ads for name in ad]
+            open_names += more.names - names
+            names |= more.names
+    return Dependencies(frozenset(names), whole, volatile)
 
 
 def _union(one: Dependencies, other: Dependencies) -> Dependencies:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ad_columns import ABSENT, AdColumns, Grouping, NumberedAd, Places
+from pilotage.core.brokering.ad_columns import AdColumns, Grouping, NumberedAd, Places
 from pilotage.core.brokering.dependencies import SCOPES, Dependencies, dependencies_of
 from pilotage.core.brokering.match import conjuncts, joined
 from pilotage.core.brokering.parts import Part, own_key
@@ -59,10 +59,11 @@ class Answers:
         """The Requirements split at `&&`. `number`: of the expression, among all values."""
         parts = self._split.get(number)
         if parts is None:
-            parts = self._split[number] = tuple(self._part(part) for part in conjuncts(requirements))
+            parts = self._split[number] = tuple(self.part(part) for part in conjuncts(requirements))
         return parts
 
-    def _part(self, expression: Expression) -> Part:
+    def part(self, expression: Expression) -> Part:
+        """The expression with its answers."""
         part = self._parts.get(expression)
         if part is None:
             part = self._parts[expression] = Part(expression, dependencies_of(expression))
@@ -74,12 +75,12 @@ class Answers:
         """For each CE the residual of a part of a requester's Requirements. Pauses after each evaluation."""
         needs = columns.closure(part.needs, requester)
         grouping, mine = columns.grouping(needs), own_key(requester, needs)
-        places, known = np.empty(len(grouping.keys), dtype=np.int64), _known_groups(grouping, needs)
+        places, known = np.empty(len(grouping.keys), dtype=np.int64), _known_groups(columns, grouping, needs)
         if known.any():
-            truths = TruthColumns(columns, requester, self._part, memory, now, of_partner=True)
+            truths = TruthColumns(columns, requester, self.part, memory, now, of_partner=True)
             codes = yield from truths.column(part.expression)
             self.computed += truths.computed
-            is_true = codes[list(grouping.examples)] == TRUE
+            is_true = codes[grouping.examples] == TRUE
             places[known] = np.where(is_true[known], self.true, self.false)
         for number in np.flatnonzero(~known).tolist():
             key = (grouping.names, grouping.keys[number], mine)
@@ -142,12 +143,12 @@ class Answers:
         entry = self.residuals[place]
         needs = hosts.closure(entry.needs, NOBODY)
         grouping = hosts.grouping(needs)
-        answers, known = np.empty(len(grouping.keys), dtype=np.bool_), _known_groups(grouping, needs)
+        answers, known = np.empty(len(grouping.keys), dtype=np.bool_), _known_groups(hosts, grouping, needs)
         if known.any():
-            truths = TruthColumns(hosts, NOBODY, self._part, memory, now, of_partner=True)
+            truths = TruthColumns(hosts, NOBODY, self.part, memory, now, of_partner=True)
             codes = yield from truths.column(entry.expression)
             self.computed += truths.computed
-            answers[known] = (codes[list(grouping.examples)] == TRUE)[known]
+            answers[known] = (codes[grouping.examples] == TRUE)[known]
         for number in np.flatnonzero(~known).tolist():
             key = (grouping.names, grouping.keys[number])
             answer = entry.on_hosts.get(key)
@@ -171,20 +172,22 @@ class Answers:
         now: float,
     ) -> Generator[None, None, Mask]:
         """For each CE whether such Requirements of a CE are not true of a requester."""
-        truths = TruthColumns(ads, requester, self._part, memory, now, of_partner=False)
+        truths = TruthColumns(ads, requester, self.part, memory, now, of_partner=False)
         codes = yield from truths.column(requirements)
         self.computed += truths.computed
         mask: Mask = codes != TRUE
         return mask
 
 
-def _known_groups(grouping: Grouping, needs: Dependencies) -> Mask:
+def _known_groups(columns: AdColumns, grouping: Grouping, needs: Dependencies) -> Mask:
     """The groups of ads that define each attribute that counts, so that plain evaluation decides."""
     if needs.needs_whole_ad or needs.is_volatile or needs.names & _OTHER_SCOPES:
         return np.zeros(len(grouping.keys), dtype=np.bool_)
-    counting = [place for place, name in enumerate(grouping.names) if name not in SCOPES]
-    known = [all(key[place] != ABSENT for place in counting) for key in grouping.keys]
-    return np.array(known, dtype=np.bool_)
+    known = np.ones(len(grouping.keys), dtype=np.bool_)
+    for name in grouping.names:
+        if name not in SCOPES:
+            known &= columns.present(name)[grouping.examples]
+    return known
 
 
 _OTHER_SCOPES: Final = SCOPES - {"my", "other", "target"}

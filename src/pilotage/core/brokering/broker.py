@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ad_columns import AdColumns, NumberedAd, Places, ValueNumbers
+from pilotage.core.brokering.ad_columns import ABSENT, AdColumns, NumberedAd, Places, ValueNumbers
 from pilotage.core.brokering.answers import NOBODY, Answers, Mask, Residual
 from pilotage.core.brokering.dependencies import dependencies_of
 from pilotage.core.brokering.match import (
@@ -183,7 +183,7 @@ class Broker:
         """The ranks of CEs by their own ads."""
         columns = AdColumns([ce.ad for ce in ces])
         grouping = columns.grouping(columns.closure(dependencies_of(rank), NOBODY))
-        ranks = [rank_of(rank, ces[place].facts.ad) for place in grouping.examples]
+        ranks = [rank_of(rank, ces[place].facts.ad) for place in grouping.examples.tolist()]
         return [ranks[group] for group in grouping.groups.tolist()]
 
     def match(self, requester: NumberedAd, table: CeTable) -> Matches:
@@ -202,51 +202,67 @@ class Broker:
             self._dropped += self._answers.computed
             self._answers = Answers(self._kinds)
         asked = _Question(self._answers, requester, table)
-        residuals = yield from asked.residuals()
-        codes = table.state_codes.copy()
+        side = yield from asked.requesters_side()
+        codes = np.maximum(table.state_codes, side.codes)
         refused = yield from asked.refusals()
-        if refused is not None:
-            codes[refused] = _CODES[Verdict.REFUSED]
-        hosts, without = yield from asked.hosts(residuals)
-        if without is not None:
-            codes[without] = _CODES[Verdict.NO_HOSTS]
-        known = asked.answers.residuals
-        impossible = [place for place in np.unique(residuals).tolist() if not known[place].can_be_true]
-        if impossible:
-            codes[np.isin(residuals, impossible)] = _CODES[Verdict.IMPOSSIBLE]
-        return Matches(table, codes, residuals, hosts, known)
+        return Matches(table, np.maximum(codes, refused), side.residuals, side.hosts, asked.answers.residuals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """The requester's Requirements at all CEs."""
+
+    residuals: Places
+    hosts: Mask | None
+    codes: NDArray[np.uint8]
+    """NO_HOSTS, IMPOSSIBLE, or YES."""
 
 
 class _Question:
-    """One requester and one table."""
+    """One requester and one table. A verdict with a higher code outweighs others."""
 
     def __init__(self, answers: Answers, requester: NumberedAd, table: CeTable) -> None:
         self.answers, self._requester, self._table = answers, requester, table
         self._memories = table.memories(answers)
         self._memory = self._memories["whole"]
 
-    def residuals(self) -> Generator[None, None, Places]:
-        """The residual of each CE."""
-        requester, table = self._requester, self._table
-        requirements = requester.ad.get("Requirements")
-        if requirements is None:
-            return np.full(len(table), self.answers.true, dtype=np.int64)
-        number = requester.numbers["requirements"]
+    def requesters_side(self) -> Generator[None, None, _Side]:
+        requester, fixed = self._requester, self._table.fixed
+        requirements = requester.ad.get("Requirements") or _TRUE
+        number = requester.numbers.get("requirements", ABSENT)
         parts = self.answers.parts_of(number, requirements)
-        keys = tuple(own_key(requester, table.fixed.closure(part.needs, requester)) for part in parts)
-        column: Places | None = self._memory.get((number, keys))
-        if column is None:
+        key = (
+            "requester",
+            number,
+            *(own_key(requester, fixed.closure(part.needs, requester)) for part in parts),
+        )
+        side: _Side | None = self._memory.get(key)
+        if side is None:
             columns = []
-            memory = self._memories["fixed"]
             for part in parts:
                 columns.append(
-                    (yield from self.answers.part_column(part, table.fixed, requester, memory, table.now))
+                    (
+                        yield from self.answers.part_column(
+                            part, fixed, requester, self._memories["fixed"], self._table.now
+                        )
+                    )
                 )
-            column = yield from self.answers.joint_column(columns)
-            self._memory[number, keys] = column
-        return column
+            residuals = yield from self.answers.joint_column(columns)
+            side = self._memory[key] = yield from self._with_hosts(residuals)
+        return side
 
-    def hosts(self, residuals: Places) -> Generator[None, None, tuple[Mask | None, Mask | None]]:
+    def _with_hosts(self, residuals: Places) -> Generator[None, None, _Side]:
+        codes = np.zeros(len(residuals), dtype=np.uint8)
+        hosts, without = yield from self._hosts(residuals)
+        if without is not None:
+            codes[without] = _CODES[Verdict.NO_HOSTS]
+        known = self.answers.residuals
+        impossible = [place for place in np.unique(residuals).tolist() if not known[place].can_be_true]
+        if impossible:
+            codes[np.isin(residuals, impossible)] = _CODES[Verdict.IMPOSSIBLE]
+        return _Side(residuals, hosts, codes)
+
+    def _hosts(self, residuals: Places) -> Generator[None, None, tuple[Mask | None, Mask | None]]:
         """Whether each host class may satisfy the residual of its CE, and the CEs where none does."""
         table = self._table
         if not len(table.owners):
@@ -266,14 +282,19 @@ class _Question:
         satisfied = np.bincount(table.owners, weights=hosts, minlength=len(table)) > 0
         return hosts, (table.host_counts > 0) & ~satisfied
 
-    def refusals(self) -> Generator[None, None, Mask | None]:
-        """The CEs whose own Requirements are not true of the requester; None: there is none."""
-        requester, table, refused = self._requester, self._table, None
+    def refusals(self) -> Generator[None, None, NDArray[np.uint8]]:
+        """REFUSED for CEs whose own Requirements are not true of the requester."""
+        requester, table = self._requester, self._table
+        codes = np.zeros(len(table), dtype=np.uint8)
         for requirements, members in table.requirements:
-            column = yield from self.answers.refused(
-                requirements, table.ads, requester, self._memories["ads"], table.now
-            )
-            if column[members].any():
-                refused = np.zeros(len(table), dtype=np.bool_) if refused is None else refused
-                refused[members] = column[members]
-        return refused
+            part = self.answers.part(requirements)
+            needs = table.ads.closure(part.needs, requester)
+            key = ("CE", id(requirements), own_key(requester, needs))
+            column: Mask | None = self._memory.get(key)
+            if column is None:
+                column = yield from self.answers.refused(
+                    requirements, table.ads, requester, self._memories["ads"], table.now
+                )
+                self._memory[key] = column
+            codes[members[column[members]]] = _CODES[Verdict.REFUSED]
+        return codes

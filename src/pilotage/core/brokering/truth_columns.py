@@ -6,7 +6,7 @@ values count alike. The truth equals the evaluator's, as tests show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -39,6 +39,8 @@ _UNDEFINED: Final = 2
 _ERROR: Final = 3
 _NOT: Final = np.array([TRUE, FALSE, _UNDEFINED, _ERROR], dtype=np.int8)
 _EMPTY: Final = ClassAd()
+MOST_FORMULAS: Final = 16
+"""Different expressions of one attribute that are worked through as columns."""
 
 
 def code_of(value: Any, *, exact: bool) -> int:
@@ -63,13 +65,16 @@ class TruthColumns:
         now: float,
         *,
         of_partner: bool,
+        inside: frozenset[str] = frozenset(),
     ) -> None:
         """`of_partner`: the expressions are attributes of the partner, and the columns are the other side.
 
-        `memory` keeps columns that are complete, for this `columns` and `now`.
+        `memory` keeps columns that are complete, for this `columns` and `now`. `inside`: the attributes of the
+        columns that the expressions define.
         """
         self._columns, self._partner, self._part_of = columns, partner, part_of
         self._memory, self._now, self._of_partner = memory, now, of_partner
+        self._open = inside
         self.computed = 0
 
     def column(self, expression: Expression, *, exact: bool = True) -> CodesInSteps:
@@ -83,8 +88,34 @@ class TruthColumns:
                 return _NOT[(yield from self.column(operand, exact=False))]
             case Conditional(yes=yes) if yes is not None:
                 return (yield from self._conditional(expression, yes, exact=exact))
+            case Attribute() if (formulas := self._formulas(expression)) is not None:
+                return (yield from self._of_formulas(*formulas, exact=exact))
             case _:
                 return (yield from self._atom(expression, exact=exact))
+
+    def _formulas(self, node: Attribute) -> tuple[str, Mapping[int, Expression]] | None:
+        """The expressions that an attribute of the columns has, by number; None: they are constants, or many."""
+        name = self._name_in_columns(node)
+        if name is None or name in self._open or not self._columns.has_formulas(name):
+            return None
+        formulas = self._columns.formulas(name)
+        return (name, formulas) if len(formulas) <= MOST_FORMULAS else None
+
+    def _of_formulas(self, name: str, formulas: Mapping[int, Expression], *, exact: bool) -> CodesInSteps:
+        """The codes of an attribute: its expressions belong to the ads of the columns."""
+        inner = TruthColumns(
+            *(self._columns, self._partner, self._part_of, self._memory, self._now),
+            of_partner=False,
+            inside=self._open | {name},
+        )
+        numbers = np.array(self._columns.column(name), dtype=np.int64)
+        result = np.full(len(numbers), FALSE if exact else _UNDEFINED, dtype=np.int8)
+        for number, expression in formulas.items():
+            codes = yield from inner.column(expression, exact=exact)
+            members = numbers == number
+            result[members] = codes[members]
+        self.computed += inner.computed
+        return result
 
     def _logic(self, node: Logic) -> CodesInSteps:
         decisive = TRUE if node.op == "||" else FALSE
