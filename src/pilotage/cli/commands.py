@@ -86,7 +86,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce enable": _here("ces.show", "enable", "Submit pilots to a CE again (administrators)"),
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
-    "ce add": _here("ces.add", "add", "Add a Slurm cluster or this machine to the policy as a CE"),
+    "ce add": _here("ces.add", "add", "Add a batch system or this machine to the policy as a CE"),
     "dataset add": _here("datasets.add", "add", "Register files as a data set, or add files to one"),
     "dataset list": _here("datasets.show", "list_datasets", "List the data sets"),
     "dataset show": _here("datasets.show", "show", "Show a data set, where it is, and its blocks"),

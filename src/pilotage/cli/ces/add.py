@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def add(
     session: Session,
     kind: Annotated[
-        str, typer.Argument(metavar="TYPE", help="slurm or another batch system, or local (this machine)")
+        str,
+        typer.Argument(metavar="TYPE", help="slurm, sge or another batch system, or local (this machine)"),
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")] = "",
     site: Annotated[
@@ -38,7 +39,7 @@ def add(
     ] = "home",
     partition: Annotated[
         str,
-        typer.Option("--partition", metavar="NAME", help="Slurm: partition; default: the cluster's default"),
+        typer.Option("--partition", metavar="NAME", help="Partition or queue; default: that of the cluster"),
     ] = "",
     conf: Annotated[
         str,
@@ -46,7 +47,7 @@ def add(
             "--conf", metavar="FILE", help="Slurm: slurm.conf of the cluster; default: that of the server"
         ),
     ] = "",
-    account: Annotated[str, typer.Option("--account", metavar="NAME", help="Slurm: account to charge")] = "",
+    account: Annotated[str, typer.Option("--account", metavar="NAME", help="Account to charge")] = "",
     qos: Annotated[str, typer.Option("--qos", metavar="NAME", help="Slurm: quality of service")] = "",
     constraint: Annotated[
         str, typer.Option("--constraint", metavar="TEXT", help="Slurm: node features")
@@ -56,7 +57,7 @@ def add(
         typer.Option(
             "--log-folder",
             metavar="DIR",
-            help="Slurm: existing folder on nodes and server for pilots' output",
+            help="Existing folder on nodes and server for pilots' output",
         ),
     ] = "",
     settings: Annotated[
@@ -91,9 +92,15 @@ def add(
     """Add a CE to the policy in force. The server asks a batch system for its partitions, limits and accounts."""
     from pilotage.cli.time_format import parse_duration
     from pilotage.core.policy import parse
-    from pilotage.core.policy.new_ce import NewCe, choose_site, insert_section, require_free_name
+    from pilotage.core.policy.new_ce import (
+        NewCe,
+        choose_site,
+        insert_section,
+        partition_key,
+        require_free_name,
+    )
 
-    options = {"conf": conf, "partition": partition, "account": account, "qos": qos}
+    options = {"conf": conf, partition_key(kind) or "partition": partition, "account": account, "qos": qos}
     options |= {"constraint": constraint, "log_folder": log_folder}
     options = {key: value for key, value in options.items() if value} | _settings(settings or ())
     _check_usage(kind, options, max_waiting, max_running)
@@ -158,7 +165,13 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
     """The new section, with sizes and limits from the batch system."""
     from dataclasses import asdict, replace
 
-    from pilotage.core.policy.new_ce import PartitionFacts, batch_section, choose_partition, local_section
+    from pilotage.core.policy.new_ce import (
+        PartitionFacts,
+        batch_section,
+        choose_partition,
+        local_section,
+        partition_key,
+    )
     from pilotage.core.policy.new_ce_accounts import AccountFacts, allowed_partitions, choose_account
 
     if kind == "local":
@@ -169,7 +182,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
         AccountFacts(row.name, row.partition, tuple(row.qos), row.default) for row in described.accounts
     ]
     allowed = allowed_partitions(accounts, partitions, ce.options.get("account", ""))
-    partition = choose_partition(allowed, ce.options.get("partition", ""))
+    partition = choose_partition(allowed, ce.options.get(partition_key(kind), ""))
     options = choose_account(accounts, partition.name, ce.options)
     return batch_section(replace(ce, options=options), kind, partition)
 

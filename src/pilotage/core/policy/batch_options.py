@@ -22,6 +22,11 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The native terms for requirements over hosts. Empty: all requirements are left to the match."""
 
     @property
+    def largest_pilot(self) -> tuple[int, str] | None:
+        """The most cores of a pilot under these options, and the reason; None: the batch system decides."""
+        return None
+
+    @property
     def own_features(self) -> str:
         """Features of hosts that each submission asks for, in the syntax of the table's feature option."""
         return ""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+
+import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.policy import toml
@@ -70,6 +73,18 @@ def option_names(kind: str) -> tuple[str, ...]:
     return () if system is None else system.__struct_fields__
 
 
+def partition_key(kind: str) -> str:
+    """The key that names the partition or queue of a CE of this type; empty: the type has none."""
+    system = BATCH_SYSTEMS.get(kind)
+    return system.partition_key if system is not None and system.partition_key in option_names(kind) else ""
+
+
+def _typed(kind: str, name: str, text: str) -> Value:
+    """The value of an option from a command line. One that is no number stays a text, which the policy refuses."""
+    default = getattr(BATCH_SYSTEMS[kind](), name, "")
+    return int(text) if isinstance(default, int) and re.fullmatch("[0-9]{1,15}", text) else text
+
+
 def choose_site(policy: Policy, site: str) -> str:
     """The site of a new CE. Without a name, the policy must have exactly one site."""
     known = ", ".join(policy.sites) or "none"
@@ -96,7 +111,8 @@ def choose_partition(partitions: Sequence[PartitionFacts], name: str) -> Partiti
     """The named partition, else the cluster's default one, else the first that is up."""
     if not partitions:
         raise InvalidInput(
-            "the batch system has no partition", hint="`sinfo` on the server's machine lists them"
+            "the batch system has no partition or queue",
+            hint="`sinfo` or `qconf -sql` on the server's machine lists them",
         )
     known = ", ".join(partition.name for partition in partitions)
     if name:
@@ -110,7 +126,7 @@ def choose_partition(partitions: Sequence[PartitionFacts], name: str) -> Partiti
 
 def batch_section(ce: NewCe, kind: str, partition: PartitionFacts) -> str:
     """The section of a CE on a partition of a batch system of this type."""
-    processors, memory = _pilot_size(ce, partition)
+    processors, memory = _pilot_size(ce, partition, _most_cores(kind, ce.options))
     numbers: dict[str, Value | None] = {
         "pilot_processors": processors,
         "pilot_memory": memory,
@@ -120,8 +136,8 @@ def batch_section(ce: NewCe, kind: str, partition: PartitionFacts) -> str:
     numbers |= {
         key: value for key in ("max_waiting", "max_running") if (value := getattr(ce, key)) is not None
     }
-    named = {"partition": partition.name} if "partition" in option_names(kind) else {}
-    options = {**named, **ce.options}
+    named = {key: partition.name} if (key := partition_key(kind)) else {}
+    options = {**named, **{name: _typed(kind, name, text) for name, text in ce.options.items()}}
     return (
         toml.comment(_describe(partition)) + "\n"
         + _table(("ces", ce.name), {"site": ce.site, "type": kind, "owners": ce.owners, **numbers})
@@ -136,7 +152,16 @@ def local_section(ce: NewCe) -> str:
     return _table(("ces", ce.name), {"site": ce.site, "type": "local", "owners": ce.owners, **values})
 
 
-def _pilot_size(ce: NewCe, partition: PartitionFacts) -> tuple[int, int]:
+def _most_cores(kind: str, options: Mapping[str, str]) -> int:
+    """The cores of a proposed pilot at most. Options that are wrong are refused later."""
+    try:
+        limit = msgspec.convert(dict(options), BATCH_SYSTEMS[kind], strict=False).largest_pilot
+    except msgspec.ValidationError:
+        limit = None
+    return LARGEST_PILOT if limit is None else min(LARGEST_PILOT, limit[0])
+
+
+def _pilot_size(ce: NewCe, partition: PartitionFacts, most: int) -> tuple[int, int]:
     """Cores and MB of a pilot: a whole part of a node, with its part of the memory."""
     cores = partition.processors
     if ce.processors is not None and ce.processors > cores:
@@ -149,7 +174,7 @@ def _pilot_size(ce: NewCe, partition: PartitionFacts) -> tuple[int, int]:
             f"no node of partition {partition.name} has {ce.memory} MB",
             hint=f"its largest node has {partition.memory} MB",
         )
-    processors = ce.processors or max(size for size in range(1, LARGEST_PILOT + 1) if cores % size == 0)
+    processors = ce.processors or max(size for size in range(1, most + 1) if cores % size == 0)
     # A node whose memory is not configured says 1 MB: the batch system's default is better then.
     memory = partition.memory * processors // max(1, cores) if partition.memory >= 100 * cores else 0
     return processors, memory if ce.memory is None else ce.memory

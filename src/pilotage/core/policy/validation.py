@@ -104,6 +104,10 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
         for system in BATCH_SYSTEMS:
             for key, reason in getattr(ce, system).mistakes():
                 refuse(f"CE {name}: {reason}", "ces", name, system, key)
+        if ce.type != "local" and (limit := ce.batch_options().largest_pilot) is not None:
+            most, reason = limit
+            if ce.pilot_processors > most:
+                refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
         for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
             refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
         if ce.forward_hook and (ce.type == "local" or not ce.forward_hook.startswith("/")):

@@ -6,12 +6,35 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
+from pilotage.core.forwarding.table import ForwardTable, HostSelection
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.setting import Setting
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _QUEUE = re.compile(r"[A-Za-z_*@][A-Za-z0-9_.*?@,-]{0,255}")
 _RESOURCES = re.compile(r"[A-Za-z_][^\0-\037\"'\\]{0,1023}")
+
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}"
+
+_FORWARDING = ForwardTable(
+    rules={
+        "GlueCEPolicyMaxWallClockTime": "wall",
+        "GlueHostMainMemoryRAMSize": "complex mem_total <= megabytes",
+        "GlueHostMainMemoryVirtualSize": "complex virtual_total <= megabytes",
+    },
+    complex_option="-l",
+    has_wall=True,
+    selection=HostSelection.LIST,
+    selection_option="hostname",
+    hook_options={
+        "-l": rf"{_WORD}={_WORD}(,{_WORD}={_WORD})*",
+        "-q": r"[A-Za-z0-9_.*?@-]{1,99}(,[A-Za-z0-9_.*?@-]{1,99})*",
+        "-P": _WORD,
+        "-A": _WORD,
+        "-p": "-[0-9]{1,4}",
+    },
+)
+"""No rule asks for cores: a request for num_proc fits hosts with exactly this number."""
 
 
 class SgeOptions(BatchOptions, frozen=True):
@@ -20,6 +43,7 @@ class SgeOptions(BatchOptions, frozen=True):
         "Grid Engine's commands find its master, or the shadow of it, in the file act_qmaster of the cell; another"
         " cell is a CE with its own [ces.NAME.sge] root and cell"
     )
+    forwarding: ClassVar[ForwardTable] = _FORWARDING
     partition_key: ClassVar[str] = "queue"
 
     root: Annotated[
@@ -57,6 +81,12 @@ class SgeOptions(BatchOptions, frozen=True):
     log_folder: Annotated[
         str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
     ] = ""
+
+    @property
+    def largest_pilot(self) -> tuple[int, str] | None:
+        if self.pe:
+            return None
+        return 1, "pilots of several cores need a parallel environment: set `pe`; `qconf -spl` lists them"
 
     @property
     def own_queue(self) -> str:

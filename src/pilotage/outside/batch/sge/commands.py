@@ -46,7 +46,7 @@ def submit(submission: Submission, options: SgeOptions, *, memory_per_slot: bool
         *("-ac", write_properties(all_properties(submission))),
         *("-S", "/bin/sh", "-C", "", "-wd", "/", "-o", "/dev/null"),
     ]
-    return command + _needs(submission.shape, options, memory_per_slot)
+    return [*command, *_needs(submission.shape, options, memory_per_slot), *submission.flags]
 
 
 _TOTALS = {"mem_free": "mem_total", "virtual_free": "virtual_total", "swap_free": "swap_total"}
