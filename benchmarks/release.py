@@ -21,6 +21,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text
 from pilotage.core.requests.specification import Program, Specification, Splitting, Step
 from pilotage.core.requests.states import RequestState
+from pilotage.core.workqueue.retries import RetryRules
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.duties.release import AIM
 from pilotage.server.duties.row_by_row import SLICE_AIM, SlicePace
@@ -183,7 +184,7 @@ class _Filled:
             result = self._timed(
                 times,
                 lambda tx, size=size: pace.measured(
-                    size, lambda: roll_up.roll_up(tx, self.programs, self.now, size)
+                    size, lambda: roll_up.roll_up(tx, self.programs, RetryRules(), self.now, size)
                 ),
             )
             used = result.outcomes

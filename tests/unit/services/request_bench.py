@@ -141,9 +141,9 @@ class RequestBench:
         return self.jobs()["released"] - before
 
     def roll_up(self, most: int = 3) -> None:
-        bench = self.bench
+        bench, rules = self.bench, self.bench.pool.policy.requests.retry_rules()
         while True:
-            result = bench.do(lambda tx: roll_up.roll_up(tx, self.programs, bench.now, most))
+            result = bench.do(lambda tx: roll_up.roll_up(tx, self.programs, rules, bench.now, most))
             for request in sorted(result.requests):
                 bench.do(lambda tx, request=request: roll_up.advance(tx, request, bench.now))
             if not result.outcomes:

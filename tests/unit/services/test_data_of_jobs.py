@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
@@ -350,6 +351,19 @@ def test_orders_of_many_jobs_cost_three_statements(bench: Bench, rows: Rows) -> 
         if "element_jobs" in text or "FROM requests" in text or "FROM files" in text
     ]
     assert len(reads) == 3
+
+
+def test_the_policy_limits_the_blocks_of_outputs(bench: Bench, rows: Rows) -> None:
+    policy = bench.pool.policy
+    requests_table = msgspec.structs.replace(policy.requests, output_block_files=1)
+    bench.set(policy=msgspec.structs.replace(policy, requests=requests_table))
+    pilot = bench.pilot()
+    for number in range(2):
+        job = rows.make(Mask((FileRange(rows.files[number]),), events=10))
+        offer, order = take(pilot)
+        pilot.finish(offer, files=[stored(job, name=f"{order.element}/{job}-1/x.csv")])
+    sql = "SELECT name FROM blocks WHERE dataset_id = ? ORDER BY id"
+    assert [row[0] for row in bench.connection.execute(sql, (rows.unmerged,))] == ["here", "here#2"]
 
 
 # --- logs

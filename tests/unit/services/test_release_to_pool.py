@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pilotage.core.policy.requests import Growth, Requests
 from pilotage.core.requests.specification import Retry
+from pilotage.core.workqueue.retries import PauseRule, RetryRules
 from tests.unit.services.bench import POLICY, Bench, Paper
 from tests.unit.services.request_bench import RequestBench, limited
 
@@ -90,6 +93,54 @@ def test_a_failed_job_is_made_again_after_its_pause(bench: Bench, of_requests: R
         "SELECT retries, exit_code, failure, message FROM element_jobs WHERE state = 'exhausted'"
     ).fetchone()
     assert tuple(failed) == (1, 3, "payload", "exit code 3; it failed 2 times")
+
+
+RULES = """
+[requests]
+max_retries = 1
+max_retries_merge = 0
+cooloff_payload = 50.0
+cooloff_growth = "linear"
+longest_run = 500.0
+"""
+
+
+def test_the_policy_decides_the_retries_of_steps_that_name_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, POLICY + RULES)
+    of_requests = RequestBench(bench)
+    of_requests.agent()
+    for kind in ("Processing", "Merge"):
+        of_requests.element(of_requests.request(types=(kind,)), 1)
+    of_requests.release()
+    run_all(bench.pilot(), 2, exit_code=3)
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"cooloff": 1, "exhausted": 1}
+    [(pause,)] = bench.connection.execute(
+        "SELECT not_before - ended FROM element_jobs WHERE state = 'cooloff'"
+    )
+    assert pause == 50.0
+    bench.end()
+
+
+def test_a_job_that_ran_for_too_long_is_not_made_again(tmp_path: Path) -> None:
+    """The wall time of the attempt reaches the rule through the stored outcome."""
+    bench = Bench(tmp_path, POLICY + RULES)
+    of_requests = RequestBench(bench)
+    of_requests.agent()
+    of_requests.element(of_requests.request(), 2)
+    of_requests.release()
+    run_all(bench.pilot(), 1, exit_code=3, wall=500.0)
+    run_all(bench.pilot(), 1, exit_code=3, wall=500.5)
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"cooloff": 1, "exhausted": 1}
+    [(message,)] = bench.connection.execute("SELECT message FROM element_jobs WHERE state = 'exhausted'")
+    assert message == "exit code 3; it ran for more than 500 s"
+    bench.end()
+
+
+def test_the_growths_of_the_policy_are_those_of_the_rule() -> None:
+    assert set(get_args(Growth)) == set(PauseRule)
+    assert Requests().retry_rules() == RetryRules()
 
 
 def test_every_end_reaches_the_roll_up(bench: Bench, of_requests: RequestBench) -> None:

@@ -141,7 +141,10 @@ JOB_STATES: StateTable[JobState] = StateTable(
             S.KILLED,
         ),
         S.COMPLETED: _row(
-            "data placement", "done except for the registration of its outputs", S.DONE, S.FAILED
+            "nobody",
+            "done except for the registration of its outputs; unused, since a finish registers them",
+            S.DONE,
+            S.FAILED,
         ),
         S.DONE: _row("owner", "its result is applied", S.DELETED),
         S.FAILED: _row(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pilotage.core.policy.table import Table
-from pilotage.core.setting import YEAR, Setting
+from pilotage.core.setting import BYTES, YEAR, Setting
+from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
 
 MAX_REQUEST_PRIORITY: Final = 999_999
+Growth = Literal["default", "linear", "squared", "exponential"]
+"""The values of `PauseRule`."""
 MAX_BANDS: Final = 9
 """One less than the values of UserPriority that a band may have, 1 to 10."""
 
@@ -71,6 +74,36 @@ class Requests(Table, frozen=True):
     max_requests_per_owner: Annotated[int, Setting("unfinished requests of an owner at most", 0, 10**6)] = (
         10_000
     )
+    max_retries: Annotated[
+        int, Setting("how often a failed job is made again; `retry` of a step stands above it", 0, 100)
+    ] = 3
+    max_retries_merge: Annotated[int, Setting("the same for jobs of the types Merge and Harvest", 0, 100)] = 4
+    max_retries_cleanup: Annotated[int, Setting("the same for jobs of the type Cleanup", 0, 100)] = 2
+    max_retries_log_collect: Annotated[int, Setting("the same for jobs of the type LogCollect", 0, 100)] = 1
+    cooloff_payload: Annotated[
+        float, Setting("seconds of pause before a job is made again whose program failed", 0, YEAR)
+    ] = 600.0
+    cooloff_data: Annotated[
+        float, Setting("the same, if input could not be read or output not be stored", 0, YEAR)
+    ] = 300.0
+    cooloff_place: Annotated[
+        float, Setting("the same, if the pilot, its node or its batch job failed", 0, YEAR)
+    ] = 60.0
+    cooloff_growth: Annotated[
+        Growth, Setting("how the pause grows with the number of tries: `squared` is pause × tries²")
+    ] = "squared"
+    longest_run: Annotated[
+        float, Setting("seconds; a job that ran for longer and failed is not made again", 1, YEAR)
+    ] = 120_000.0
+    output_block_files: Annotated[
+        int, Setting("files of a block of an output data set; a full block is closed", 1, 100_000)
+    ] = 500
+    output_block_size: Annotated[
+        int, Setting("bytes at which a block of an output data set is closed", 1, BYTES[1])
+    ] = 500_000_000_000
+    output_block_age: Annotated[
+        float, Setting("seconds after which a block of an output data set is closed", 1, YEAR)
+    ] = 3600.0
     agent_lease: Annotated[
         float, Setting("seconds for which a silent agent keeps its elements", 1e-3, YEAR)
     ] = 300.0
@@ -86,6 +119,25 @@ class Requests(Table, frozen=True):
     def owner_limit(self) -> int:
         """Unfinished pool jobs of an agent at which it gets no more work and its jobs are not released."""
         return int(self.max_jobs_per_owner * self.owner_limit_factor)
+
+    def retry_rules(self) -> RetryRules:
+        """The rules for failed jobs of steps that name none."""
+        return RetryRules(
+            retries=self.max_retries,
+            of_type={
+                "Merge": self.max_retries_merge,
+                "Harvest": self.max_retries_merge,
+                "Cleanup": self.max_retries_cleanup,
+                "LogCollect": self.max_retries_log_collect,
+            },
+            rule=PauseRule(self.cooloff_growth),
+            bases={
+                FailureClass.PAYLOAD: self.cooloff_payload,
+                FailureClass.DATA: self.cooloff_data,
+                FailureClass.PLACE: self.cooloff_place,
+            },
+            longest_run=self.longest_run,
+        )
 
     def user_priority(self, priority: int) -> int:
         """The UserPriority in the pool of the jobs of a request with this priority."""

@@ -6,7 +6,7 @@ import asyncio
 
 from pilotage.server.context import Context
 from pilotage.services.catalogue import outputs
-from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE
+from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE, BlockLimits
 
 PERIOD = 10.0
 
@@ -22,8 +22,9 @@ class OutputBlockDuty:
 
     async def cycle(self) -> None:
         context = self._context
+        limits = BlockLimits.of(context.pool.policy)
         due = await asyncio.to_thread(
-            lambda: outputs.due_blocks(context.readers.connection(), context.clock())
+            lambda: outputs.due_blocks(context.readers.connection(), context.clock(), limits)
         )
         closed = 0
         for dataset, blocks in due.items():

@@ -55,10 +55,10 @@ class RollUpDuty:
         """Use all ends of jobs; returns the requests of elements that have ended."""
         context, requests = self._context, set[int]()
         while not context.stop.is_set():
-            size = self._pace.size
+            size, defaults = self._pace.size, context.pool.policy.requests.retry_rules()
             result = await context.writer.acall(
-                lambda tx, size=size: self._pace.measured(  # type: ignore[misc]
-                    size, lambda: roll_up.roll_up(tx, self._programs, context.clock(), size)
+                lambda tx, size=size, defaults=defaults: self._pace.measured(  # type: ignore[misc]
+                    size, lambda: roll_up.roll_up(tx, self._programs, defaults, context.clock(), size)
                 )
             )
             requests |= result.requests

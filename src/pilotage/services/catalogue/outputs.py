@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.core.policy import Policy
 from pilotage.services.catalogue.registration import free_number, insert_part
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, replicas
@@ -40,6 +41,11 @@ class BlockLimits:
     size: int = 500_000_000_000
     age: float = 3600.0
     """Seconds since its first file."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> BlockLimits:
+        requests = policy.requests
+        return cls(requests.output_block_files, requests.output_block_size, requests.output_block_age)
 
 
 def register_outputs(

@@ -53,7 +53,14 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     )
     if verdict is Retry.GIVE_UP or (refusal is not None and refusal.is_final):
         moves.end(
-            job, "finished", JobState.FAILED, reason, place, exit_code=finish.exit_code, failure=failure
+            job,
+            "finished",
+            JobState.FAILED,
+            reason,
+            place,
+            exit_code=finish.exit_code,
+            failure=failure,
+            wall=finish.wall,
         )
         _close(finish, "applied", failure, moves)
         return JobState.FAILED

@@ -17,7 +17,7 @@ from pilotage.core.requests.specification import CLEANUP
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
-from pilotage.services.catalogue.outputs import OutputFile, register_outputs
+from pilotage.services.catalogue.outputs import BlockLimits, OutputFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders, datasets
@@ -69,7 +69,7 @@ def register_files(
     taken = _foreign_names(tx, target, [output.file.name for output in outputs])
     if taken:
         return Refusal(f"its output was not registered: {row.dataset} has a file {taken[0]} already")
-    taken = list(register_outputs(tx, element_job, outputs, now))
+    taken = list(register_outputs(tx, element_job, outputs, now, BlockLimits.of(pool.policy)))
     if taken:
         # Others are registered: the transaction fails, and the next try finds the name above.
         raise Conflict(f"another transaction has registered {taken[0]} just now", hint="try again")
@@ -92,7 +92,7 @@ def register_logs(
     except InvalidInput as error:
         log.warning("the logs of job %d were not registered: %s", finish.job, error)
         return
-    register_outputs(tx, element_job, [output], now)
+    register_outputs(tx, element_job, [output], now, BlockLimits.of(pool.policy))
 
 
 class OutputTarget(NamedTuple):

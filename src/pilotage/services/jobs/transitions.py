@@ -253,13 +253,17 @@ class JobTransitions:
         *,
         exit_code: int | None = None,
         failure: str = "",
+        wall: float = 0.0,
     ) -> None:
-        """Move to a final state. `failure` as in the hand-over's retry rule; empty: the job did not fail."""
+        """Move to a final state. `failure` as in the hand-over's retry rule; empty: the job did not fail.
+
+        `wall`: seconds that its last attempt ran.
+        """
         assert new in FINAL
         self._left(job, place)
         identity = self.pool.queues.identities.get(job.queue)
         if identity is None or identity.job_type in REQUEST_TYPES:
-            self._add_outcome(job, new, reason, exit_code, failure)
+            self._add_outcome(job, new, reason, exit_code, failure, wall)
         event = self._event(kind, job, new, job.epoch, reason)
         self._ended.append(
             jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
@@ -328,14 +332,14 @@ class JobTransitions:
         return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
 
     def _add_outcome(
-        self, job: JobRow, new: JobState, reason: str, exit_code: int | None, failure: str
+        self, job: JobRow, new: JobState, reason: str, exit_code: int | None, failure: str, wall: float
     ) -> None:
         """Append the end of a job of a request for the roll-up, which has read it if the job had ended before."""
         if job.state in FINAL or self.pool.submissions.get(self.tx, job.submission).row.request is None:
             return
         [element_job] = _decode(job.parameters or "[0]")
         self._outcomes.append(
-            job_outcomes.JobEnd(element_job, job.id, new, self.now, exit_code, failure, reason)
+            job_outcomes.JobEnd(element_job, job.id, new, self.now, exit_code, failure, reason, wall)
         )
 
     def _now(self, job: JobRow, **changes: Any) -> JobRow:

@@ -27,7 +27,8 @@ class StepProgram:
     group: str
     description: JobDescription
     inputs: tuple[Input, ...]
-    retries: RetryRules
+    retry: Retry
+    """Stands above the rules of the policy."""
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class ProgramCache:
                     retries=0,
                 )
                 self._programs[request, planned.position] = StepProgram(
-                    row.owner, row.group, own, inputs, retry_rules(planned.retry)
+                    row.owner, row.group, own, inputs, planned.retry
                 )
             program = self._programs.use((request, step))
         return program
@@ -96,9 +97,10 @@ class ProgramCache:
         return jobs
 
 
-def retry_rules(retry: Retry) -> RetryRules:
+def retry_rules(retry: Retry, defaults: RetryRules) -> RetryRules:
     """The rules of a step: the word of its request stands above the defaults."""
-    rules = RetryRules(
+    rules = replace(
+        defaults,
         fatal_exit_codes=frozenset(retry.fatal_exit_codes),
         pass_exit_codes=frozenset(retry.pass_exit_codes),
     )

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.retries import FailedTry, after_failed_try
+from pilotage.core.workqueue.retries import FailedTry, RetryRules, after_failed_try
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
 from pilotage.services.catalogue.outputs import close_output
-from pilotage.services.workqueue.programs import ProgramCache
+from pilotage.services.workqueue.programs import ProgramCache, retry_rules
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, element_progress, job_outcomes, requests
 from pilotage.store.tables.element_jobs import ElementJobRow, RolledJob
@@ -39,8 +39,10 @@ class RollUpResult:
     """Requests with an element that has ended: see `advance`."""
 
 
-def roll_up(tx: Transaction, programs: ProgramCache, now: float, most: int) -> RollUpResult:
-    """Use at most `most` ends of pool jobs."""
+def roll_up(
+    tx: Transaction, programs: ProgramCache, defaults: RetryRules, now: float, most: int
+) -> RollUpResult:
+    """Use at most `most` ends of pool jobs. `defaults`: the retry rules of the policy."""
     connection = tx.connection
     outcomes = job_outcomes.oldest(connection, most)
     result = RollUpResult(len(outcomes))
@@ -51,7 +53,7 @@ def roll_up(tx: Transaction, programs: ProgramCache, now: float, most: int) -> R
     for outcome in outcomes:
         row = rows.get(outcome.element_job)
         if row is not None and row.state is J.RELEASED and row.job == outcome.job and row.id not in rolled:
-            rolled[row.id] = _rolled(connection, programs, row, outcome)
+            rolled[row.id] = _rolled(connection, programs, defaults, row, outcome)
     element_jobs.save_rolled(connection, list(rolled.values()))
     elements = _add_progress(connection, [(rows[id_], job.state) for id_, job in rolled.items()])
     result.requests = end_elements(connection, elements, now)
@@ -60,7 +62,11 @@ def roll_up(tx: Transaction, programs: ProgramCache, now: float, most: int) -> R
 
 
 def _rolled(
-    connection: Connection, programs: ProgramCache, row: ElementJobRow, outcome: Outcome
+    connection: Connection,
+    programs: ProgramCache,
+    defaults: RetryRules,
+    row: ElementJobRow,
+    outcome: Outcome,
 ) -> RolledJob:
     """The element job after this end of its pool job."""
     retries, not_before, message = row.retries, None, outcome.message
@@ -70,8 +76,10 @@ def _rolled(
         if program is None:
             state = J.EXHAUSTED
         else:
-            failed = FailedTry(program.description.job_type, row.retries, outcome.failure, outcome.exit_code)
-            verdict = after_failed_try(failed, program.retries)
+            failed = FailedTry(
+                *(program.description.job_type, row.retries, outcome.failure, outcome.exit_code, outcome.wall)
+            )
+            verdict = after_failed_try(failed, retry_rules(program.retry, defaults))
             if verdict.pause is None:
                 state, message = J.EXHAUSTED, f"{message}; {verdict.why}"
             else:

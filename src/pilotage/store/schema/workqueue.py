@@ -137,6 +137,8 @@ job_outcomes = sa.Table(
     sa.Column("exit_code", sa.Integer),
     sa.Column("failure", sa.Text, nullable=False, server_default=""),
     sa.Column("message", sa.Text, nullable=False, server_default=""),
+    # Seconds that its last attempt ran; 0: not known.
+    sa.Column("wall", sa.Float, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 

@@ -21,6 +21,8 @@ class JobEnd(NamedTuple):
     failure: str
     """As the pilot or the lease reports it; empty: the job was done, or somebody ended it."""
     message: str
+    wall: float = 0.0
+    """Seconds that its last attempt ran; 0: not known."""
 
 
 append = RowWriter[JobEnd](insert("job_outcomes", JobEnd._fields))
@@ -37,6 +39,7 @@ class Outcome(NamedTuple):
     exit_code: int | None
     failure: str
     message: str
+    wall: float
 
 
 def oldest(connection: Connection, most: int) -> list[Outcome]:
