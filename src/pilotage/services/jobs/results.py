@@ -36,9 +36,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     place = pilot if job.pilot == pilot.id else None
     save_result(finish, moves)
     if not failure:
-        moves.end(job, "finished", JobState.DONE, reason, place, exit_code=finish.exit_code)
-        _close(finish, "applied", failure, moves)
-        return JobState.DONE
+        return _end(finish, job, JobState.DONE, reason, place, moves)
     with_pilot = job.state in HELD or job.state is JobState.MATCHED
     if with_pilot or failure in THE_PAYLOADS_OWN:
         # Otherwise the failure was counted when the lease expired.
@@ -52,24 +50,30 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         own_retries=description.retries,
     )
     if verdict is Retry.GIVE_UP or (refusal is not None and refusal.is_final):
-        moves.end(
-            job,
-            "finished",
-            JobState.FAILED,
-            reason,
-            place,
-            exit_code=finish.exit_code,
-            failure=failure,
-            wall=finish.wall,
-        )
-        _close(finish, "applied", failure, moves)
-        return JobState.FAILED
+        return _end(finish, job, JobState.FAILED, reason, place, moves, failure)
     _close(finish, "retried", failure, moves)
     if with_pilot:
         moves.retry(job, "failed-try", reason, place)
         return JobState.RESCHEDULED
     moves.count(job)
     return job.state
+
+
+def _end(
+    finish: Finish,
+    job: JobRow,
+    new: JobState,
+    reason: str,
+    place: PilotRow | None,
+    moves: JobTransitions,
+    failure: str = "",
+) -> JobState:
+    """End the job with this result; returns its state."""
+    moves.end(
+        job, "finished", new, reason, place, exit_code=finish.exit_code, failure=failure, wall=finish.wall
+    )
+    _close(finish, "applied", failure, moves)
+    return new
 
 
 def describe(finish: Finish, failure: str) -> str:
