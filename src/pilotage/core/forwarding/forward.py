@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.brokering.information import HostClass
 from pilotage.core.classads import Expression, Literal, Logic
@@ -96,6 +96,22 @@ def forward(
             return selected
         return _restricted(residual, terms, facts, host_classes, truths, selected.notes)
     return _restricted(residual, terms, facts, host_classes, truths)
+
+
+def forward_explicit(
+    explicit: Expression,
+    rest: Expression,
+    terms: CeTerms,
+    host_classes: Sequence[HostClass] = (),
+    kinds: Mapping[str, Kind] = {},
+) -> Forwarding:
+    """The flags for `explicit` alone. `rest` must also be true, and is left to the match as a whole."""
+    both = forward(rest, CeTerms(ForwardTable(), {}), host_classes, kinds)
+    made = forward(explicit, terms, host_classes, kinds)
+    if not both.is_possible or isinstance(rest, Literal):
+        return made if both.is_possible else both
+    unmapped = _conjunction([part for part in (made.unmapped, rest) if part is not None])
+    return replace(made, residual=_conjunction([explicit, rest]) or rest, unmapped=unmapped)
 
 
 def _selected(

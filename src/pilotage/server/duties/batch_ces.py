@@ -18,6 +18,7 @@ from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context, proxy_of
+from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
 from pilotage.services.director.accounted_ends import unexplained, with_accounted
@@ -52,6 +53,7 @@ class BatchCeDuty:
         self._director = director
         self._batch = batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
+        self._hook = ForwardHook()
         self._next_listing = 0.0
         self._pace = SlicePace(SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
         self._killed: set[PilotId] = set()
@@ -181,8 +183,11 @@ class BatchCeDuty:
         """Give one submission to the batch system, held, and release it when its id is stored."""
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         shape = Shape(intent.processors, intent.memory, intent.wall)
-        submission = Submission(intent.stamp, intent.pilots, shape, self._script(intent), intent.properties)
         try:
+            flags = await self._call(lambda: self._hook.flags(pool.policy.ces.get(self._director.ce), intent))
+            submission = Submission(
+                intent.stamp, intent.pilots, shape, self._script(intent), intent.properties, flags=flags
+            )
             async with self._context.submit_pools.turn(intent.pool):
                 receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:

@@ -22,6 +22,12 @@ from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeSt
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
+from pilotage.services.director.forwarding import (
+    ForwardedOrder,
+    forwarded_orders,
+    forwarding_properties,
+    hook_call,
+)
 from pilotage.services.director.listing_comparison import (
     ListingComparison,
     Look,
@@ -102,7 +108,8 @@ class BatchDirector:
         )
         tx.put(pool.directors, self.ce, note)
         self.memory.store(tx)
-        intents = [self._store_intent(pool, tx, ce, order, now) for order in orders]
+        forwarded = forwarded_orders(pool, tx, self.ce, orders, now)
+        intents = [self._store_intent(pool, tx, ce, order, now) for order in forwarded]
         has_room = budget is None or ordered < budget.room
         if has_room and not pool.draining and is_wanted(tx, self.ce, now):
             probe, (pilot,) = store_submission(
@@ -113,9 +120,10 @@ class BatchDirector:
         return intents
 
     def _store_intent(
-        self, pool: Pool, tx: Transaction, ce: Ce, order: BatchOrder, now: float
+        self, pool: Pool, tx: Transaction, ce: Ce, forwarded: ForwardedOrder, now: float
     ) -> SubmissionIntent:
-        properties = properties_of(order)
+        order = forwarded.order
+        properties = properties_of(order) | forwarding_properties(forwarded)
         # Where a pilot isolates payloads, a private pilot may serve all owners of a group with JOB_SHARING.
         owner = order.owner if order.pilot_type == PRIVATE and ce.isolation != "require" else None
         intent, members = store_submission(
@@ -125,7 +133,7 @@ class BatchDirector:
             order=order,
         )
         self.back_off.started_for.update(dict.fromkeys(members, order.queue))
-        return intent
+        return replace(intent, flags=forwarded.forwarding.flags, hook=hook_call(pool, ce, self.ce, forwarded))
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         paused = self.memory.is_paused(now)

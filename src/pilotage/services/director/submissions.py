@@ -11,6 +11,7 @@ from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.outside.batch.submission import STAMP_PREFIX
+from pilotage.services.director.forwarding import HookCall
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilot_submissions, pilots
@@ -34,6 +35,8 @@ class SubmissionIntent:
     """The submit pool that submits it."""
     flags: tuple[str, ...] = ()
     """Native arguments for the requirements of its queue."""
+    hook: HookCall | None = None
+    """The run of the site's hook that adds further arguments; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
 from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
 from pilotage.services.pool.ce_ads import CeAds
+from pilotage.services.pool.forwardings import Forwardings
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.limits import RunningLimits, limits_for
 from pilotage.services.pool.offer_cache import OfferCache
@@ -86,6 +87,8 @@ class Pool:
     """The turns of pilots that serve one owner at a time."""
     local_nodes: dict[str, Node] = field(default_factory=dict)
     """The node of each local CE, as a pilot with the whole CE finds it."""
+    forwardings: Forwardings = field(default_factory=Forwardings)
+    """The flags of requirements at the CEs, as long as the facts of a CE are the same."""
     ce_information: dict[str, CeInformation] = field(default_factory=dict)
     """The information of each CE, as the store has it."""
     ce_ads: CeAds = field(default_factory=CeAds)

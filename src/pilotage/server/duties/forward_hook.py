@@ -1,0 +1,51 @@
+"""The hooks of sites for requirements: run in the thread of their CE, with answers that are kept for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.forwarding.hook import read_arguments, with_arguments
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.hook import HOOK_TIMEOUT, run_hook
+from pilotage.outside.batch.submission import Refusal, SubmissionFailed
+from pilotage.services.director.forwarding import HookCall
+from pilotage.services.director.submissions import SubmissionIntent
+
+KEPT = 300.0
+"""Seconds for which an answer is used again."""
+MOST_KEPT = 1000
+"""Answers of one CE."""
+
+
+class ForwardHook:
+    """The hook of one CE. Failures are not kept, so that a repaired hook counts at once."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, timeout: float = HOOK_TIMEOUT) -> None:
+        self._clock, self._timeout = clock, timeout
+        self._answers: dict[HookCall, tuple[float, dict[str, str]]] = {}
+
+    def flags(self, ce: Ce | None, intent: SubmissionIntent) -> tuple[str, ...]:
+        """The flags of a submission with the arguments of the hook. `SubmissionFailed`: the hook is of no use."""
+        if intent.hook is None or ce is None:
+            return intent.flags
+        table, own = ce.forward_table, ce.batch_options().own_features
+        try:
+            return with_arguments(intent.flags, self._answer(ce, intent.hook), table, own)
+        except InvalidInput as error:
+            raise SubmissionFailed(
+                Refusal.REFUSED, f"forward_hook {intent.hook.program}: {error.message}"
+            ) from None
+
+    def _answer(self, ce: Ce, call: HookCall) -> dict[str, str]:
+        now, known = self._clock(), self._answers.get(call)
+        if known is not None and now < known[0] + KEPT:
+            return known[1]
+        answer = read_arguments(
+            run_hook(call.program, dict(call.environment), self._timeout), ce.forward_table
+        )
+        if len(self._answers) >= MOST_KEPT:
+            self._answers.clear()
+        self._answers[call] = now, answer
+        return answer

@@ -1,0 +1,155 @@
+"""The flags of submissions: the requirements of a queue as native arguments of a CE's batch system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.brokering.glue import BY_NAME, kinds
+from pilotage.core.brokering.requester_ad import match_expression, requester
+from pilotage.core.classads import ClassAd, Expression, Literal, unparse
+from pilotage.core.classads.partial import residual
+from pilotage.core.errors import NotFound
+from pilotage.core.forwarding.forward import (
+    CeTerms,
+    Forwarding,
+    forward,
+    forward_explicit,
+    selects_hosts,
+)
+from pilotage.core.forwarding.hook import condition_variables, requirements_text
+from pilotage.core.policy import Ce
+from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.pool.state import Pool
+from pilotage.store.writer.transaction import Transaction
+
+_TRUE = Literal(True)
+NOTHING = Forwarding(_TRUE)
+"""Of submissions without requirements."""
+
+MAX_UNMAPPED = 500
+"""Characters of the unmapped part among the properties of a batch job."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """A run of the site's hook: equal calls have equal answers."""
+
+    program: str
+    environment: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedOrder:
+    """An order whose requirements can be true at the CE."""
+
+    order: BatchOrder
+    identity: QueueIdentity | None
+    """None: its queue has gone."""
+    forwarding: Forwarding
+
+
+def forwarding_of(pool: Pool, name: str, identity: QueueIdentity, now: float) -> Forwarding:
+    """The flags for pilots of a queue at CE `name`, of the same residual that the director matches.
+
+    Flags for equal requirements, identities and facts of the CE are made once.
+    """
+    text, ad = identity.match_text, pool.ce_ad(name, now)
+    if not text or ad is None:
+        return NOTHING
+    submitter = requester(identity, pool.policy)
+    known, key = pool.forwardings.of(ad), (text, identity.host_requirements, submitter)
+    if key not in known:
+        known[key] = _made(identity, pool.policy.ces[name], ad, submitter)
+    return known[key]
+
+
+def terms_of(ce: Ce) -> CeTerms:
+    """The native terms of a CE of the policy."""
+    table = ce.forward_table
+    own = "" if ce.type == "local" else ce.batch_options().own_features
+    return CeTerms(table, table.with_rules(ce.forward), own, ce.wall, selects_hosts(table, ce.host_selection))
+
+
+def _made(identity: QueueIdentity, ce: Ce, ad: CeAd, submitter: ClassAd) -> Forwarding:
+    terms = terms_of(ce)
+    if ce.residual == "explicit":
+        explicit = _residual(identity.host_requirements, ad, submitter)
+        rest = _residual(identity.requirements, ad, submitter)
+        return forward_explicit(explicit, rest, terms, ad.host_classes, kinds())
+    return forward(_residual(identity.match_text, ad, submitter), terms, ad.host_classes, kinds())
+
+
+def _residual(text: str, ad: CeAd, submitter: ClassAd) -> Expression:
+    return residual(match_expression(text), submitter, ad.fixed, kinds()) if text else _TRUE
+
+
+def forwarded_orders(
+    pool: Pool, tx: Transaction, name: str, orders: Sequence[BatchOrder], now: float
+) -> list[ForwardedOrder]:
+    """The orders for CE `name` that can be true there, with their flags. The reasons of the others are kept."""
+    forwarded, refused = [], {}
+    for order in orders:
+        try:
+            identity = pool.queues.identity(tx, order.queue)
+        except NotFound:
+            forwarded.append(ForwardedOrder(order, None, NOTHING))
+            continue
+        made = forwarding_of(pool, name, identity, now)
+        if made.is_possible:
+            forwarded.append(ForwardedOrder(order, identity, made))
+        else:
+            refused[order.queue] = f"CE {name}: {made.reason}"
+    if refused:
+        tx.set(pool, "pool_refusals", {**pool.pool_refusals, **refused})
+    return forwarded
+
+
+def forwarding_properties(forwarded: ForwardedOrder) -> dict[str, str]:
+    """The facts of a queue's requirements for the administrators of the site."""
+    identity, unmapped = forwarded.identity, forwarded.forwarding.unmapped
+    if identity is None:
+        return {}
+    properties = {"identity": identity.digest()[:16], "cpu": str(identity.cpu_time)}
+    if identity.wall_time:
+        properties["job-wall"] = str(identity.wall_time)
+    if unmapped is not None:
+        text = unparse(unmapped)
+        properties["unmapped"] = text if len(text) <= MAX_UNMAPPED else f"{text[: MAX_UNMAPPED - 1]}…"
+    return properties
+
+
+def hook_call(pool: Pool, ce: Ce, name: str, forwarded: ForwardedOrder) -> HookCall | None:
+    """The run of the CE's hook for an order; None: the CE has no hook, or the order no requirements."""
+    made, identity = forwarded.forwarding, forwarded.identity
+    if not ce.forward_hook or identity is None or isinstance(made.residual, Literal):
+        return None
+    submitter = requester(identity, pool.policy).index
+    variables = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C",
+        "PILOTAGE_CE": name,
+        "PILOTAGE_QUEUE": ce.batch_options().own_queue,
+        "PILOTAGE_VO": _text(submitter, "virtualorganisation"),
+        "PILOTAGE_SUBJECT": _text(submitter, "certificatesubject"),
+        "PILOTAGE_PROCESSORS": str(ce.pilot_processors),
+        "PILOTAGE_MEMORY": str(ce.pilot_memory),
+        "PILOTAGE_WALL": str(round(ce.wall)),
+        "PILOTAGE_FLAGS": "\n".join(made.flags),
+        "PILOTAGE_REQUIREMENTS": requirements_text(made.residual),
+    }
+    variables |= condition_variables(made.residual, kinds(), _variable_names(ce))
+    return HookCall(ce.forward_hook, tuple(sorted(variables.items())))
+
+
+def _variable_names(ce: Ce) -> dict[str, str]:
+    """The attributes that may become variables: of the GLUE schema, and with a rule of the CE."""
+    names = {name.lower(): name for name in terms_of(ce).rules}
+    return {**names, **{key: attribute.name for key, attribute in BY_NAME.items()}}
+
+
+def _text(ad: Mapping[str, Expression], name: str) -> str:
+    value = ad.get(name)
+    return value.value if isinstance(value, Literal) and isinstance(value.value, str) else ""

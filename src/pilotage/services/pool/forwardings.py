@@ -1,0 +1,25 @@
+"""The flags that were made last for each CE. Only the writer's thread uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.forwarding.forward import Forwarding
+
+MOST_KEPT = 2000
+"""Forwardings of one CE. Then all are made again."""
+
+
+class Forwardings:
+    """By CE and requirements: forwardings that are valid for one ad of the CE."""
+
+    def __init__(self) -> None:
+        self._by_ce: dict[str, tuple[CeAd, dict[Hashable, Forwarding]]] = {}
+
+    def of(self, ad: CeAd) -> dict[Hashable, Forwarding]:
+        """The forwardings for this ad, to be read and extended. Another ad of the CE drops the earlier ones."""
+        known = self._by_ce.get(ad.name)
+        if known is None or known[0] is not ad or len(known[1]) >= MOST_KEPT:
+            known = self._by_ce[ad.name] = ad, {}
+        return known[1]
