@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 SI00 = "GlueHostBenchmarkSI00"
 DOCUMENT = (
-    "other.GlueCEPolicyMaxCPUTime < 1000 ? false : other.GlueCEPolicyMaxCPUTime < 2000"
-    " ? other.GlueHostBenchmarkSI00 > 500 : true"
+    "other.GlueHostBenchmarkSI00 > 500"
+    " ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"
 )
 """The conditional of "Approaches to batch system description": a short queue needs a fast host."""
 FEATURES = {"n1": "si00_400,old", "n2": "si00_600,old", "n3": "si00_800,new", "n4": "new"}
@@ -49,7 +49,7 @@ def forwarded(text: str, maximum: int | None, options: SlurmOptions, *, names: b
     fixed = ClassAd(() if maximum is None else (("GlueCEPolicyMaxCPUTime", Literal(maximum)),))
     left = residual(parse_expression(text), None, fixed, KINDS)
     table = SlurmOptions.forwarding
-    terms = CeTerms(table, table.with_rules(RULES), options.own_features, 0.0, names)
+    terms = CeTerms(table, table.with_rules(RULES), options.own_features, selects_hosts=names)
     return forward(left, terms, HOSTS, KINDS)
 
 

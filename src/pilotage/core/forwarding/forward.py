@@ -40,6 +40,10 @@ class CeTerms:
     """By attribute in GLUE's spelling: `ForwardTable.with_rules`."""
     own_features: str = ""
     """Features that the policy asks for in each submission."""
+    own_queue: str = ""
+    """Queues that the policy asks for."""
+    own_requests: frozenset[str] = frozenset()
+    """Names of complexes that the policy asks for: of two requests for one name the last counts."""
     wall: float = 0.0
     """Seconds that each pilot asks for."""
     selects_hosts: bool = False
@@ -91,7 +95,7 @@ def forward(
     if terms.table.is_empty:
         return Forwarding(residual, unmapped=residual, classes=tuple(host_classes))
     if terms.selects_hosts:
-        selected = _selected(residual, terms.table, host_classes, truths)
+        selected = _selected(residual, terms, host_classes, truths)
         if not selected.notes:
             return selected
         return _restricted(residual, terms, facts, host_classes, truths, selected.notes)
@@ -116,14 +120,14 @@ def forward_explicit(
 
 def _selected(
     residual: Expression,
-    table: ForwardTable,
+    terms: CeTerms,
     host_classes: Sequence[HostClass],
     truths: Sequence[bool | None],
 ) -> Forwarding:
     """The names of the hosts that fit as flags; without flags, the notes say why names cannot be passed."""
     fitting = [known for known, truth in zip(host_classes, truths, strict=True) if truth is not False]
     others = [known for known, truth in zip(host_classes, truths, strict=True) if truth is False]
-    flags, problem = select_hosts(table, fitting, others)
+    flags, problem = select_hosts(terms.table, fitting, others, terms.own_queue)
     unmapped = residual if None in truths else None
     return Forwarding(residual, flags, unmapped, tuple(fitting), notes=(problem,) if problem else ())
 
@@ -141,6 +145,8 @@ def _restricted(
     restrictions, unmapped = list[Restriction](), list[Expression]()
     for number, part in enumerate(parts):
         mapped = map_part(part, facts) if number < MAX_PARTS else None
+        if mapped is not None and _repeats(mapped, terms.own_requests):
+            mapped = None
         if mapped is None or not _add(restrictions, mapped) or not mapped.is_exact:
             unmapped.append(part)
     accepted = [_accepted(restrictions, host, facts.rules) for host in facts.hosts]
@@ -189,6 +195,14 @@ def _add(restrictions: list[Restriction], mapped: Mapped) -> bool:
         added[place] = both
     restrictions[:] = added
     return True
+
+
+def _repeats(mapped: Mapped, own_requests: frozenset[str]) -> bool:
+    """Whether a restriction would replace a request of the policy."""
+    return any(
+        isinstance(restriction, BoundRequest) and restriction.term in own_requests
+        for restriction in mapped.restrictions
+    )
 
 
 def _fits_beside(restrictions: Iterable[Restriction], added: FeatureGroups) -> bool:

@@ -83,7 +83,7 @@ def _option(name: str) -> str:
 def _selection(table: ForwardTable) -> str:
     if table.selection is HostSelection.EXCLUDE:
         return f"`{table.selection_option}` of the hosts that do not fit"
-    return f"`{table.complex_option} {table.selection_option}=` of the hosts that fit"
+    return f"`{table.selection_option}` of the hosts that fit"
 
 
 def _details(table: ForwardTable) -> list[str]:

@@ -166,8 +166,8 @@ def values_of_features(
     values: dict[str, Value] = {}
     problems: list[str] = []
     for attribute, rule in rules.items():
-        if not isinstance(rule, FeatureRule):
-            continue
+        if not isinstance(rule, FeatureRule) or rule.pattern == "{}":
+            continue  # The attribute of the pattern `{}` is the list of all features itself.
         kind = kinds.get(attribute.lower(), Kind.ANY)
         carried = {name: value for name in names if (value := rule.value(name, kind)) is not None}
         if not rule.carries_value:

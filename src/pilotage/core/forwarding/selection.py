@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pilotage.core.brokering.information import HostClass
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
@@ -13,15 +13,21 @@ MAX_HOSTS = 2000
 MAX_CHARACTERS = 60_000
 """Of one flag. Linux allows 131,072 in an argument."""
 
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?")
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?"
+_HOST = {
+    HostSelection.EXCLUDE: re.compile(_NAME),
+    HostSelection.QUEUES: re.compile(rf"(?:{_NAME}@)?{_NAME}"),
+}
 
 NOT_KNOWN = "host selection: the names of the hosts are not known"
 
 
 def select_hosts(
-    table: ForwardTable, fitting: Sequence[HostClass], others: Sequence[HostClass]
+    table: ForwardTable, fitting: Sequence[HostClass], others: Sequence[HostClass], own_queue: str = ""
 ) -> tuple[tuple[str, ...], str]:
     """The flags that keep a job on the hosts of `fitting`, and why there are none; empty: they are complete.
+
+    `own_queue`: the queues that the policy asks for.
 
     Hosts that the batch system has and that no class has are not refused where it takes the others only.
     """
@@ -30,16 +36,16 @@ def select_hosts(
         return (), NOT_KNOWN
     names = sorted({host for known in named for host in known.hosts})
     for name in names:
-        if not _HOST.fullmatch(name):
+        if not _HOST[table.selection].fullmatch(name):
             return (), f"host selection: {name[:80]!r} is no name of a host"
     if len(names) > MAX_HOSTS or sum(len(name) + 1 for name in names) > MAX_CHARACTERS:
         return (), f"host selection: {len(names)} names are too many for one flag"
     if not names:
         return (), ""
-    return _flags(table, names), ""
-
-
-def _flags(table: ForwardTable, names: Iterable[str]) -> tuple[str, ...]:
     if table.selection is HostSelection.EXCLUDE:
-        return (f"{table.selection_option}={','.join(names)}",)
-    return (table.complex_option, f"{table.selection_option}={'|'.join(names)}")
+        return (f"{table.selection_option}={','.join(names)}",), ""
+    queues = own_queue.split(",") if own_queue else ["*"]
+    if not all(re.fullmatch(r"\*|[A-Za-z0-9_.-]+", queue) for queue in queues):
+        return (), f"host selection: the queues {own_queue[:80]!r} are no plain names"
+    chosen = [name if "@" in name else f"{queue}@{name}" for name in names for queue in queues]
+    return (table.selection_option, ",".join(dict.fromkeys(chosen))), ""

@@ -24,8 +24,8 @@ class HostSelection(StrEnum):
     NONE = ""
     EXCLUDE = "exclude"
     """It takes the hosts that the job may not use."""
-    LIST = "list"
-    """It takes the hosts that the job may use."""
+    QUEUES = "queues"
+    """It takes hosts that the job may use, as HOST or QUEUE@HOST. Names of queues from elsewhere extend the list."""
 
 
 @dataclass(frozen=True, slots=True)

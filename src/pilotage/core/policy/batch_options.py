@@ -39,6 +39,11 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     partition_key: ClassVar[str] = "partition"
     """The key that names the part of the batch system, if the type has it."""
 
+    @property
+    def own_requests(self) -> frozenset[str]:
+        """Names of resources that each submission asks for, where a second request for a name replaces the first."""
+        return frozenset()
+
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Keys with values that no batch system of the type could use, each with the reason."""
         yield from ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.glue import BY_NAME, kinds
-from pilotage.core.brokering.requester_ad import match_expression, requester
+from pilotage.core.brokering.requester_ad import requester
 from pilotage.core.classads import ClassAd, Expression, Literal, unparse
 from pilotage.core.classads.partial import residual
 from pilotage.core.errors import NotFound
@@ -22,6 +22,7 @@ from pilotage.core.forwarding.hook import condition_variables, requirements_text
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.matching.requirements import stored_expression
 from pilotage.services.pool.state import Pool
 from pilotage.store.writer.transaction import Transaction
 
@@ -69,8 +70,11 @@ def forwarding_of(pool: Pool, name: str, identity: QueueIdentity, now: float) ->
 def terms_of(ce: Ce) -> CeTerms:
     """The native terms of a CE of the policy."""
     table = ce.forward_table
-    own = "" if ce.type == "local" else ce.batch_options().own_features
-    return CeTerms(table, table.with_rules(ce.forward), own, ce.wall, selects_hosts(table, ce.host_selection))
+    rules, names = table.with_rules(ce.forward), selects_hosts(table, ce.host_selection)
+    if ce.type == "local":
+        return CeTerms(table, rules, wall=ce.wall, selects_hosts=names)
+    own = ce.batch_options()
+    return CeTerms(table, rules, own.own_features, own.own_queue, own.own_requests, ce.wall, names)
 
 
 def _made(identity: QueueIdentity, ce: Ce, ad: CeAd, submitter: ClassAd) -> Forwarding:
@@ -83,7 +87,7 @@ def _made(identity: QueueIdentity, ce: Ce, ad: CeAd, submitter: ClassAd) -> Forw
 
 
 def _residual(text: str, ad: CeAd, submitter: ClassAd) -> Expression:
-    return residual(match_expression(text), submitter, ad.fixed, kinds()) if text else _TRUE
+    return residual(stored_expression(text), submitter, ad.fixed, kinds()) if text else _TRUE
 
 
 def forwarded_orders(

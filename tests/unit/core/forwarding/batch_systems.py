@@ -56,6 +56,14 @@ def accepted_by_grid_engine(
     host: str,
 ) -> bool:
     """`complexes`: name → (relation, type), as in `qconf -sc`; `values`: of the host."""
+    queues = [
+        name
+        for option, words in zip(flags[::2], flags[1::2], strict=True)
+        for name in words.split(",")
+        if option == "-q"
+    ]
+    if queues and not any(name in (host, f"*@{host}") for name in queues):
+        return False
     requests = [
         request
         for option, words in zip(flags[::2], flags[1::2], strict=True)
@@ -64,10 +72,6 @@ def accepted_by_grid_engine(
     ]
     for request in requests:
         name, _, wanted = request.partition("=")
-        if name == "hostname":
-            if host not in wanted.split("|"):
-                return False
-            continue
         relation, type_ = complexes[name]
         value = values.get(name)
         if value is None:

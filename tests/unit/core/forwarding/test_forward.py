@@ -19,7 +19,7 @@ from tests.unit.core.forwarding.batch_systems import accepted_by_grid_engine, ac
 
 SLURM = SlurmOptions.forwarding
 GRID_ENGINE = ForwardTable(
-    complex_option="-l", has_wall=True, selection=HostSelection.LIST, selection_option="hostname"
+    complex_option="-l", has_wall=True, selection=HostSelection.QUEUES, selection_option="-q"
 )
 SI00, OS, SMP = "GlueHostBenchmarkSI00", "GlueHostOperatingSystemName", "GlueHostArchitectureSMPSize"
 KINDS = {
@@ -49,7 +49,7 @@ def forwarded(
     wall: float = 0.0,
     selects_hosts: bool = False,
 ) -> Forwarding:
-    terms = CeTerms(table, table.with_rules(rules), own_features, wall, selects_hosts)
+    terms = CeTerms(table, table.with_rules(rules), own_features, wall=wall, selects_hosts=selects_hosts)
     return forward(parse_expression(text), terms, hosts, KINDS)
 
 
@@ -175,7 +175,7 @@ def test_names_of_hosts_are_passed_instead() -> None:
     slurm = forwarded(text, SLURM, FEATURES, selects_hosts=True)
     assert slurm.flags == ("--exclude=n1,n5",)
     grid_engine = forwarded(text, GRID_ENGINE, COMPLEXES, selects_hosts=True)
-    assert grid_engine.flags == ("-l", "hostname=n2|n3|n4")
+    assert grid_engine.flags == ("-q", "*@n2,*@n3,*@n4")
     unnamed = [HostClass(3, {SI00: 600}), HostClass(1, {SI00: 400}, ("n1",))]
     fallen_back = forwarded(text, SLURM, FEATURES, unnamed, selects_hosts=True)
     assert fallen_back.flags == ("--constraint=si00_600",)
@@ -285,7 +285,7 @@ def test_flags_of_slurm_accept_exactly_the_hosts_that_fit(
     text: str, drawn: list[dict[str, Value]], rules: dict[str, str], names: bool, own: str
 ) -> None:
     hosts = classes_of(drawn)
-    terms = CeTerms(SLURM, SLURM.with_rules(rules), own, 0.0, names)
+    terms = CeTerms(SLURM, SLURM.with_rules(rules), own, selects_hosts=names)
     tree = residual(parse_expression(text), None, ClassAd(), DRAWN_KINDS)
     forwarding = forward(tree, terms, hosts, DRAWN_KINDS)
     accepted = []
@@ -303,7 +303,7 @@ def test_flags_of_grid_engine_accept_exactly_the_hosts_that_fit(
     text: str, drawn: list[dict[str, Value]], rules: dict[str, str], names: bool
 ) -> None:
     hosts = classes_of(drawn)
-    terms = CeTerms(GRID_ENGINE, GRID_ENGINE.with_rules(rules), "", 0.0, names)
+    terms = CeTerms(GRID_ENGINE, GRID_ENGINE.with_rules(rules), selects_hosts=names)
     tree = residual(parse_expression(text), None, ClassAd(), DRAWN_KINDS)
     forwarding = forward(tree, terms, hosts, DRAWN_KINDS)
     complexes = {name: (rule.split()[2], rule.split()[3]) for name, rule in rules.items()}

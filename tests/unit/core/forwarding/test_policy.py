@@ -25,10 +25,11 @@ def test_rules_of_a_ce_override_the_table_of_its_batch_system() -> None:
     ce = policy.parse(text).ces["farm"]
     assert ce.forward_table.with_rules(ce.forward) == {
         "GlueCEPolicyMaxWallClockTime": WallRule(),
+        "SlurmFeatures": FeatureRule("{}"),
         "GlueHostBenchmarkSI00": FeatureRule("si00_{}"),
     }
     without = policy.parse(BASE + '[ces.farm.forward]\ngluecepolicymaxwallclocktime = "none"\n').ces["farm"]
-    assert without.forward_table.with_rules(without.forward) == {}
+    assert set(without.forward_table.with_rules(without.forward)) == {"SlurmFeatures"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _QUEUE = re.compile(r"[A-Za-z_*@][A-Za-z0-9_.*?@,-]{0,255}")
 _RESOURCES = re.compile(r"[A-Za-z_][^\0-\037\"'\\]{0,1023}")
 
-_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}"
+_WORD = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
+_REQUEST = rf"{_WORD}=[A-Za-z0-9_.:|+-]{{1,200}}"
 
 _FORWARDING = ForwardTable(
     rules={
@@ -24,17 +25,14 @@ _FORWARDING = ForwardTable(
     },
     complex_option="-l",
     has_wall=True,
-    selection=HostSelection.LIST,
-    selection_option="hostname",
-    hook_options={
-        "-l": rf"{_WORD}={_WORD}(,{_WORD}={_WORD})*",
-        "-q": r"[A-Za-z0-9_.*?@-]{1,99}(,[A-Za-z0-9_.*?@-]{1,99})*",
-        "-P": _WORD,
-        "-A": _WORD,
-        "-p": "-[0-9]{1,4}",
-    },
+    selection=HostSelection.QUEUES,
+    selection_option="-q",
+    hook_options={"-l": rf"{_REQUEST}(,{_REQUEST})*", "-P": _WORD, "-A": _WORD, "-p": "-[0-9]{1,4}"},
 )
-"""No rule asks for cores: a request for num_proc fits hosts with exactly this number."""
+"""Sizes of hosts are load values: a request compares them and consumes nothing.
+
+No rule asks for cores: a request for num_proc fits hosts with exactly this number.
+"""
 
 
 class SgeOptions(BatchOptions, frozen=True):
@@ -81,6 +79,11 @@ class SgeOptions(BatchOptions, frozen=True):
     log_folder: Annotated[
         str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
     ] = ""
+
+    @property
+    def own_requests(self) -> frozenset[str]:
+        named = {request.partition("=")[0] for request in self.resources.split(",") if request}
+        return frozenset({*named, "h_rt", self.memory_complex})
 
     @property
     def largest_pilot(self) -> tuple[int, str] | None:

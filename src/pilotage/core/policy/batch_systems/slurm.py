@@ -12,7 +12,7 @@ from pilotage.core.setting import Setting
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}"
 
 _FORWARDING = ForwardTable(
-    rules={"GlueCEPolicyMaxWallClockTime": "wall"},
+    rules={"GlueCEPolicyMaxWallClockTime": "wall", "SlurmFeatures": "feature {}"},
     feature_option="--constraint",
     options={
         "--tmp": NativeOption("local disk space of a node in MB, TmpDisk in slurm.conf", "M"),

@@ -46,6 +46,9 @@ def submit(submission: Submission, options: SgeOptions, *, memory_per_slot: bool
         *("-ac", write_properties(all_properties(submission))),
         *("-S", "/bin/sh", "-C", "", "-wd", "/", "-o", "/dev/null"),
     ]
+    if "-q" in submission.flags:
+        # Several lists of queues are joined, so the policy's own would extend the list of the flags.
+        options = msgspec.structs.replace(options, queue="")
     return [*command, *_needs(submission.shape, options, memory_per_slot), *submission.flags]
 
 

@@ -1,0 +1,121 @@
+"""Submissions carry the flags of their queue's residual, or are not made; batch jobs carry its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.classads import quote
+from pilotage.core.ids import QueueId
+from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.forwarding import forwarding_of
+from pilotage.services.director.submissions import SubmissionIntent
+from tests.unit.services.bench import NODE, Bench
+from tests.unit.services.test_batch_director import BATCH_POLICY
+from tests.writer_guard import as_writer
+
+SI00 = "GlueHostBenchmarkSI00"
+CONDITIONAL = (
+    f"other.{SI00} > 500 ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"
+)
+"""Of "Approaches to batch system description"."""
+HOSTS = (HostClass(3, {SI00: 400}, ("n1", "n2", "n3")), HostClass(1, {SI00: 600}, ("n4",)))
+POLICY = BATCH_POLICY.replace(
+    "[director]\n", '[ces.batch.forward]\nGlueHostBenchmarkSI00 = "feature si00_{}"\n[director]\n'
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path, POLICY)
+    yield bench
+    bench.end()
+
+
+def describe(bench: Bench, max_cpu_time: int, **more: Any) -> None:
+    """Set the information of the batch CE."""
+    attributes = {"GlueCEPolicyMaxCPUTime": max_cpu_time, **more}
+    with as_writer():
+        bench.pool.ce_information["batch"] = CeInformation(attributes, HOSTS, updated=bench.now, expiry=1e6)
+
+
+def ordered(bench: Bench, **job: Any) -> list[SubmissionIntent]:
+    """The intents for pilots of a queue with a job of this description."""
+    bench.submit(1, **job)
+    [queue] = bench.pool.queues.index.entries
+    order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
+    with as_writer():
+        bench.pool.pilot_orders["batch"] = (order,)
+    director = BatchDirector("batch", NODE.platform)
+    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+
+
+@pytest.mark.parametrize(
+    ("max_cpu_time", "flags"), [(1500, ("--constraint=si00_600",)), (3000, ()), (500, None)]
+)
+def test_the_conditional_of_the_document_becomes_flags(
+    bench: Bench, max_cpu_time: int, flags: tuple[str, ...] | None
+) -> None:
+    describe(bench, max_cpu_time)
+    intents = ordered(bench, requirements=CONDITIONAL)
+    assert [intent.flags for intent in intents] == ([] if flags is None else [flags])
+    if flags is None:
+        [reason] = bench.pool.pool_refusals.values()
+        assert reason == "CE batch: the requirements cannot be true at this CE"
+
+
+def test_batch_jobs_carry_the_facts_of_their_queue(bench: Bench) -> None:
+    describe(bench, 3000)
+    hostile = '$(id) "quoted"\n, x=1'
+    [intent] = ordered(bench, requirements=f"other.Colour == {quote(hostile)}")
+    [identity] = [entry.identity for entry in bench.pool.queues.index.entries.values()]
+    assert intent.flags == ()
+    assert intent.properties["identity"] == identity.digest()[:16]
+    assert intent.properties["cpu"] == str(identity.cpu_time)
+    assert "$(id)" in intent.properties["unmapped"]
+    assert "\n" not in intent.properties["unmapped"]
+
+
+def test_only_host_requirements_become_flags_where_the_policy_says_so(tmp_path: Path) -> None:
+    explicit = POLICY.replace('type = "slurm"\n', 'type = "slurm"\nresidual = "explicit"\n')
+    bench = Bench(tmp_path, explicit)
+    try:
+        describe(bench, 3000)
+        identity = QueueIdentity("alice", "physics", requirements=f"other.{SI00} > 500")
+        made = forwarding_of(bench.pool, "batch", identity, bench.now)
+        assert (made.flags, made.unmapped is None) == ((), False)
+        both = QueueIdentity(
+            "alice", "physics", requirements="other.X > 1", host_requirements=f"other.{SI00} > 500"
+        )
+        made = forwarding_of(bench.pool, "batch", both, bench.now)
+        assert (made.flags, made.unmapped is None) == (("--constraint=si00_600",), False)
+        impossible = QueueIdentity("alice", "physics", requirements="other.GlueCEPolicyMaxCPUTime > 9999")
+        assert not forwarding_of(bench.pool, "batch", impossible, bench.now).is_possible
+    finally:
+        bench.end()
+
+
+def test_flags_follow_the_facts_of_the_ce(bench: Bench) -> None:
+    describe(bench, 1500)
+    identity = QueueIdentity("alice", "physics", requirements=CONDITIONAL)
+    first = forwarding_of(bench.pool, "batch", identity, bench.now)
+    assert first.flags
+    assert forwarding_of(bench.pool, "batch", identity, bench.now) is first
+    describe(bench, 3000)
+    assert forwarding_of(bench.pool, "batch", identity, bench.now).flags == ()
+
+
+def test_the_identity_that_submits_takes_part(bench: Bench) -> None:
+    describe(bench, 1500)
+    text = f'other.{SI00} > 500 || my.Owner == "alice"'
+    alice = forwarding_of(
+        bench.pool, "batch", QueueIdentity("alice", "physics", requirements=text), bench.now
+    )
+    bob = forwarding_of(bench.pool, "batch", QueueIdentity("bob", "physics", requirements=text), bench.now)
+    assert (alice.flags, bob.flags) == ((), ("--constraint=si00_600",))
