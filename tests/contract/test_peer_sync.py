@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from pilotage.core import policy as policies
+from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
 from pilotage.core.sites import SiteState
+from pilotage.services.director.information import Answer, forget, store_answers
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
@@ -73,6 +75,29 @@ def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
     b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=6.0))
     a.follow()
     assert a.pool.offer_cache.banned_at("here") == frozenset()
+
+
+def test_information_about_a_ce_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
+    a, b, _ = pools
+    hosts = (HostClass(2, {"GlueHostBenchmarkSI00": 600, "Ratio": 1.0}, ("n1", "n2")),)
+
+    def store(server: One, updated: float, **attributes: int) -> None:
+        facts = CeInformation(dict(attributes), hosts, updated=updated, expiry=30.0)
+        answers = [Answer("ce here", facts)]
+        server.writer.call(lambda tx: store_answers(server.pool, tx, answers, updated))
+
+    for updated, free in ((5.0, 1), (6.0, 1), (7.0, 2)):
+        store(a, updated, GlueCEStateFreeCPUs=free)
+        b.follow()
+        assert b.pool.ce_information == a.pool.ce_information
+        assert b.pool.ce_information["ce here"].updated == updated
+    store(b, 8.0, GlueCEStateFreeCPUs=3)
+    a.follow()
+    assert a.pool.ce_information["ce here"].attributes == {"GlueCEStateFreeCPUs": 3}
+    assert a.pool.ce_information["ce here"].host_classes == hosts
+    a.writer.call(lambda tx: forget(a.pool, tx, ["ce here"]))
+    b.follow()
+    assert b.pool.ce_information == {}
 
 
 def test_a_state_of_a_site_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:

@@ -13,6 +13,7 @@ from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
 from pilotage.core.policy.isolation import TrustSettings
+from pilotage.core.policy.table import Table
 from pilotage.core.setting import COUNT, SECONDS, YEAR, Setting
 
 PilotType = Literal["private", "generic"]
@@ -24,6 +25,30 @@ else:
 
 
 _CE_TYPES = ", ".join(f"{name} ({options.meaning})" for name, options in BATCH_SYSTEMS.items())
+
+
+AttributeValue = int | float | str | bool | tuple[str, ...]
+"""The value of an attribute of an ad in the policy."""
+
+
+class HostsEntry(Table, frozen=True):
+    """Hosts of a CE whose attributes are equal."""
+
+    count: Annotated[int, Setting("number of hosts; 0: as many as `hosts` has, at least one", 0, 10**6)] = 0
+    attributes: Annotated[
+        dict[str, AttributeValue],
+        Setting(
+            "their attributes, by GLUE name or a name of the site",
+            -(10**15),
+            10**15,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    hosts: Annotated[tuple[str, ...], Setting("their names in the batch system; empty: not known")] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of hosts."""
+        return self.count or max(1, len(self.hosts))
 
 
 class _Ce(TrustSettings, frozen=True, kw_only=True):
@@ -152,6 +177,36 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
             " the requirements of each submission; empty: none"
         ),
     ] = ""
+    attributes: Annotated[
+        dict[str, AttributeValue],
+        Setting(
+            "attributes of its ad, by GLUE name (such as GlueHostBenchmarkSI00) or a name of the site; each overrides"
+            " the value that the batch system tells",
+            -(10**15),
+            10**15,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    homogeneous: Annotated[
+        bool, Setting("true: all hosts are alike, so GlueHost* attributes of the CE hold for each of them")
+    ] = False
+    hosts: Annotated[
+        tuple[HostsEntry, ...], Setting("its hosts by class, in place of those that the batch system tells")
+    ] = ()
+    information_period: Annotated[
+        float, Setting("seconds between two questions to the batch system about its hosts and jobs", 1, YEAR)
+    ] = 60.0
+    information_expiry: Annotated[
+        float,
+        Setting(
+            "seconds after which the answer has expired: then its state is unknown; 0: five periods",
+            *SECONDS,
+        ),
+    ] = 0.0
+
+    @property
+    def information_lifetime(self) -> float:
+        """Seconds from an answer about the CE's hosts and jobs to its expiry."""
+        return self.information_expiry or 5 * self.information_period
 
     @property
     def forward_table(self) -> ForwardTable:

@@ -228,7 +228,7 @@ def _combined_properties(group: str, instances: Sequence[NamedInstance]) -> Iter
 def _translate_error(message: str, text: str, plain: dict[str, Any]) -> InvalidInput:
     """The error of msgspec in TOML's terms, with the line, and the nearest known name for an unknown key."""
     reason, _, path = message.partition(" - at `")
-    keys = _resolve_names(re.findall(r"[^.\[\]`$]+|\.{3}", path), plain)
+    keys = _resolve_names(re.findall(r"[^.\[\]`$]+|\.{3}", path), plain, message)
     unknown = re.search(r"unknown field `(\w+)`", reason)
     if unknown:
         line = line_of(text, [*keys, unknown[1]])
@@ -288,37 +288,51 @@ def _meaning(keys: Sequence[str]) -> str:
     for name, meaning in KEYS.items():
         pattern = name.split(".")
         if len(pattern) == len(keys) and all(p in ("*", k) for p, k in zip(pattern, keys, strict=True)):
-            return f"{pattern[-1]}: {meaning}"
+            return f"{pattern[-2] if pattern[-1] == '*' else pattern[-1]}: {meaning}"
     return ""
 
 
-def _resolve_names(keys: list[str], plain: dict[str, Any]) -> list[str]:
+def _resolve_names(keys: list[str], plain: dict[str, Any], message: str) -> list[str]:
     """`keys` with the names of entries in place of "...", which msgspec reports for keys of dictionaries."""
     while "..." in keys:
         place = keys.index("...")
-        entries: dict[str, Any] = plain
+        entries: Any = plain
         for key in keys[:place]:
-            entries = entries[key]
-        plain, keys = next(
-            (
-                (alone, [*keys[:place], name, *keys[place + 1 :]])
-                for name, entry in entries.items()
-                if not _converts(alone := _nested(keys[:place], {name: entry}))
-            ),
-            (plain, keys[:place]),
-        )
+            entries = entries[int(key)] if isinstance(entries, list) else entries[key]
+        name = _first_refused(plain, keys[:place], entries, message)
+        keys = keys[:place] if name is None else [*keys[:place], name, *keys[place + 1 :]]
+        plain = plain if name is None else _with_table(plain, keys[:place], {name: entries[name]})
     return keys
 
 
-def _nested(keys: list[str], value: dict[str, Any]) -> dict[str, Any]:
-    for key in reversed(keys):
-        value = {key: value}
-    return {"groups": {}, "users": {}, **value}
+def _first_refused(
+    plain: dict[str, Any], keys: list[str], entries: dict[str, Any], message: str
+) -> str | None:
+    """The first entry of the table at `keys` that causes the error `message`, by halving; None: there is none."""
+    names = list(entries)
+    while len(names) > 1:
+        half = names[: len(names) // 2]
+        tried = _with_table(plain, keys, {name: entries[name] for name in half})
+        names = half if _message_of(tried) == message else names[len(half) :]
+    alone = _with_table(plain, keys, {name: entries[name] for name in names})
+    return names[0] if names and _message_of(alone) == message else None
 
 
-def _converts(plain: dict[str, Any]) -> bool:
+def _with_table(tables: Any, keys: list[str], table: dict[str, Any]) -> Any:
+    """`tables` with another table at `keys`."""
+    if not keys:
+        return table
+    key, *below = keys
+    if isinstance(tables, list):
+        place = int(key)
+        return [*tables[:place], _with_table(tables[place], below, table), *tables[place + 1 :]]
+    return {**tables, key: _with_table(tables[key], below, table)}
+
+
+def _message_of(plain: dict[str, Any]) -> str:
+    """The first error of msgspec; "" if there is none."""
     try:
         msgspec.convert(plain, Policy)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -61,6 +62,9 @@ def _type_name(kind: Any) -> str:
     if str(kind).startswith("tuple[typing.Literal"):
         return f"list of {_type_name(get_args(kind)[0])}"
     inner = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
+    if get_origin(kind) in (Union, UnionType) and len(inner) > 1:
+        *first, last = (_type_name(argument) for argument in inner)
+        return f"{', '.join(first)} or {last}"
     if "tuple" in str(kind):
         first = inner[0] if inner[0] in names else get_args(inner[0])[0]
         return f"list of {names[first]}s"

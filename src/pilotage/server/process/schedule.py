@@ -19,6 +19,7 @@ from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.embedded_agent import EMBEDDED_AGENT_PERIOD, EmbeddedAgentDuty
+from pilotage.server.duties.information import INFORMATION_TICK, InformationDuty
 from pilotage.server.duties.intake import INTAKE_PERIOD, IntakeDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
@@ -73,6 +74,9 @@ class DutySchedule:
         self._open_files = open_files
         self._local_ces = LocalCesDuty(context, self._local_ce)
         self._batch_ces = BatchCesDuty(context, self._batch_ce)
+        # A CE is described by the server that submits to it: others may not reach its batch system.
+        self._local_information = InformationDuty(context, self._adapter, lambda ce: ce.type == "local")
+        self._batch_information = InformationDuty(context, self._adapter, lambda ce: ce.type != "local")
         self._director = DirectorDuty(context)
         self._embedded_agent = EmbeddedAgentDuty(context, settings.home.folder)
         self._started = False
@@ -100,6 +104,8 @@ class DutySchedule:
         retention = RetentionDuty(context, home.folder / "pilots", home.database.session)
         local_ces = self._leased("local pilots", self._local_ces.cycle)
         batch_ces = self._leased("batch pilots", self._batch_pilots)
+        local_information = self._leased("local pilots", self._local_information.cycle)
+        batch_information = self._leased("batch pilots", self._batch_information.cycle)
         embedded_agent = self._leased("embedded agent", self._embedded_agent.cycle)
         return [
             every(context, lambda: PRIORITY_PERIOD, PriorityDuty(context).cycle),
@@ -109,6 +115,8 @@ class DutySchedule:
             every(context, retention.period, self._leased("retention", retention.cycle)),
             every(context, self._local_ces.period, local_ces, context.wake_director),
             every(context, lambda: BATCH_PERIOD, batch_ces),
+            every(context, lambda: INFORMATION_TICK, local_information),
+            every(context, lambda: INFORMATION_TICK, batch_information),
             every(context, costs.period, costs.cycle),
             every(context, lambda: INTAKE_PERIOD, self._leased("intake", intake.cycle), context.wake_intake),
             every(context, lambda: AGENT_PERIOD, self._leased("agents", agents.cycle)),
@@ -187,4 +195,6 @@ class DutySchedule:
         """End the agent, and the calls to batch systems that are under way."""
         await self._embedded_agent.close()
         self._director.close()
+        self._local_information.close()
+        self._batch_information.close()
         await self._batch_ces.close()

@@ -15,6 +15,7 @@ from pilotage.services.pilots.lifecycle import forget_unheard
 from pilotage.services.policy.apply import apply_in_memory
 from pilotage.services.policy.bans import read_bans
 from pilotage.services.policy.site_states import read_site_states
+from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
 from pilotage.services.pool.shared_limits import database_peers
@@ -45,6 +46,7 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
         _apply_tokens(pool, tx)
         read_bans(pool, tx)
         read_site_states(pool, tx)
+        read_ce_information(pool, tx)
         return
     for change in batch.changes:
         # The writer may run this request again after a rollback: no change is applied twice.
@@ -73,6 +75,8 @@ def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
         read_bans(pool, tx)
     if update.sites:
         read_site_states(pool, tx)
+    if update.information:
+        read_ce_information(pool, tx, update.information)
     if update.corrected:
         read_corrections(pool, tx)
     if update.tokens:

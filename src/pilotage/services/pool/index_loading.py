@@ -14,6 +14,7 @@ from random import Random
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.index_setup import new_index
 from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
@@ -72,6 +73,7 @@ def open_pool(
     pool.queues.index = new_index(pool, policy, tx, rng)
     load_bans(pool, tx)
     load_site_states(pool, tx)
+    read_ce_information(pool, tx)
     begin_loading(pool, tx)
     while load and not load_slice(pool, tx):
         pass

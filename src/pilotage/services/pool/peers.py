@@ -39,6 +39,8 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
     """Whether users have been banned, or bans have ended."""
     sites: bool = False
     """Whether states of sites have changed."""
+    information: dict[str, bool] = {}
+    """CEs with new answers of their batch systems, each with whether its host classes have changed."""
     moved: float = 0.0
     """Seconds that were added to all leases."""
     pilots: list[PilotId] = []
@@ -53,6 +55,10 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
         self.tokens = later.tokens or self.tokens
         self.bans = later.bans or self.bans
         self.sites = later.sites or self.sites
+        self.information = {
+            ce: self.information.get(ce, False) or later.information.get(ce, False)
+            for ce in (*self.information, *later.information)
+        }
         self.moved += later.moved
         self.pilots = [*self.pilots, *later.pilots]
 

@@ -12,6 +12,7 @@ from random import Random
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.information import CeInformation
+from pilotage.core.brokering.published import PublishedInformation
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.provisioning.batch import BatchOrder
@@ -27,6 +28,7 @@ from pilotage.services.pool.offer_cache import OfferCache
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.pilot_cache import PilotCache
 from pilotage.services.pool.pilot_watch import PilotWatch
+from pilotage.services.pool.published_information import PublishedInformations
 from pilotage.services.pool.records import DirectorNote, RecordedReason
 from pilotage.services.pool.submission_cache import SubmissionCache
 from pilotage.services.pool.task_queues import TaskQueues
@@ -37,8 +39,6 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
-
-_NO_INFORMATION = CeInformation()
 
 
 @dataclass(slots=True)
@@ -90,9 +90,11 @@ class Pool:
     forwardings: Forwardings = field(default_factory=Forwardings)
     """The flags of requirements at the CEs, as long as the facts of a CE are the same."""
     ce_information: dict[str, CeInformation] = field(default_factory=dict)
-    """The information of each CE, as the store has it."""
+    """The last answer of each CE's batch system, as the store has it. `current_information` applies the policy."""
+    published: PublishedInformations = field(default_factory=PublishedInformations)
+    """The information of CEs, made from `ce_information` and the policy."""
     ce_ads: CeAds = field(default_factory=CeAds)
-    """The ads made from `ce_information`."""
+    """The ads made from `published`."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
     pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
@@ -118,9 +120,19 @@ class Pool:
     def ce_ad(self, name: str, now: float) -> CeAd | None:
         """The ad of a CE, from its information; None: the policy has no such CE."""
         ce = self.policy.ces.get(name)
-        if ce is None:
-            return None
-        return self.ce_ads.of(name, ce, self.ce_information.get(name, _NO_INFORMATION), now)
+        return None if ce is None else self.ce_ads.of(name, ce, self.current_information(name, now), now)
+
+    def current_information(self, ce: str, now: float) -> CeInformation:
+        """The information of a CE of the policy that counts now, with the policy applied.
+
+        It is the same object until something changes. Attributes that have expired are absent. `KeyError`: the
+        policy has no such CE.
+        """
+        return self.published_information(ce, now).information
+
+    def published_information(self, ce: str, now: float) -> PublishedInformation:
+        """As `current_information`, with the problems of the facts."""
+        return self.published.of(self.policy, ce, self.ce_information.get(ce), self.home_owner, now)
 
     def site_slots(self) -> dict[str, int]:
         """The one-core jobs that each site can run at the same time."""

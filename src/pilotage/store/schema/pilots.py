@@ -190,3 +190,22 @@ ces = sa.Table(
     sa.Column("state_reason", sa.Text, nullable=False, server_default=""),
     sa.Column("state_since", sa.Float),
 )
+
+# The last facts about each CE and its hosts, as its batch system told them.
+ce_information = sa.Table(
+    "ce_information",
+    metadata,
+    sa.Column("ce", sa.Text, primary_key=True),
+    # When the batch system was asked (0: it has never answered), and the seconds until its answer expires.
+    sa.Column("updated", sa.Float, nullable=False, server_default="0"),
+    sa.Column("expiry", sa.Float, nullable=False, server_default="0"),
+    # JSON: name → value.
+    sa.Column("attributes", sa.Text, nullable=False, server_default="{}"),
+    # JSON: a list of {count, attributes, hosts}. They change seldom and may be long.
+    sa.Column("hosts", sa.Text, nullable=False, server_default="[]"),
+    # 1: all hosts are alike.
+    sa.Column("homogeneous", sa.Integer, nullable=False, server_default="0"),
+    # Why the last question had no answer; empty: it had one.
+    sa.Column("problem", sa.Text, nullable=False, server_default=""),
+    sa.Column("problem_since", sa.Float),
+)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pilotage.core.brokering.host_classes import Host, flattened, group_hosts
+from pilotage.core.brokering.host_values import FEATURES
 from pilotage.core.brokering.information import CeInformation, Value
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.slurm.output import (
@@ -18,9 +19,6 @@ from pilotage.outside.batch.slurm.output import (
     read_span,
 )
 from pilotage.outside.batch.submission import NativeState
-
-FEATURES = "SlurmFeatures"
-"""The attribute of a host class with the features of its nodes."""
 
 GRES = "SlurmGres"
 """The attribute of a host class with the generic resources of its nodes, such as gpu:2."""

@@ -1,0 +1,132 @@
+"""The information of a CE that counts: the batch system's facts, completed and overridden by the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pilotage.core.brokering import glue
+from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
+from pilotage.core.brokering.glue import is_of_hosts
+from pilotage.core.brokering.host_classes import flattened
+from pilotage.core.brokering.host_values import host_values
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.policy import Ce, Policy
+
+_DYNAMIC_OWN: Final = frozenset({"unavailablehosts"})
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedInformation:
+    """The information of a CE, and why a part of it is unknown."""
+
+    information: CeInformation
+    problems: tuple[str, ...] = ()
+
+
+def is_usable(live: CeInformation, now: float) -> bool:
+    """Whether the facts have neither expired, nor come from the future."""
+    return live.is_current(now) and live.updated <= now + FUTURE_TOLERANCE
+
+
+def publish(
+    policy: Policy, name: str, live: CeInformation | None, *, current: bool, home_owner: str
+) -> PublishedInformation:
+    """The information of a CE of the policy.
+
+    `live`: the last facts of its batch system; None: it has never answered. `current`: as `is_usable`. Facts that
+    change all the time are left out unless they are current; the others hold until the next answer.
+    """
+    ce = policy.ces[name]
+    live = live or CeInformation()
+    classes, problems = _classes(ce, live)
+    names = _Names()
+    attributes: dict[str, Value] = {}
+    for source in (
+        _of_policy(policy, name, home_owner),
+        {key: value for key, value in live.attributes.items() if current or not is_dynamic(key)},
+        {key: value for key, value in flattened(classes).items() if is_of_hosts(key)},
+        _limits(ce, live.attributes),
+        ce.attributes,
+    ):
+        attributes |= {names.spelled(key): value for key, value in source.items()}
+    homogeneous = ce.homogeneous or (live.homogeneous and not ce.hosts)
+    information = CeInformation(attributes, classes, homogeneous, live.updated, live.expiry)
+    return PublishedInformation(information, problems)
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether an attribute changes all the time, so that it is unknown once it has expired."""
+    return glue.is_dynamic(name) or name.lower() in _DYNAMIC_OWN
+
+
+class _Names:
+    """One spelling of each name: ClassAds compare names without regard to case."""
+
+    def __init__(self) -> None:
+        self._spellings: dict[str, str] = {}
+
+    def spelled(self, name: str) -> str:
+        return self._spellings.setdefault(name.lower(), name)
+
+
+def _classes(ce: Ce, live: CeInformation) -> tuple[tuple[HostClass, ...], tuple[str, ...]]:
+    """The host classes, with the values that native names of hosts stand for, and the problems of these."""
+    if ce.hosts:
+        return tuple(HostClass(entry.size, entry.attributes, entry.hosts) for entry in ce.hosts), ()
+    of_all = {key: value for key, value in ce.attributes.items() if ce.homogeneous and is_of_hosts(key)}
+    rules = ce.forward_table.with_rules(ce.forward)
+    classes, problems = [], []
+    for known in live.host_classes:
+        values, mistakes = host_values(known.attributes, rules) if rules else ({}, [])
+        problems += [f"{_hosts_text(known)}: {mistake}, so it is unknown there" for mistake in mistakes]
+        more = values | of_all
+        classes.append(replace(known, attributes={**known.attributes, **more}) if more else known)
+    return tuple(classes), tuple(problems)
+
+
+def _hosts_text(known: HostClass) -> str:
+    more = f" and {known.count - 1} more" if known.count > 1 else ""
+    return f"host {known.hosts[0]}{more}" if known.hosts else f"{known.count} hosts"
+
+
+def _of_policy(policy: Policy, name: str, home_owner: str) -> dict[str, Value]:
+    """The facts about a CE that the rest of the policy tells."""
+    ce = policy.ces[name]
+    attributes: dict[str, Value] = {
+        "GlueCEUniqueID": name,
+        "GlueSiteUniqueID": ce.site,
+        "GlueSiteName": ce.site,
+        "GlueCEInfoLRMSType": ce.type,
+    }
+    if rule := _access_rule(policy, ce, home_owner):
+        attributes["GlueCEAccessControlBaseRule"] = rule
+    return attributes
+
+
+def _access_rule(policy: Policy, ce: Ce, home_owner: str) -> tuple[str, ...]:
+    """Who may use the CE. Empty: not told, since some group that may use it has no VO."""
+    if not ce.serves_everybody:
+        user = policy.users.get(home_owner)
+        return ((user.subject if user is not None else "") or home_owner,)
+    vos: Collection[str] = {group.vo for group in policy.groups.values()}
+    return () if "" in vos else tuple(f"VO:{vo}" for vo in sorted(vos))
+
+
+def _limits(ce: Ce, live: Mapping[str, Value]) -> dict[str, Value]:
+    """The longest job: pilots end after the wall time of the policy, if the batch system allows that much.
+
+    CPU time is that of one core. Without a limit of its own it is the wall time.
+    """
+    wall = _least(ce.wall, live.get("GlueCEPolicyMaxWallClockTime"))
+    limits = {
+        "GlueCEPolicyMaxWallClockTime": wall,
+        "GlueCEPolicyMaxCPUTime": _least(wall, live.get("GlueCEPolicyMaxCPUTime")),
+    }
+    return dict(limits)
+
+
+def _least(seconds: float, limit: Value | None) -> int:
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    return int(min(seconds, limit)) if is_number else int(seconds)  # type: ignore[type-var, arg-type]

@@ -1,0 +1,183 @@
+"""The duty that asks batch systems about their CEs: hosts, limits, running and waiting jobs.
+
+A question may hang for minutes, so each has a thread of its own. Answers are stored together, a few in a transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pilotage.core.brokering.information import CeInformation
+from pilotage.core.errors import PilotageError
+from pilotage.core.policy import Ce, Policy
+from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.server.context import Context
+from pilotage.services.director.information import (
+    Answer,
+    ProblemChange,
+    forget,
+    response_times,
+    store_answers,
+    with_response_times,
+)
+from pilotage.store.tables import ce_information
+from pilotage.store.tables.waits import recent_waits
+
+log = logging.getLogger(__name__)
+
+INFORMATION_TICK = 2.0
+"""Seconds between two looks for CEs whose period is over: `ces.NAME.information_period`."""
+
+MOST_QUESTIONS = 16
+"""Questions at the same time, so that a thousand CEs do not start a thousand commands at once."""
+
+SLOW = 10.0
+"""Seconds after which a question holds up no others."""
+
+ANSWERS_PER_TRANSACTION = 50
+
+WAITS_PERIOD = 60.0
+"""Seconds between two looks at the waits of our own pilots."""
+
+LONGEST_PROBLEM = 500
+"""Characters of a problem."""
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    """A question to one batch system. Its thread sets the answer."""
+
+    name: str
+    ce: Ce
+    asked: float
+    answer: CeInformation | None = None
+    problem: str = ""
+    ended: bool = False
+
+    def ask(self, batch: BatchAdapter) -> None:
+        try:
+            self.answer = batch.information()
+        except PilotageError as error:
+            self.problem = str(error)[:LONGEST_PROBLEM] or "the batch system does not answer"
+        except Exception as error:
+            # An output that nobody has foreseen: other CEs and later questions go on.
+            log.exception("CE %s: its information could not be read", self.name)
+            self.problem = f"its answer could not be read: {type(error).__name__}"
+        finally:
+            self.ended = True
+
+
+class InformationDuty:
+    """Asks all CEs of the policy that `concerns` selects, each by its own period."""
+
+    def __init__(
+        self, context: Context, make: Callable[[Ce], BatchAdapter], concerns: Callable[[Ce], bool]
+    ) -> None:
+        self._context = context
+        self._make = make
+        self._concerns = concerns
+        self._adapters: dict[str, tuple[Ce, BatchAdapter]] = {}
+        self._due: dict[str, float] = {}
+        """When the period of each CE is over."""
+        self._questions: dict[str, _Question] = {}
+        """The questions without a stored answer."""
+        self._cleaned_for: Policy | None = None
+        """The policy whose missing CEs have no rows any more."""
+        self._times: Mapping[str, tuple[int, int]] = {}
+        self._times_read = -WAITS_PERIOD
+
+    async def cycle(self) -> None:
+        """Store the answers that have come, and ask the CEs whose period is over."""
+        await self._store()
+        await self._forget_gone()
+        now = self._context.clock()
+        room = MOST_QUESTIONS - sum(now - question.asked < SLOW for question in self._questions.values())
+        for name, ce in self._context.pool.policy.ces.items():
+            if room <= 0:
+                break
+            if self._concerns(ce) and name not in self._questions and self._is_due(name, ce, now):
+                self._ask(name, ce, now)
+                room -= 1
+
+    def _is_due(self, name: str, ce: Ce, now: float) -> bool:
+        known = self._adapters.get(name)
+        if known is None or known[0] != ce:
+            return True
+        due = self._due.get(name, now)
+        # A clock that stepped back ends the wait.
+        return now >= due or due - now > ce.information_period
+
+    def _ask(self, name: str, ce: Ce, now: float) -> None:
+        known = self._adapters.get(name)
+        if known is None or known[0] != ce:
+            if known is not None:
+                known[1].close()
+            known = self._adapters[name] = ce, self._make(ce)
+        self._due[name] = now + ce.information_period
+        question = self._questions[name] = _Question(name, ce, now)
+        threading.Thread(
+            target=question.ask, args=(known[1],), name=f"information-{name}", daemon=True
+        ).start()
+
+    async def _store(self) -> None:
+        """Store the answers, a few in each transaction."""
+        ended = [question for question in self._questions.values() if question.ended]
+        if not ended:
+            return
+        await self._read_times()
+        pool = self._context.pool
+        for first in range(0, len(ended), ANSWERS_PER_TRANSACTION):
+            part = [q for q in ended[first : first + ANSWERS_PER_TRANSACTION] if q.name in pool.policy.ces]
+            if not part:
+                continue
+            answers, now = [self._answer_of(question) for question in part], self._context.clock()
+            changes = await self._context.writer.acall(
+                lambda tx, answers=answers, now=now: store_answers(pool, tx, answers, now)  # type: ignore[misc]
+            )
+            _log_changes(changes)
+        for question in ended:
+            del self._questions[question.name]
+
+    def _answer_of(self, question: _Question) -> Answer:
+        if question.answer is None:
+            return Answer(question.name, None, question.problem)
+        lifetime = question.ce.information_lifetime
+        facts = replace(question.answer, updated=question.asked, expiry=lifetime)
+        return Answer(question.name, with_response_times(facts, self._times.get(question.name)))
+
+    async def _read_times(self) -> None:
+        now = self._context.clock()
+        if 0 <= now - self._times_read < WAITS_PERIOD:
+            return
+        waits = await self._context.quick_read(recent_waits)
+        self._times, self._times_read = response_times(waits, now), now
+
+    async def _forget_gone(self) -> None:
+        """Close the adapters of CEs that have gone from the policy, and delete their facts."""
+        policy = self._context.pool.policy
+        if policy is self._cleaned_for:
+            return
+        for name in [name for name in self._adapters if name not in policy.ces]:
+            self._adapters.pop(name)[1].close()
+            self._due.pop(name, None)
+        if gone := await self._context.quick_read(ce_information.names) - policy.ces.keys():
+            await self._context.writer.acall(lambda tx: forget(self._context.pool, tx, sorted(gone)))
+        self._cleaned_for = policy
+
+    def close(self) -> None:
+        """Kill the commands that run."""
+        for _, batch in self._adapters.values():
+            with contextlib.suppress(OSError):
+                batch.close()
+
+
+def _log_changes(changes: Sequence[ProblemChange]) -> None:
+    for change in changes:
+        if change.new:
+            log.warning("CE %s: no information: %s", change.ce, change.new)
+        else:
+            log.info("CE %s: information again", change.ce)
