@@ -78,7 +78,7 @@ class CeMatch:
     unmapped: str = ""
     """The part of the residual that no flag expresses: the match on the node decides it."""
     forwarding: str = ""
-    """Why nothing could be forwarded, if that is an error."""
+    """Why parts are unmapped, or why no pilot would be submitted."""
     updated: Optional[float] = None
     """The instant of the facts; None: not known."""
     is_expired: bool = False

@@ -33,6 +33,8 @@ owners = "any"
 site = "farm"
 type = "slurm"
 owners = "any"
+[ces.middle.forward]
+GlueHostBenchmarkSI00 = "feature si00_{}"
 """
 HOSTS = (
     HostClass(3, {"GlueHostBenchmarkSI00": 400}, ("n1", "n2", "n3")),
@@ -87,6 +89,15 @@ def test_the_conditional_of_the_document_at_three_limits(bench: Bench) -> None:
     assert texts(answers["short"])[0].startswith(
         "other.GlueCEPolicyMaxCPUTime > 1000 is false (GlueCEPolicyMaxCPUTime = 500)"
     )
+
+
+def test_the_flags_are_the_ones_of_the_director(bench: Bench) -> None:
+    answers = by_name(matched(bench))
+    assert answers["middle"].flags == ["--constraint=si00_600"]
+    assert answers["middle"].unmapped == ""
+    assert (answers["week"].flags, answers["short"].flags) == ([], [])
+    answer = by_name(matched(bench, requirements="other.gluehostbenchmarksf00 > 3"))["middle"]
+    assert (answer.flags, answer.unmapped) == ([], "other.GlueHostBenchmarkSF00 > 3")
 
 
 def test_hosts_that_all_refuse_are_named_with_their_values(bench: Bench) -> None:

@@ -173,5 +173,7 @@ def in_glue_spelling(expression: Expression) -> Expression:
             return Call(name, tuple(map(in_glue_spelling, arguments)))
         case ListOf(items=items):
             return ListOf(tuple(map(in_glue_spelling, items)))
+        case ClassAd(attributes=attributes):
+            return ClassAd(tuple((name, in_glue_spelling(value)) for name, value in attributes))
         case _:
             return expression

@@ -12,16 +12,17 @@ import msgspec
 
 from pilotage.core.brokering.ad_text import suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.ce_answer import answer_for, as_plain, facts_of
+from pilotage.core.brokering.ce_answer import answer_for, as_plain, facts_of, in_glue_spelling
 from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
 from pilotage.core.brokering.misspelt import misspelt_names
 from pilotage.core.brokering.requester_ad import requester_ad
-from pilotage.core.brokering.seen_attributes import value_text
+from pilotage.core.brokering.seen_attributes import shorten, value_text
 from pilotage.core.classads import ClassAd, Literal, unparse
 from pilotage.core.policy import Policy
 from pilotage.core.queues.fit import STATIC, Offer
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.director.forwarding import forwarding_of
 from pilotage.services.matching.known_offers import as_private, possible_offer
 from pilotage.services.matching.requirements import stored_expression
 from pilotage.services.pool.state import Pool
@@ -34,6 +35,8 @@ UNFIT = "unfit"
 ACTIVE = "active"
 MOST_CLASSES = 100
 """Classes of hosts in the report of an ad."""
+MOST_UNMAPPED = 1000
+"""Characters of the unmapped part of a residual."""
 MOST_NAMES = 20
 """Names of hosts of one class there."""
 _ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT)
@@ -83,7 +86,18 @@ def _answer(
         answer.updated, answer.is_expired = ad.updated, not ad.is_current(now)
     if unmet := _unmet_conditions(pool, identity, row.name):
         answer.verdict, answer.reason, answer.refusals = UNFIT, "; ".join(unmet), []
+    elif ce_match.verdict.fits:
+        _add_flags(answer, pool, identity, now)
     return answer
+
+
+def _add_flags(answer: CeMatch, pool: Pool, identity: QueueIdentity, now: float) -> None:
+    """The native arguments of a submission, and the part that they leave to the match on the node."""
+    forwarding = forwarding_of(pool, answer.ce, identity, now)
+    answer.flags = list(forwarding.flags)
+    if forwarding.unmapped is not None:
+        answer.unmapped = shorten(unparse(in_glue_spelling(forwarding.unmapped)), MOST_UNMAPPED)
+    answer.forwarding = "; ".join(text for text in (forwarding.reason, *forwarding.notes) if text)
 
 
 def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:
@@ -115,7 +129,7 @@ def _unmet(identity: QueueIdentity, offer: Offer) -> list[str]:
 
 
 def requester_text(identity: QueueIdentity, policy: Policy) -> str:
-    return unparse(requester_ad(identity, policy))
+    return unparse(in_glue_spelling(requester_ad(identity, policy)))
 
 
 def ce_ad_report(pool: Pool, name: str, now: float) -> CeAdReport:
