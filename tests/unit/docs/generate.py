@@ -12,6 +12,7 @@ from pathlib import Path
 from pilotage.cli.reference import markdown as cli_markdown
 from pilotage.cli.root import build as build_command_line
 from pilotage.core import handover, policy
+from pilotage.core.brokering.reference import reference_markdown as attributes_of_ads
 from pilotage.core.forwarding.reference import forwarding_markdown
 from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.jobs.reference import reference_markdown as job_description
@@ -233,6 +234,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "forwarding.md": forwarding,
     "cli.md": command_line,
     "job-description.md": job_description,
+    "glue.md": attributes_of_ads,
     "requests.md": request_specification,
     "api.md": lambda: with_parts("api.md"),
     "client.md": lambda: with_parts("client.md"),
