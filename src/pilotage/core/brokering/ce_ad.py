@@ -11,7 +11,8 @@ from typing import Final
 
 from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
-from pilotage.core.classads import ClassAd, Expression, ListOf, Literal, parse_expression
+from pilotage.core.classads import ERROR, ClassAd, Expression, ListOf, Literal, parse_expression
+from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Ce
 
 IDENTITY: Final = "GlueCEUniqueID"
@@ -31,12 +32,15 @@ _CHECKS: Final = ("AuthorizationCheck", "CloseOutputSECheck")
 
 @dataclass(frozen=True, slots=True)
 class HostAd:
-    """The whole ad of a CE, with the values of one class of its hosts."""
+    """One class of a CE's hosts."""
 
     count: int
     ad: ClassAd
+    """The values that the CE fixes and those of the class. An attribute that the class does not tell is absent."""
     hosts: tuple[str, ...] = ()
     """Names of the hosts in the batch system; empty: not known."""
+    with_minima: ClassAd | None = None
+    """The ad, and for attributes that the class does not tell the minima over all hosts; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +84,15 @@ class CeAd:
         )
 
     def of_host(self, *names: str) -> ClassAd:
-        """The ad with the values of a host: the first name counts that the CE knows, whole or up to its first dot.
+        """The ad for the offer of a host: the first name counts that the CE knows, whole or up to its first dot.
 
         An unknown host has the values of the only class of hosts, else the minima over the hosts.
         """
         for name in names:
             place = self._place_of(name.lower())
             if place is not None:
-                return self.hosts[place].ad
-        return self.hosts[0].ad if len(self.hosts) == 1 else self.ad
+                return _offered(self.hosts[place])
+        return _offered(self.hosts[0]) if len(self.hosts) == 1 else self.ad
 
     def _place_of(self, name: str) -> int | None:
         place = self._by_name.get(name)
@@ -113,21 +117,21 @@ def ce_ad(name: str, ce: Ce, information: CeInformation, now: float) -> CeAd:
     _add(known, of_policy, own=True)
     _complete_checks(known)
     ad = ClassAd(tuple(known.values()))
-    hosts = tuple(
-        HostAd(host_class.count, _with(known, host_class.attributes), host_class.hosts)
-        for host_class in classes
-    )
+    of_hosts = {key.lower() for host_class in classes for key in host_class.attributes} - OWN_NAMES
+    if information.homogeneous:
+        fixed = without(ad, of_hosts - {key.lower() for key in _agreed(classes)})
+    else:
+        fixed = without_hosts(ad, of_hosts)
+    hosts = tuple(_host_ad(known, fixed, host_class) for host_class in classes)
     if information.homogeneous and not hosts:
         hosts = (HostAd(1, ad),)
-    agreed = {key.lower() for key in _agreed(classes)} if information.homogeneous else set()
-    of_hosts = {key.lower() for host_class in classes for key in host_class.attributes} - agreed - OWN_NAMES
     return CeAd(
         name=name,
         ad=ad,
         homogeneous=information.homogeneous,
         updated=information.updated,
         expiry=information.expiry,
-        fixed=without(ad, of_hosts) if information.homogeneous else without_hosts(ad, of_hosts),
+        fixed=fixed,
         hosts=hosts,
         host_classes=classes,
         _by_name=_by_name(classes),
@@ -177,15 +181,29 @@ def _add(
             continue
         check = _EXPRESSIONS.get(key)
         if check is not None and isinstance(value, str):
-            known[key] = (check, parse_expression(value))
+            known[key] = (check, _check_of(value))
         else:
             known[key] = (name, literal(value))
 
 
-def _with(known: Mapping[str, tuple[str, Expression]], attributes: Mapping[str, Value]) -> ClassAd:
-    of_host = dict(known)
-    _add(of_host, attributes)
-    return ClassAd(tuple(of_host.values()))
+def _check_of(text: str) -> Expression:
+    """A check of the policy. One that cannot be read lets nobody in."""
+    try:
+        return parse_expression(text)
+    except InvalidInput:
+        return Literal(ERROR)
+
+
+def _host_ad(known: Mapping[str, tuple[str, Expression]], fixed: ClassAd, host_class: HostClass) -> HostAd:
+    ads = []
+    for base in ({name.lower(): (name, value) for name, value in fixed.attributes}, dict(known)):
+        _add(base, host_class.attributes)
+        ads.append(ClassAd(tuple(base.values())))
+    return HostAd(host_class.count, ads[0], host_class.hosts, ads[1])
+
+
+def _offered(host: HostAd) -> ClassAd:
+    return host.ad if host.with_minima is None else host.with_minima
 
 
 def _agreed(classes: Sequence[HostClass]) -> dict[str, Value]:

@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from pilotage.core.brokering.information import Value
+from pilotage.core.classads import parse_expression
 from pilotage.core.classads.partial import Kind
+from pilotage.core.errors import InvalidInput
 
 
 class FixedBy(StrEnum):
@@ -38,6 +40,7 @@ class GlueAttribute:
 EXPRESSIONS: Final = ("AuthorizationCheck", "CloseOutputSECheck", "Requirements")
 """Attributes of a CE ad that are expressions over the requester's ad. In the policy each is a text."""
 
+_EXPRESSIONS: Final = frozenset(name.lower() for name in EXPRESSIONS)
 _HOST_PREFIXES: Final = ("gluehost", "gluesubcluster")
 _DYNAMIC_PREFIX: Final = "gluecestate"
 
@@ -212,6 +215,8 @@ def mistake(name: str, value: Value) -> str:
     """The mistake in the value of an attribute; empty: none, or the name is the site's own."""
     if name.lower() in OWN_NAMES:
         return f"{name} cannot be set: Pilotage itself tells it of each pilot"
+    if name.lower() in _EXPRESSIONS:
+        return _mistake_in_check(name, value)
     known = BY_NAME.get(name.lower())
     if known is None or _has_kind(value, known.kind):
         return ""
@@ -226,6 +231,18 @@ def nearest_name(name: str) -> str:
         return ""
     near = difflib.get_close_matches(key, BY_NAME, 1, 0.9)
     return BY_NAME[near[0]].name if near else ""
+
+
+def _mistake_in_check(name: str, value: Value) -> str:
+    if isinstance(value, bool):
+        return ""
+    if not isinstance(value, str):
+        return f"{name} must be the text of a ClassAd expression"
+    try:
+        parse_expression(value)
+    except InvalidInput as error:
+        return f"{name} is no ClassAd expression: {error}"
+    return ""
 
 
 _WORDS: Final = {

@@ -60,6 +60,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
         **dict.fromkeys(changed, current.applied_at if current else 0.0),
     }
     pool.policy, pool.policy_version = policy, version
+    pool.ce_ads.retain(policy.ces)
     rebuild_index(pool, tx)
     rekey_offer_stats(pool)
     pool.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)

@@ -39,5 +39,6 @@ class CeAds:
 
     def retain(self, names: Container[str]) -> None:
         """Forget the CEs that the policy no longer has."""
-        for name in [name for name in self._by_name if name not in names]:
-            del self._by_name[name]
+        for name in list(self._by_name):
+            if name not in names:
+                self._by_name.pop(name, None)

@@ -76,6 +76,10 @@ def test_hosts_fix_what_is_told_of_hosts_and_sub_clusters() -> None:
         ),
         ("GlueHostNetworkAdapterOutboundIP", "true", ""),
         ("the_sites_own", "anything", ""),
+        ("AuthorizationCheck", 'other.Owner == "alice"', ""),
+        ("authorizationCheck", True, ""),
+        ("AuthorizationCheck", 5, "AuthorizationCheck must be the text of a ClassAd expression"),
+        ("Tags", ("gpu",), "Tags cannot be set: Pilotage itself tells it of each pilot"),
     ],
 )
 def test_values_have_the_type_of_the_schema(name: str, value: Value, said: str) -> None:
@@ -129,6 +133,14 @@ def test_the_policy_may_give_the_checks_as_texts() -> None:
     assert value_of(ad.ad, "Requirements", '[OutputSE = "se1"]') is False
 
 
+def test_a_check_that_cannot_be_read_lets_nobody_in() -> None:
+    ad = ce_ad("a", CE, information(AuthorizationCheck="(other."), now=1000.0)
+    assert value_of(ad.ad, "Requirements", '[VirtualOrganisation = "EGEE"]') is not True
+    assert mistake("AuthorizationCheck", "(other.").startswith(
+        "AuthorizationCheck is no ClassAd expression: line 1"
+    )
+
+
 def test_what_hosts_fix_is_unknown_to_partial_evaluation_unless_all_are_alike() -> None:
     facts: dict[str, Value] = {
         "GlueHostBenchmarkSI00": 400,
@@ -148,6 +160,28 @@ def test_what_hosts_fix_is_unknown_to_partial_evaluation_unless_all_are_alike() 
     alike = ce_ad("a", CE, CeInformation(facts, homogeneous=True, updated=1000.0), now=1000.0)
     assert alike.fixed == alike.ad
     assert evaluate(CONDITIONAL, target=alike.hosts[0].ad) is False
+
+
+def test_what_a_class_does_not_tell_is_unknown_on_its_hosts_and_a_minimum_in_offers() -> None:
+    classes = (HostClass(1, {"GlueHostBenchmarkSI00": 600}, ("n1",)), HostClass(1, {"rack": "r2"}, ("n2",)))
+    facts: dict[str, Value] = {"GlueHostBenchmarkSI00": 400, "GlueHostMainMemoryRAMSize": 1000}
+    ad = ce_ad("a", CE, CeInformation(facts, classes, updated=1000.0), now=1000.0)
+    first, second = (host.ad for host in ad.hosts)
+    assert value_of(first, "GlueHostBenchmarkSI00") == 600
+    assert first.get("GlueHostMainMemoryRAMSize") is None
+    assert second.get("GlueHostBenchmarkSI00") is None is second.get("GlueHostMainMemoryRAMSize")
+    assert value_of(ad.of_host("n1"), "GlueHostMainMemoryRAMSize") == 1000
+    assert value_of(ad.of_host("n2"), "GlueHostBenchmarkSI00") == 400
+
+
+def test_hosts_that_are_alike_fix_all_on_which_they_agree() -> None:
+    classes = (
+        HostClass(1, {"GlueHostBenchmarkSI00": 600, "rack": "r1"}),
+        HostClass(1, {"gluehostbenchmarksi00": 600}),
+    )
+    ad = ce_ad("a", CE, CeInformation({}, classes, homogeneous=True, updated=1000.0), now=1000.0)
+    assert value_of(ad.fixed, "GlueHostBenchmarkSI00") == 600
+    assert ad.fixed.get("rack") is None
 
 
 def test_expired_information_is_unknown_and_not_free() -> None:
