@@ -36,7 +36,7 @@ class HostAd:
 
     count: int
     ad: ClassAd
-    """The values that the CE fixes and those of the class. An attribute that the class does not tell is absent."""
+    """The values that the CE fixes and the values of the class. An attribute that the class does not tell is absent."""
     hosts: tuple[str, ...] = ()
     """Names of the hosts in the batch system; empty: not known."""
     with_minima: ClassAd | None = None

@@ -36,13 +36,13 @@ is unknown: it does not count as free. An ad from the future is refused; clocks 
 Its `Requirements` are `AuthorizationCheck && CloseOutputSECheck`, unless it has some of its own. Where the ad has
 `GlueCEAccessControlBaseRule` or `GlueCESEBindGroupSEUniqueID`, it gets the check of it. A check that is absent is true.
 
-An ad in a file may have this form, may be the inner ad alone, or may be lines `Name = value` as
+An ad in a file may have this form, or may be the inner ad alone. It may also be lines `Name = value` as
 `condor_status -long` prints them, with empty lines between several ads. Its identity is `id`, `GlueCEUniqueID`, `CEid`
 or `Name`. A file has at most 1 MiB.
 
 ## The offer of a pilot
 
-The offer that a pilot makes with its node is an ad too. Its attributes are, the first that there is:
+The offer that a pilot makes with its node is an ad too. An attribute has the first value that there is of these:
 
 1. Pilotage's own, in the table below
 2. the value in the CE's ad, if the CE fixes it
