@@ -20,6 +20,7 @@ import pytest
 from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
+from pilotage.core.splitting.totals import first_part
 
 EVENT = {"time_per_event": 12, "size_per_event": 400}
 """The reference's cases: 12 s and 400 kB for one event."""
@@ -103,7 +104,7 @@ def test_files_have_the_same_jobs_and_estimates(
     for element in elements:
         files = [FileRecord(n, name, events=events) for n, (name, events) in enumerate(element, 1)]
         names = {file.id: file.name for file in files}
-        for mask in split(files, algorithm):
+        for mask in split(files, algorithm, first_part(files, None, algorithm)[0]):
             estimate = algorithm.estimate(mask)
             answer.append(([names[part.file] for part in mask.ranges], estimate.seconds, estimate.kilobytes))
     assert answer == [(job["files"], job["jobTime"], job["disk"]) for job in wanted("JOB-FB-01", case)]
@@ -161,7 +162,8 @@ def test_a_limit_of_events_gives_the_same_number_of_jobs() -> None:
         algorithm = parse_splitting(
             "EventAwareLumiBased", {"events_per_job": 60, "split_on_run": False, "total_events": int(total)}
         )
-        assert len(list(split(lumi_files(), algorithm))) == count, total
+        mask, _ = first_part(lumi_files(), None, algorithm)
+        assert len(list(split(lumi_files(), algorithm, mask))) == count, total
 
 
 @pytest.mark.parametrize("settings", sorted(SCENARIOS.get("JOB-MERGE-01", {}).get("expect", ["absent"])))

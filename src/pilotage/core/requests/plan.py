@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pilotage.core.requests.specification import (
@@ -155,6 +155,17 @@ def _with_logs(
     yield archive
     if collect.cleanup:
         yield _cleanup_after(archive, LOGS, len(planned) + 1)
+
+
+def rows_of_step(planned: Sequence[PlannedStep], row: PlannedStep) -> tuple[PlannedStep, ...]:
+    """The rows of the step of `row`, one for each input, in a request that resubmits none."""
+    first = _without_number(row.name)
+    return tuple(other for other in planned if other.name == row.name or _without_number(other.name) == first)
+
+
+def _without_number(name: str) -> str:
+    base, _, number = name.partition(".")
+    return base if number.isdigit() else name
 
 
 def _rows(

@@ -7,7 +7,7 @@ An algorithm is one class in a module of `core/splitting/algorithms`. Its fields
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -58,6 +58,8 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Valid parameters, in TOML."""
     generates: ClassVar[bool] = False
     """Whether it also splits a range of events to generate."""
+    total_unit: ClassVar[str] = ""
+    """"files" or "events": it has a parameter total_files or total_events."""
 
     time_per_event: Annotated[float, Setting("seconds of a reference core for one event", 0.0, 1e9)] = 12.0
     size_per_event: Annotated[float, Setting("kB (1000 bytes) written for one event", 0.0, 1e12)] = 512.0
@@ -66,8 +68,17 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Yield each reason why these parameters cannot work together."""
         yield from ()
 
+    @property
+    def total(self) -> int:
+        """The most files or events of the step, by `total_unit`; 0: all."""
+        return getattr(self, f"total_{self.total_unit}") if self.total_unit else 0
+
+    def with_total(self, total: int) -> Self:
+        """The same algorithm with another total."""
+        return msgspec.structs.replace(self, **{f"total_{self.total_unit}": total})
+
     def limit(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
-        """The pieces that are processed at all."""
+        """The first pieces, up to the total. The server applies it, since the total counts over all elements."""
         return pieces
 
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pilotage.core.setting import Setting
 from pilotage.core.splitting.algorithm import Amount, ceil_div
@@ -15,11 +15,13 @@ from pilotage.core.splitting.pieces import Piece, count_lumis, events_between
 class EventTarget(LumiAlgorithm, frozen=True, kw_only=True):
     """Whole lumis until a number of events. The events of a file are spread evenly over its lumis."""
 
+    total_unit: ClassVar[str] = "events"
+
     events_per_job: Annotated[int, Setting("the events that a job is to have", 1, 10**12)]
     total_events: Annotated[
         int,
         Setting(
-            "an element's lumis are processed until this number of events; 0: all", 1, 10**15, or_zero=True
+            "lumis are processed until the step has this number of events; 0: all", 1, 10**15, or_zero=True
         ),
     ] = 0
 

@@ -1,4 +1,4 @@
-"""One element into masks: restriction, limits, remainder, then the algorithm."""
+"""One element into masks: restriction, remainder, then the algorithm."""
 
 from __future__ import annotations
 
@@ -29,5 +29,4 @@ def split(
         for part in coverage.rest_of_window(whole):
             yield from algorithm.generate(whole, part)
         return
-    pieces = algorithm.limit(restrict(files, mask))
-    yield from algorithm.split(coverage.rest(pieces), closed=closed)
+    yield from algorithm.split(coverage.rest(restrict(files, mask)), closed=closed)

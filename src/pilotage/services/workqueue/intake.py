@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.json_format import stored_steps
-from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.plan import PlannedStep, rows_of_step
 from pilotage.core.requests.specification import CLEANUP
 from pilotage.core.requests.states import RequestState
-from pilotage.core.splitting.algorithm import Amount
+from pilotage.core.splitting.algorithm import Algorithm, Amount
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.roll_up import WORKING, is_working
@@ -35,6 +35,7 @@ from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.services.workqueue.failed_pieces import failed_pieces
 from pilotage.services.workqueue.state import WorkQueue
+from pilotage.services.workqueue.totals import limit_to_total
 from pilotage.store.tables import (
     dataset_blocks,
     elements,
@@ -167,8 +168,28 @@ class _Intake:
         part = readers[policy.reads](step, planned)
         if part is None:
             return False
+        if part.plan.elements and policy.reads in (Reads.BLOCKS, Reads.DATASET):
+            part = self._limited(planned, part)
         self._store(step, part)
         return part.is_full
+
+    def _limited(self, planned: PlannedStep, part: _Slice) -> _Slice:
+        """The part of a slice within the total of the splitting. A step that has reached it is closed."""
+        algorithm = self._algorithm(planned)
+        if not algorithm.total:
+            return part
+        plan, is_reached = limit_to_total(
+            self.tx.connection,
+            self.request.id,
+            rows_of_step(stored_steps(self.request.specification, self.request.id), planned),
+            algorithm,
+            part.plan,
+        )
+        return _Slice(plan, part.taken, closed=True) if is_reached else part
+
+    @staticmethod
+    def _algorithm(planned: PlannedStep) -> Algorithm:
+        return parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
 
     def _store(self, step: StepRow, part: _Slice) -> None:
         connection = self.tx.connection
@@ -275,8 +296,7 @@ class _Intake:
         origin = self.request.origin
         if origin is None:
             raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
-        algorithm = parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
-        pieces = list(failed_pieces(self.tx.connection, origin, step.position, algorithm))
+        pieces = list(failed_pieces(self.tx.connection, origin, step.position, self._algorithm(planned)))
         job_count = self._job_count(planned)
         plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
         return _Slice(plan, len(pieces), closed=True)
@@ -308,7 +328,7 @@ class _Intake:
         )
 
     def _job_count(self, planned: PlannedStep) -> JobCount:
-        algorithm = parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
+        algorithm = self._algorithm(planned)
 
         def count(*, files: int, events: int, lumis: int, size: int) -> int:
             return algorithm.estimate_jobs(Amount(files, events, size, lumis))

@@ -21,7 +21,7 @@ from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_masks, elements, queued_requests
+from pilotage.store.tables import element_masks, elements
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.element_masks import NewElementJob
 from pilotage.store.tables.elements import ElementRow
@@ -124,7 +124,7 @@ def _finish(
             hint="read the masks that exist, and make the rest",
         )
     missing = _coverage(queue, tx, row).missing()
-    if missing and not _is_limited(tx.connection, row):
+    if missing:
         raise InvalidInput(f"element {row.id} is not split: {missing}", field="last")
     elements.save_split(
         tx.connection,
@@ -141,15 +141,6 @@ def _finish(
     # Its jobs may have ended before it was split.
     end_elements(tx.connection, [row.id], now)
     queue.coverages.pop((row.id, row.epoch), None)
-
-
-def _is_limited(connection: Connection, row: ElementRow) -> bool:
-    """Whether the splitting takes only the first files or events of an element."""
-    for step in queued_requests.steps_of(connection, [row.request_id]):
-        if step.position == row.step:
-            parameters = json.loads(step.splitting).get("parameters", {})
-            return any(parameters.get(name) for name in ("total_files", "total_events"))
-    return False
 
 
 def _fail(

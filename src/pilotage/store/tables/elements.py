@@ -254,6 +254,14 @@ def count_of_request(connection: Connection, request: int) -> int:
     return int(connection.execute(sql, (request,)).fetchone()[0])
 
 
+def sum_of_steps(connection: Connection, request: int, steps: Sequence[int], unit: str) -> int:
+    """The files or events of all elements of these steps. `unit`: "files" or "events"."""
+    column = {"files": "files", "events": "events"}[unit]
+    condition, value = in_list(connection, "step", steps)
+    sql = f"SELECT coalesce(sum({column}), 0) FROM elements WHERE request_id = ? AND {condition}"
+    return int(connection.execute(sql, (request, value)).fetchone()[0])
+
+
 def count_by_state(connection: Connection, agent: int) -> dict[str, int]:
     """The number of an agent's elements in each state."""
     sql = "SELECT state, count(*) FROM elements WHERE agent_id = ? GROUP BY state"

@@ -180,6 +180,49 @@ def test_a_resubmission_takes_exactly_what_failed(queue: QueueBench, generated: 
     assert sorted(pieces(made)) == sorted(pieces(failed))
 
 
+def test_a_total_of_files_counts_over_all_elements_of_a_step(queue: QueueBench) -> None:
+    """Two inputs, blocks of four files, nine files in all: the third element has one file, the others are not made."""
+    first, second = queue.dataset("first"), queue.dataset("second")
+    for name in ("b1", "b2"):
+        queue.block(first, name)
+    queue.block(second, "b3")
+    step = queue.step(
+        splitting=Splitting("FileBased", (("files_per_job", 2), ("total_files", 9))),
+        input=("first", "second"),
+    )
+    request = queue.request(step, inputs=[first, second])
+    queue.intake(request, limit=1)
+    assert [(row.files, row.events) for row in queue.elements_of(request)] == [(4, 400), (4, 400), (1, 100)]
+    assert closed_steps(queue, request) == [1, 1]
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    assert sorted(len(mask.ranges) for mask in queue.masks(request)) == [1, 2, 2, 2, 2]
+    queue.intake(request)
+    assert len(queue.elements_of(request)) == 3
+
+
+def test_an_open_request_is_closed_when_its_total_is_reached(queue: QueueBench) -> None:
+    data = queue.dataset("data", is_open=True)
+    queue.block(data, "b1", lumis=[(1, 1, 10)])
+    splitting = Splitting("EventAwareLumiBased", (("events_per_job", 100), ("total_events", 450)))
+    request = queue.request(queue.step(splitting=splitting), inputs=[data], open_until=queue.now + 1000)
+    queue.intake(request)
+    assert [row.events for row in queue.elements_of(request)] == [400]
+    assert closed_steps(queue, request) == [0]
+    queue.block(data, "b2", lumis=[(1, 11, 20)])
+    queue.block(data, "b3")
+    queue.intake(request)
+    assert [row.events for row in queue.elements_of(request)] == [400, 50]
+    assert closed_steps(queue, request) == [1]
+    agent = queue.agent()
+    agent.sync()
+    agent.split()
+    assert not agent.held
+    assert sum(mask.events for mask in queue.masks(request)) == 450
+    assert {row.state for row in queue.elements_of(request)} == {"Running"}
+
+
 def json_of(text: str) -> dict[str, object]:
     return dict(json.loads(text))
 

@@ -20,10 +20,12 @@ class FileBased(Algorithm, frozen=True, kw_only=True):
     meaning: ClassVar[str] = "a number of whole files for each job"
     example: ClassVar[str] = "files_per_job = 10\n"
 
+    total_unit: ClassVar[str] = "files"
+
     files_per_job: Annotated[int, Setting("the most files of a job", 1, 100_000)]
     split_on_run: Annotated[bool, Setting("files of different runs never share a job")] = False
     total_files: Annotated[
-        int, Setting("files of an element that are processed at all; 0: all", 1, 10**12, or_zero=True)
+        int, Setting("the most files that the step processes at all; 0: all", 1, 10**12, or_zero=True)
     ] = 0
 
     def limit(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
