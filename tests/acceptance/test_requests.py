@@ -56,6 +56,8 @@ files = ["*.npz"]
     said, _ = cli(shared, "request", "submit", str(file), "--dry-run")
     assert "about 10 jobs as group home" in said
     assert "steps: process, process.merge" in said
+    assert "sandbox: 1 file of 10 B, to be uploaded" in said
+    assert "input:" not in said, "it generates events"
     assert list(shared.client().requests(name="from-a-file")) == []
     said, _ = cli(shared, "request", "submit", str(file), "--priority", "77", "--json")
     accepted = json.loads(said)["requests"][0]
@@ -196,6 +198,8 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     file = tmp_path / "copy.toml"
     file.write_text(FAILING)
     cli(shared, "dataset", "add", "/copied", str(data))
+    said, _ = cli(shared, "request", "submit", str(file), "--dry-run")
+    assert f"  input: 1 data set with 3 files of 9 B\n  sandbox: 1 file of {script.stat().st_size} B" in said
     said, _ = cli(shared, "request", "submit", str(file), "--wait", "--json", code=1)
     number = json.loads(said)["requests"][0]["request"]["id"]
     detail = shared.client().request(number)

@@ -58,6 +58,12 @@ class RequestCheck:
     group: str
     steps: List[str] = field(default_factory=list)
     """The names of its steps, merges included."""
+    input_datasets: int = 0
+    input_files: int = 0
+    """Files of the data sets that it reads, blocks included that its lists leave out."""
+    input_events: int = 0
+    input_size: int = 0
+    """Bytes of these files."""
     warnings: List[str] = field(default_factory=list)
 
 

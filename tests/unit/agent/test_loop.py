@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, PilotageError
-from pilotage.core.splitting.mask import FileRange, FileRecord, Mask
+from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange, Mask
 from pilotage.wire.agents import SiteOfAgent
 from tests.unit.agent.fake_queue import FakeQueue, Killed, Overloaded, Unreachable, run_agent
 from tests.unit.core.splitting.elements import assert_each_once
@@ -236,6 +236,17 @@ def test_an_element_without_files_ends_with_the_reason() -> None:
     queue = queue_of(0)
     run_agent(queue)
     assert "nothing to process" in queue.elements[1].failure
+
+
+def test_an_element_with_a_lumi_of_more_than_two_days_ends_with_the_reason() -> None:
+    queue = queue_of(2)
+    long = [FileRecord(50, "long", events=40_000, lumis=(LumiRange(1, 8, 9),))]
+    queue.add(long, "EventAwareLumiBased", events_per_job=100)
+    run_agent(queue)
+    assert queue.elements[1].is_split
+    assert (
+        "lumi 8 of run 1 in file 50 has about 20,000 events, which take 66.7 h" in queue.elements[2].failure
+    )
 
 
 @pytest.mark.parametrize(

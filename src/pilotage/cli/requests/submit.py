@@ -10,7 +10,7 @@ import typer
 from pilotage.cli.requests.wait import watch_request
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit import show_warnings
-from pilotage.cli.time_format import format_size
+from pilotage.cli.time_format import format_size, plural
 from pilotage.client.request_files import PreparedRequest, prepare_request, read_request_file
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.requests import RequestAccepted
@@ -106,4 +106,9 @@ def _show_checks(session: Session, client: Client, prepared: list[PreparedReques
         size = format_size(sum(file.size for file in request.files))
         session.screen.line(f"{request.specification.name}: about {check.jobs:,} jobs as group {check.group}")
         session.screen.line(f"  steps: {', '.join(check.steps)}")
-        session.screen.line(f"  {len(request.files)} input files of {size}")
+        if check.input_datasets:
+            data = f"{plural(check.input_datasets, 'data set')} with {plural(check.input_files, 'file')}"
+            events = f", {check.input_events:,} events" if check.input_events else ""
+            session.screen.line(f"  input: {data} of {format_size(check.input_size)}{events}")
+        if request.files:
+            session.screen.line(f"  sandbox: {plural(len(request.files), 'file')} of {size}, to be uploaded")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pilotage.core.requests.specification import Specification, Splitting, Step
 from pilotage.core.splitting.algorithm import Amount
@@ -12,10 +12,19 @@ from pilotage.store.tables import dataset_blocks, datasets, location_sets
 from pilotage.store.tables.datasets import DataSetRow, Totals
 
 
-def estimated_jobs(connection: Connection, request: Specification, rows: Mapping[str, DataSetRow]) -> int:
+def amounts_of(connection: Connection, rows: Mapping[str, DataSetRow]) -> dict[str, Totals]:
+    """The contents of these data sets by their names."""
+    totals = datasets.totals(connection, [row.id for row in rows.values()]) if rows else {}
+    return {name: totals.get(row.id, Totals()) for name, row in rows.items()}
+
+
+def total_of(amounts: Iterable[Totals]) -> Totals:
+    """The sum of these contents."""
+    return Totals(*(sum(values) for values in zip(Totals(), *amounts, strict=True)))
+
+
+def estimated_jobs(request: Specification, amounts: Mapping[str, Totals]) -> int:
     """About the number of jobs of the steps with an input of their own, or a number of events."""
-    totals = datasets.totals(connection, [row.id for row in rows.values()])
-    amounts = {name: totals.get(row.id, Totals()) for name, row in rows.items()}
     return sum(_jobs_of(step, amounts) for step in request.steps if step.input or step.events)
 
 

@@ -14,15 +14,17 @@ from pilotage.core.requests.specification import Program, Specification, Step, U
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.pool.state import Pool
-from pilotage.services.requests.estimate import estimated_jobs, sites_with_data
+from pilotage.services.requests.estimate import amounts_of, estimated_jobs, sites_with_data, total_of
 from pilotage.services.requests.rights import Actor
 from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, requests, submissions
-from pilotage.store.tables.datasets import DataSetRow
+from pilotage.store.tables.datasets import DataSetRow, Totals
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.submissions import UploadedInput
+
+NO_INPUT = Totals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class PreparedRequest:
     warnings: tuple[str, ...] = ()
     jobs: int = 0
     """Estimated."""
+    inputs: Totals = NO_INPUT
+    """The contents of the data sets that it reads."""
 
     @property
     def text(self) -> str:
@@ -97,7 +101,8 @@ def check_data(
         if row is None
     )
     rows = {name: row for name, row in named.items() if row is not None}
-    jobs = estimated_jobs(connection, request, rows)
+    amounts = amounts_of(connection, rows)
+    jobs = estimated_jobs(request, amounts)
     most = policy.requests.confirm_jobs
     if jobs >= most and not confirmed:
         raise Conflict(
@@ -113,7 +118,8 @@ def check_data(
         warnings.append(
             "the request has no team: no agent takes it before `pilotage request assign --team NAME`"
         )
-    return replace(prepared, warnings=tuple(warnings), jobs=jobs)
+    inputs = total_of(amounts[name] for name in request.input_datasets)
+    return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs)
 
 
 def _nearest_dataset(connection: Connection, name: str) -> str:

@@ -38,12 +38,14 @@ from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.totals import limit_to_total
 from pilotage.store.tables import (
     dataset_blocks,
+    datasets,
     elements,
     location_sets,
     queued_requests,
     requests,
 )
-from pilotage.store.tables.dataset_blocks import ClosedBlock, InputDataset
+from pilotage.store.tables.dataset_blocks import InputDataset
+from pilotage.store.tables.datasets import BlockRow
 from pilotage.store.tables.elements import NewElement
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
@@ -243,9 +245,9 @@ class _Intake:
         """Closed blocks that were not taken yet."""
         connection, dataset = self.tx.connection, self._input_dataset(step)
         limit = self.room
-        blocks = dataset_blocks.closed_blocks(connection, dataset.id, step.taken, limit)
+        blocks = datasets.closed_blocks(connection, dataset.id, step.taken, limit)
         plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, blocks))
-        taken = blocks[-1].closed_number if blocks else step.taken
+        taken = _last_number(blocks, step.taken)
         is_full = len(blocks) == limit
         closed = not is_full and self._is_final(step, dataset)
         if not is_full and not closed:
@@ -267,13 +269,13 @@ class _Intake:
         if dataset.open or dataset_blocks.has_open_block(connection, dataset.id):
             self.waits_for.append(dataset.name)
             return None
-        blocks = dataset_blocks.closed_blocks(connection, dataset.id, 0, 10**9)
+        blocks = datasets.closed_blocks(connection, dataset.id, 0, 10**9)
         sets = sorted({block.location_set for block in blocks})
         sites = self.queue.common_sites(connection, sets)
         common = location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
         alike = [block._replace(location_set=common) for block in blocks]
         plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, alike))
-        return _Slice(plan, blocks[-1].closed_number if blocks else 0, closed=True)
+        return _Slice(plan, _last_number(blocks, 0), closed=True)
 
     def _generator(self, step: StepRow, planned: PlannedStep) -> _Slice:
         """Events that no element has."""
@@ -301,7 +303,7 @@ class _Intake:
         plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
         return _Slice(plan, len(pieces), closed=True)
 
-    def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[ClosedBlock]) -> StepInput:
+    def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[BlockRow]) -> StepInput:
         needs_lumis = bool(planned.runs) or "Lumi" in planned.splitting.algorithm
         return StepInput(
             job_count=self._job_count(planned),
@@ -311,7 +313,7 @@ class _Intake:
             runs=frozenset(planned.runs),
         )
 
-    def _input_block(self, block: ClosedBlock, *, needs_lumis: bool) -> InputBlock:
+    def _input_block(self, block: BlockRow, *, needs_lumis: bool) -> InputBlock:
         facts = InputBlock(block.id, block.name, block.files, block.events, block.size, block.location_set)
         if not needs_lumis:
             return facts
@@ -334,3 +336,8 @@ class _Intake:
             return algorithm.estimate_jobs(Amount(files, events, size, lumis))
 
         return count
+
+
+def _last_number(blocks: Sequence[BlockRow], otherwise: int) -> int:
+    """The `closed_number` of the last of these closed blocks; `otherwise`: there is none."""
+    return blocks[-1].closed_number or otherwise if blocks else otherwise

@@ -8,18 +8,6 @@ from typing import NamedTuple
 from pilotage.store.engine.connection import Connection, in_list
 
 
-class ClosedBlock(NamedTuple):
-    """A block that gets no more files."""
-
-    id: int
-    name: str
-    closed_number: int
-    files: int
-    events: int
-    size: int
-    location_set: int
-
-
 class InputDataset(NamedTuple):
     id: int
     name: str
@@ -33,15 +21,6 @@ def datasets_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, Inpu
     condition, value = in_list(connection, "id", ids)
     rows = connection.execute(f"SELECT id, name, open FROM datasets WHERE {condition}", (value,))
     return {row[0]: InputDataset(*row) for row in rows}
-
-
-def closed_blocks(connection: Connection, dataset: int, after: int, limit: int) -> list[ClosedBlock]:
-    """Closed blocks of a data set in the order of their closing, after a `closed_number`."""
-    sql = (
-        "SELECT id, name, closed_number, files, events, size, location_set FROM blocks"
-        " WHERE dataset_id = ? AND closed_number > ? ORDER BY closed_number LIMIT ?"
-    )
-    return [ClosedBlock(*row) for row in connection.execute(sql, (dataset, after, limit))]
 
 
 def has_open_block(connection: Connection, dataset: int) -> bool:

@@ -11,7 +11,7 @@ from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Amount
 from pilotage.core.splitting.algorithms import ALGORITHMS
-from pilotage.core.splitting.mask import FileRecord
+from pilotage.core.splitting.mask import FileRecord, LumiRange
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 
@@ -92,3 +92,16 @@ def test_time_and_output_of_a_job_are_estimated() -> None:
     kind = parse_splitting("FileBased", {"files_per_job": 2, "time_per_event": 3, "size_per_event": 0.5})
     (mask,) = split([FileRecord(1, "a", events=10), FileRecord(2, "b", events=30)], kind)
     assert kind.estimate(mask) == (120.0, 20.0)
+
+
+@pytest.mark.parametrize("name", ["EventAwareLumiBased", "EventAwareLumiByWork"])
+def test_a_lumi_that_takes_longer_than_two_days_is_refused(name: str) -> None:
+    """14,400 events of 12 s are 48 h; a lumi is never divided, so a longer one fits in no job."""
+    lumis = (LumiRange(7, 3, 4),)
+    long, longer = (FileRecord(9, "f", events=2 * events, lumis=lumis) for events in (14_400, 14_401))
+    by_default = parse_splitting(name, {"events_per_job": 1000})
+    assert len(list(split([long], by_default))) == 2
+    with pytest.raises(InvalidInput, match=r"lumi 3 of run 7 in file 9 has about 14,401 events.* 48\.0 h"):
+        list(split([longer], by_default))
+    for given in ({"time_per_event": 1.0}, {"max_lumi_time": 0}, {"max_lumi_time": 200_000}):
+        assert len(list(split([longer], parse_splitting(name, {"events_per_job": 1000, **given})))) == 2

@@ -74,7 +74,17 @@ def check_request(
     """The errors and warnings of a request, and its size; nothing is stored. Its files need not be uploaded."""
     prepared = _prepare(context, caller, replace_confirmed(body), trial=True)
     steps = [step.name for step in plan_steps(prepared.specification, 0)]
-    return RequestCheck(prepared.jobs, prepared.specification.group, steps, list(prepared.warnings))
+    inputs, request = prepared.inputs, prepared.specification
+    return RequestCheck(
+        jobs=prepared.jobs,
+        group=request.group,
+        steps=steps,
+        input_datasets=len(request.input_datasets),
+        input_files=inputs.files,
+        input_events=inputs.events,
+        input_size=inputs.size,
+        warnings=list(prepared.warnings),
+    )
 
 
 def replace_confirmed(body: RequestSubmission) -> RequestSubmission:
