@@ -1,0 +1,80 @@
+"""A site's hook is run without a shell, for a bounded time, with bounded output, and alone with its environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.errors import InvalidInput
+from pilotage.outside.batch.hook import MAX_OUTPUT, run_hook
+
+PATH = {"PATH": "/usr/bin:/bin"}
+
+
+def program(folder: Path, text: str, mode: int = 0o755) -> str:
+    file = folder / "hook with blank; $(id)"
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(mode)
+    return str(file)
+
+
+def test_it_gets_its_environment_and_nothing_else(tmp_path: Path) -> None:
+    hook = program(tmp_path, 'echo "--tmp=$X_Min"; env')
+    environment = {**PATH, "X_Min": "5", "PILOTAGE_REQUIREMENTS": 'other.T == "$(id)`id`"'}
+    lines = run_hook(hook, environment).splitlines()
+    assert lines[0] == "--tmp=5"
+    assert 'PILOTAGE_REQUIREMENTS=other.T == "$(id)`id`"' in lines
+    names = {line.partition("=")[0] for line in lines[1:]}
+    assert names <= {*environment, "PWD", "SHLVL", "_", "OLDPWD"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo wrong queue >&2; exit 3", "it ended with status 3: wrong queue"),
+        ("kill -9 $$", "it ended with status -9"),
+        (f"head -c {MAX_OUTPUT + 1} /dev/zero", "printed more than"),
+        ("yes", "printed more than"),
+        ("printf '\\303\\244'", "not ASCII"),
+    ],
+)
+def test_failures_have_their_reason(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        run_hook(program(tmp_path, text), PATH)
+
+
+def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    for path in (str(tmp_path / "absent"), program(tmp_path, "", 0o644), str(tmp_path), "/\0"):
+        with pytest.raises(InvalidInput, match="it cannot be run"):
+            run_hook(path, PATH)
+
+
+def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hook = program(tmp_path, f"sleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait")
+    with pytest.raises(InvalidInput, match="did not end within"):
+        run_hook(hook, PATH, timeout=1.0)
+    child = int(pid.read_text())
+    # A killed child stays a zombie until some process has waited for it.
+    status = Path(f"/proc/{child}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_a_child_that_keeps_the_output_open_does_not_hold_the_answer_back_for_ever(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="did not end within"):
+        run_hook(program(tmp_path, "sleep 1000 & exit 0"), PATH, timeout=1.0)
+
+
+def test_no_descriptor_of_the_server_reaches_the_hook(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    try:
+        os.set_inheritable(writer, False)
+        assert (
+            run_hook(program(tmp_path, f"[ -e /proc/self/fd/{writer} ] && echo open; echo done"), PATH)
+            == "done\n"
+        )
+    finally:
+        os.close(reader)
+        os.close(writer)

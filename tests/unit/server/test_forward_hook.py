@@ -1,0 +1,167 @@
+"""The site's hook adds arguments to submissions. If it is of no use, nothing is submitted there; other CEs go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pilotage.core.brokering.information import CeInformation
+from pilotage.core.ids import QueueId
+from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.outside.batch.adapter import Receipt, Submission
+from pilotage.server.context import Context
+from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.duties.forward_hook import KEPT, ForwardHook
+from pilotage.server.submit_pools import SubmitPools
+from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_status import summaries
+from pilotage.services.director.submissions import SubmissionIntent
+from tests.paper_batch import PaperBatch
+from tests.unit.services.bench import NODE, Bench
+from tests.unit.services.test_batch_director import BATCH_POLICY
+from tests.unit.services.test_forwarding import HOSTS, SI00
+from tests.writer_guard import as_writer
+
+
+class FlagBatch(PaperBatch):
+    """Keeps the flags of its submissions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags: list[tuple[str, ...]] = []
+
+    def submit(self, submission: Submission) -> Receipt:
+        self.flags.append(submission.flags)
+        return super().submit(submission)
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        file = tmp_path / "hook"
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        return file
+
+    return write
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    home = tmp_path / "home"
+    home.mkdir()
+    rules = '[ces.{0}.forward]\nGlueHostBenchmarkSI00 = "feature si00_{{}}"\n'
+    first = BATCH_POLICY.replace("[ces.batch]\n", f'[ces.batch]\nforward_hook = "{tmp_path}/hook"\n')
+    second = '[ces.second]\nsite = "here"\ntype = "slurm"\nowners = "any"\n'
+    bench = Bench(home, first + second + rules.format("batch") + rules.format("second"))
+    information = CeInformation({}, HOSTS, updated=bench.now, expiry=1e6)
+    with as_writer():
+        bench.pool.ce_information.update(batch=information, second=information)
+    bench.submit(1, requirements=f"other.{SI00} > 500")
+    yield bench
+    bench.end()
+
+
+def submitted(bench: Bench, ce: str) -> FlagBatch:
+    """One cycle of submission at a CE: its batch system afterwards."""
+    director, batch = BatchDirector(ce, NODE.platform), FlagBatch()
+    intents = ordered(bench, director)
+
+    async def acall(work: Callable[[Any], Any]) -> Any:
+        return bench.do(work)
+
+    async def submit() -> None:
+        context = SimpleNamespace(
+            pool=bench.pool,
+            writer=SimpleNamespace(acall=acall),
+            clock=lambda: bench.now,
+            submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
+            in_loop=True,
+            program=b"",
+            pilot_urls=("https://127.0.0.1:1",),
+            pool_fingerprints=(),
+            ca_file="",
+        )
+        duty = BatchCeDuty(cast(Context, context), director, batch)
+        try:
+            for intent in intents:
+                await duty._submit(intent)
+        finally:
+            duty.close()
+
+    asyncio.run(submit())
+    return batch
+
+
+def ordered(bench: Bench, director: BatchDirector) -> list[SubmissionIntent]:
+    [queue] = bench.pool.queues.index.entries
+    order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
+    with as_writer():
+        bench.pool.pilot_orders[director.ce] = (order,)
+    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+
+
+def trouble(bench: Bench, ce: str) -> str:
+    shown = bench.do(lambda tx: summaries(bench.pool.policy, tx.connection, bench.now))
+    return next(str(summary) for summary in shown if summary.name == ce)
+
+
+def test_its_arguments_join_the_flags_of_the_forward_table(bench: Bench, hook: Callable[[str], Path]) -> None:
+    hook(
+        f'[ "${SI00}_Min" = 501 ] && [ "$PILOTAGE_FLAGS" = --constraint=si00_600 ] && echo --constraint=fast'
+    )
+    assert submitted(bench, "batch").flags == [("--constraint=si00_600&fast",)]
+    assert submitted(bench, "second").flags == [("--constraint=si00_600",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("exit 3", "it ended with status 3"),
+        ("echo --wrap=id", "no argument that it may print"),
+        ("echo hello", "no argument that it may print"),
+        ("echo '--constraint=$(id)'", "not allowed"),
+    ],
+)
+def test_a_hook_that_is_of_no_use_stops_its_ce_alone(
+    bench: Bench, hook: Callable[[str], Path], text: str, reason: str
+) -> None:
+    hook(text)
+    assert submitted(bench, "batch").jobs == []
+    assert reason in trouble(bench, "batch")
+    assert submitted(bench, "second").flags == [("--constraint=si00_600",)]
+    assert "forward_hook" not in trouble(bench, "second")
+
+
+def test_a_missing_hook_is_named(bench: Bench) -> None:
+    assert submitted(bench, "batch").jobs == []
+    assert "it cannot be run" in trouble(bench, "batch")
+
+
+def test_answers_are_kept_for_a_while_and_failures_are_not(bench: Bench, hook: Callable[[str], Path]) -> None:
+    file = hook("exit 1")
+    director = BatchDirector("batch", NODE.platform)
+    [intent] = ordered(bench, director)
+    ce, clock = bench.pool.policy.ces["batch"], [0.0]
+    runner = ForwardHook(lambda: clock[0])
+    with pytest.raises(Exception, match="status 1"):
+        runner.flags(ce, intent)
+    hook("echo --tmp=5")
+    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+    file.unlink()
+    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+    clock[0] = KEPT
+    with pytest.raises(Exception, match="cannot be run"):
+        runner.flags(ce, intent)
+
+
+def test_a_hook_that_hangs_is_a_refusal(bench: Bench, hook: Callable[[str], Path]) -> None:
+    hook("exec sleep 1000")
+    [intent] = ordered(bench, BatchDirector("batch", NODE.platform))
+    with pytest.raises(Exception, match="did not end within"):
+        ForwardHook(timeout=0.5).flags(bench.pool.policy.ces["batch"], intent)
