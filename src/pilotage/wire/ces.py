@@ -143,6 +143,10 @@ class CeSummary:
     """none, userns (pilots isolate payloads where the node can) or require."""
     budget: Optional[CeBudget] = None
     """None: it has no budget."""
+    information: str = ""
+    """Why facts about its hosts and jobs are missing or too old; empty: they are known."""
+    information_at: Optional[float] = None
+    """When its batch system told them; None: never yet."""
 
 
 @dataclass

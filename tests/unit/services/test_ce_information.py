@@ -18,6 +18,7 @@ from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
 from pilotage.server.duties import information as duty
 from pilotage.server.duties.information import InformationDuty
+from pilotage.services.director import ce_status
 from pilotage.services.director.information import Answer, response_times, store_answers
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.tables import ce_information
@@ -200,6 +201,49 @@ def test_response_times_are_medians_of_the_last_pilots(bench: Bench) -> None:
     bench.pilot()
     [wait] = recent_waits(bench.connection)
     assert wait.ce == "local"
+
+
+def test_values_are_read_from_features_by_the_forward_table(bench: Bench) -> None:
+    hosts = (
+        HostClass(1, {"SlurmFeatures": ("avx", "si00_600")}, ("n1",)),
+        HostClass(2, {"SlurmFeatures": ("si00_400", "si00_500")}, ("n2", "n3")),
+        HostClass(1, {}, ("n4",)),
+    )
+    facts = CeInformation({}, hosts, updated=bench.now)
+    bench.do(lambda tx: store_answers(bench.pool, tx, [Answer("far", facts)], bench.now))
+    forward = '[ces.far.forward]\nGlueHostBenchmarkSI00 = "feature si00_{}"\nHasAvx = "feature avx"\n'
+    apply(bench, bench.policy_text + forward)
+    published = bench.pool.published_information("far", bench.now)
+    first, second, third = (dict(known.attributes) for known in published.information.host_classes)
+    assert (first["GlueHostBenchmarkSI00"], first["HasAvx"]) == (600, True)
+    assert second == {"SlurmFeatures": ("si00_400", "si00_500"), "HasAvx": False}
+    assert third == {}, "features that are not known are not absent"
+    assert "GlueHostBenchmarkSI00" not in published.information.attributes
+    [problem] = published.problems
+    assert problem == (
+        "host n2 and 1 more: GlueHostBenchmarkSI00 has several values: features si00_400, si00_500, so it is unknown"
+        " there"
+    )
+
+
+def test_the_state_of_a_ce_tells_problems_and_age(bench: Bench) -> None:
+    def status(**problems: tuple[str, ...]) -> tuple[str, float | None]:
+        rows = ce_status.summaries(bench.pool.policy, bench.connection, bench.now, problems)
+        [row] = (row for row in rows if row.name == "far")
+        return row.information, row.information_at
+
+    assert status() == ("", None)
+    answer(bench, problem="squeue: no route")
+    assert status(far=("two values",)) == ("squeue: no route; two values", None)
+    answer(bench, GlueCEStateFreeCPUs=1)
+    told = bench.now
+    assert status(far=("two values",)) == ("two values", told)
+    bench.now += 300
+    assert status() == ("the last answer has expired, so the state of the batch system is unknown", told)
+    answer(bench, problem="squeue: no route")
+    assert status()[0].startswith("squeue: no route; the last answer has expired")
+    bench.now = told - 61
+    assert "from the future" in status()[0]
 
 
 # --- the duty

@@ -10,7 +10,7 @@ import typer
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.ces import CeBudget, CeFailure, CeReport
+from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
 
@@ -45,12 +45,18 @@ def list_ces(session: Session) -> int | None:
             _room(ce.running, ce.max_running),
             ce.in_doubt,
             "" if ce.until is None else format_instant(ce.until, now, exact=exact),
-            ce.reason or next((f"pilots wait: {reason}" for reason in ce.waits), ""),
+            _reason(ce),
         )
         for ce in summaries
     )
     session.screen.table(columns, rows)
     return None
+
+
+def _reason(ce: CeSummary) -> str:
+    """Why a CE is not active, or why its pilots wait, or why it is not known well."""
+    waits = next((f"pilots wait: {reason}" for reason in ce.waits), "")
+    return ce.reason or waits or (f"information: {ce.information}" if ce.information else "")
 
 
 def _room(number: int, most: int | None) -> str:
@@ -100,6 +106,8 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
             ("submissions in doubt", ce.in_doubt or ""),
             ("pilots wait for", waits),
             ("last listing", instant(ce.listed)),
+            ("last information", instant(ce.information_at)),
+            ("information", ce.information),
             ("failures alike", f"{ce.alike}: {ce.failure}" if ce.alike else ""),
             ("efficiency", efficiency_text(report)),
             ("clocks off", clocks_text(report)),

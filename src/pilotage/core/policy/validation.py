@@ -11,6 +11,7 @@ from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
+from pilotage.core.policy.ce_attributes import attribute_mistakes
 from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
@@ -108,6 +109,8 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
             most, reason = limit
             if ce.pilot_processors > most:
                 refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
+        for keys, reason, hint in attribute_mistakes(ce):
+            refuse(f"CE {name}: {reason}", "ces", name, *keys, hint=hint)
         for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
             refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
         if ce.forward_hook and (ce.type == "local" or not ce.forward_hook.startswith("/")):

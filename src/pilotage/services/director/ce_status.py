@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import ceil, floor
 
+from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
 from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
@@ -16,7 +18,8 @@ from pilotage.core.sites import SiteState
 from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.services.director.ce_record import NO_ROOM
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces, costs, node_clocks, site_states
+from pilotage.store.tables import ce_information, ces, costs, node_clocks, site_states
+from pilotage.store.tables.ce_information import InformationRow
 from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
 from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, NodeClock
@@ -31,10 +34,12 @@ CLOCKS_SHOWN = 10
 ENABLE = "`pilotage ce enable {name}`"
 
 
-def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSummary]:
-    """Every CE of the policy, by name."""
+def summaries(
+    policy: Policy, connection: Connection, now: float, problems: Mapping[str, Sequence[str]] | None = None
+) -> list[CeSummary]:
+    """Every CE of the policy, by name. `problems`: of the values of hosts that the policy reads, by CE."""
     rows, switched = ces.all_rows(connection), site_states.load(connection)
-    counts = ces.pilot_counts(connection)
+    counts, informed = ces.pilot_counts(connection), ce_information.load_facts(connection)
     answers = {
         name: _summary(
             name,
@@ -47,6 +52,10 @@ def summaries(policy: Policy, connection: Connection, now: float) -> list[CeSumm
         )
         for name, ce in sorted(policy.ces.items())
     }
+    for name, answer in answers.items():
+        answer.information, answer.information_at = _information(
+            informed.get(name), (problems or {}).get(name, ()), now
+        )
     for name, (waiting, running) in counts.items():
         if name in answers:
             answers[name].waiting, answers[name].running = waiting, running
@@ -97,6 +106,19 @@ def _summary(
         isolation=ce.isolation,
         budget=None if budget is None else _budget(budget),
     )
+
+
+def _information(row: InformationRow | None, problems: Sequence[str], now: float) -> tuple[str, float | None]:
+    """(problems of the facts about a CE, their instant). Empty: no problem. None: there are no facts."""
+    if row is None:
+        return "; ".join(problems), None
+    reasons = [row.problem] if row.problem else []
+    facts = row.information
+    if facts is not None and facts.updated > now + FUTURE_TOLERANCE:
+        reasons.append("the last answer is from the future, since the clock was set back")
+    elif facts is not None and not facts.is_current(now):
+        reasons.append("the last answer has expired, so the state of the batch system is unknown")
+    return "; ".join([*reasons, *problems]), None if facts is None else facts.updated
 
 
 def _budget(status: BudgetStatus) -> CeBudget:

@@ -20,6 +20,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_record import switch_ce
 from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, failure, recent_use, summaries
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.wire.ces import (
@@ -107,7 +108,17 @@ async def list_ce_jobs(
 @router.get("/ces")
 def list_ces(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[CeSummary]:
     """Every CE of the policy: whether pilots are submitted there and why not, and its room."""
-    return summaries(context.pool.policy, context.readers.connection(), context.clock())
+    return _summaries(context, context.readers.connection())
+
+
+def _summaries(context: Context, connection: Connection) -> list[CeSummary]:
+    pool, policy, now = context.pool, context.pool.policy, context.clock()
+    problems = {
+        name: pool.published.of(policy, name, live, pool.home_owner, now).problems
+        for name, live in list(pool.ce_information.items())
+        if name in policy.ces
+    }
+    return summaries(policy, connection, now, problems)
 
 
 @router.get("/ces/report")
@@ -120,7 +131,7 @@ def report_ce(
     """
     connection, everything, now = context.readers.connection(), caller.administrator, context.clock()
     ce = ce_by_name(context.pool.policy, name)
-    [summary] = (row for row in summaries(context.pool.policy, connection, now) if row.name == name)
+    [summary] = (row for row in _summaries(context, connection) if row.name == name)
     clocks = clocks_off(connection, name)
     use = recent_use(connection, name, now) if caller.viewer().everything else CoreSeconds()
     pilots = ces.failed_pilots(connection, name, FAILURES_SHOWN)
@@ -164,6 +175,6 @@ async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSw
         lambda tx: switch_ce(pool, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
     )
     context.wake_director.set()
-    rows = await context.quick_read(lambda connection: summaries(pool.policy, connection, context.clock()))
+    rows = await context.quick_read(lambda connection: _summaries(context, connection))
     [summary] = (row for row in rows if row.name == body.name)
     return summary

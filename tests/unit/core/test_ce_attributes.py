@@ -1,0 +1,116 @@
+"""Attributes that the policy gives to CEs and classes of hosts: names, kinds, and errors with their line."""
+
+from __future__ import annotations
+
+import pytest
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.policy import parse
+from pilotage.core.policy.differences import changes
+
+HEAD = """\
+[groups.g]
+[users.u]
+groups = ["g"]
+[sites.s]
+[ces.other]
+site = "s"
+[ces.c]
+site = "s"
+homogeneous = true
+"""
+WHOLE = (
+    HEAD
+    + """\
+information_period = 30
+[ces.c.attributes]
+GlueHostBenchmarkSI00 = 400
+glueceaccesscontrolbaserule = ["VO:EGEE"]
+GlueHostNetworkAdapterOutboundIP = true
+GlueSiteLatitude = 45
+AuthorizationCheck = "member(other.CertificateSubject, GlueCEAccessControlBaseRule)"
+Rack = "b 12"
+[[ces.c.hosts]]
+hosts = ["n1", "n2"]
+attributes = { GlueHostBenchmarkSI00 = 600 }
+[[ces.c.hosts]]
+count = 7
+[ces.c.hosts.attributes]
+GlueHostMainMemoryRAMSize = 16000
+"""
+)
+
+
+def test_attributes_and_hosts_are_read() -> None:
+    ce = parse(WHOLE).ces["c"]
+    assert ce.attributes["GlueHostBenchmarkSI00"] == 400
+    assert ce.attributes["glueceaccesscontrolbaserule"] == ("VO:EGEE",)
+    assert [(entry.size, entry.hosts) for entry in ce.hosts] == [(2, ("n1", "n2")), (7, ())]
+    assert (ce.information_lifetime, parse(HEAD).ces["c"].information_lifetime) == (150, 300)
+    assert (
+        parse(WHOLE.replace("period = 30", "period = 30\ninformation_expiry = 40"))
+        .ces["c"]
+        .information_lifetime
+        == 40
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("GlueHostBenchmarkSI00 = 1.5", "GlueHostBenchmarkSI00 must be a whole number", ""),
+        ('GlueHostBenchmarkSI00 = "400"', "must be a whole number (SPECint2000), not the text", ""),
+        ("GlueHostBenchmarkSI00 = true", "must be a whole number", ""),
+        (
+            "GlueHostBenchmarkSI000 = 400",
+            "no attribute GlueHostBenchmarkSI000",
+            "did you mean GlueHostBenchmarkSI00?",
+        ),
+        ('GlueCEAccessControlBaseRule = "VO:EGEE"', "must be a list of texts", ""),
+        ("GlueHostNetworkAdapterInboundIP = 1", "must be true or false", ""),
+        ('"a b" = 1', "'a b' cannot be the name of an attribute", ""),
+        ("undefined = 1", "cannot be the name of an attribute", ""),
+        ("rack = 1\nRACK = 2", "RACK has two values", "the same attribute as rack"),
+        ('Requirements = "other.X =="', "Requirements is no ClassAd expression", ""),
+        ("AuthorizationCheck = true", "must be a ClassAd expression", ""),
+        ('Site = "x"', "Site cannot be set", ""),
+        ("Rack = { a = 1 }", "ces.c.attributes.Rack: must be", "attributes: attributes of its ad"),
+        ("Rack = [1]", "ces.c.attributes.Rack.0: must be a text", ""),
+        ("Rack = inf", "ces.c.attributes.Rack must be a number from", ""),
+    ],
+)
+def test_a_wrong_attribute_is_refused_with_its_line(line: str, message: str, hint: str) -> None:
+    text = HEAD + "[ces.c.attributes]\nFine = 1\n" + line + "\nLast = 2\n"
+    with pytest.raises(InvalidInput) as refused:
+        parse(text)
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+    wrong = line.splitlines()[-1]
+    assert refused.value.line == text.splitlines().index(wrong) + 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('count = 3\nhosts = ["a"]', "count is 3, but hosts has 1 names"),
+        ('hosts = ["a", "A"]', "the host a is named twice"),
+        ('hosts = ["n0"]', "the host n0 is named twice"),
+        ("attributes = { GlueCEPolicyMaxCPUTime = 5 }", "GlueCEPolicyMaxCPUTime is no attribute of hosts"),
+        ('attributes = { Requirements = "true" }', "Requirements is no attribute of hosts"),
+        ("attributes = { GlueHostBenchmarkSI00 = 0.5 }", "must be a whole number"),
+        ("count = -1", "must be a number from 0"),
+        ("attributes = { X = [true] }", "ces.c.hosts.1.attributes.X.0: must be a text"),
+    ],
+)
+def test_wrong_hosts_are_refused_with_their_line(entry: str, message: str) -> None:
+    text = HEAD + '[[ces.c.hosts]]\nhosts = ["n0"]\n[[ces.c.hosts]]\n' + entry + "\n"
+    with pytest.raises(InvalidInput) as refused:
+        parse(text)
+    assert message in refused.value.message
+    lines = text.splitlines()
+    assert refused.value.line in (len(lines), len(lines) - 1, lines.index("[[ces.c.hosts]]") + 3)
+
+
+def test_differences_name_the_attribute() -> None:
+    [change] = changes(WHOLE, WHOLE.replace("SI00 = 400", "SI00 = 500"))
+    assert (change.key, change.before, change.after) == ("ces.c.attributes.GlueHostBenchmarkSI00", 400, 500)
