@@ -148,6 +148,7 @@ def test_conditions_on_hosts() -> None:
         (HostCondition("F", "==", True), above),
         (HostCondition("F", "==", False), small),
     )
+    assert len(conditions("R =!= 0 && R =!= 0.0")[0]) == 2
     assert conditions("B > R") is None
     assert conditions("B + 1 > 3") is None
     assert conditions("time() > 5") is None

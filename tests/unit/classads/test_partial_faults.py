@@ -50,7 +50,7 @@ def rule(module: Any, kind: type, fault_in: Callable[..., Any]) -> Callable[[Pat
     return apply
 
 
-def item(table: dict[Any, Any], key: Any, value: Any) -> Callable[[Patch], None]:
+def entry(table: dict[Any, Any], key: Any, value: Any) -> Callable[[Patch], None]:
     return lambda patch: patch.setitem(table, key, value)
 
 
@@ -58,13 +58,15 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "false || x is x, also for a number": replaced(
         simplify, "_as_truth", lambda original, tree, known, context: (tree, known)
     ),
-    "an error on the left of || does not matter": item(
-        contexts._OR, Context.MATCH, (Context.IS_TRUE, Context.IS_TRUE)
+    "an error on the left of || does not matter": entry(
+        contexts.OF_OPERANDS, "||", {**contexts._OR, Context.MATCH: (Context.IS_TRUE, Context.IS_TRUE)}
     ),
-    "an error on the left of && does not matter": item(
-        contexts._AND, Context.IS_FALSE, (Context.IS_FALSE, Context.IS_FALSE)
+    "an error on the left of && does not matter": entry(
+        contexts.OF_OPERANDS, "&&", {**contexts._AND, Context.IS_FALSE: (Context.IS_FALSE, Context.IS_FALSE)}
     ),
-    "a test that is undefined is false": item(contexts.OF_TEST, Context.MATCH, Context.IS_TRUE),
+    "a test that is undefined is false": lambda patch: patch.setattr(
+        simplify, "OF_TEST", (Context.IS_TRUE,) * len(Context)
+    ),
     "x ? true : y is x || y, also where x is undefined": replaced(
         simplify,
         "_as_logic",
@@ -74,7 +76,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         simplify, "_choice", lambda original, test, yes, no, *others: original(test, no, yes, *others)
     ),
     "an unknown attribute is undefined": replaced(
-        Folding, "unknown_attribute", lambda original, run, name: Literal(UNDEFINED)
+        Folding, "unknown_attribute", lambda original, *arguments: Literal(UNDEFINED)
     ),
     "my.x looks into the target": replaced(
         folding, "_lookup", lambda original, *arguments, fall_back: original(*arguments, fall_back=True)
@@ -87,8 +89,8 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
             ERROR if (id(node), id(scope.top), key) in run.active else original(node, key, scope, run, depth)
         ),
     ),
-    "not below is above": item(domain.NEGATED, "<", ">"),
-    "5 < x is x < 5": item(simplify._FLIPPED, "<", "<"),
+    "not below is above": entry(domain.NEGATED, "<", ">"),
+    "5 < x is x < 5": entry(simplify._FLIPPED, "<", "<"),
     "no real lies between two integers": replaced(
         domain.Interval, "is_empty", lambda original, interval: not interval.has_integer
     ),
@@ -96,7 +98,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "=!= ignores case": replaced(
         domain.Domain, "_exclude", lambda original, own, value: own._require_comparison("!=", value)
     ),
-    "isUndefined of an unknown attribute is false": item(
+    "isUndefined of an unknown attribute is false": entry(
         outcomes._OF_CALL, "isundefined", lambda arguments: outcomes.FALSE
     ),
     "|| and && are one operator": replaced(
@@ -110,7 +112,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     ),
     "constants that are errors are dropped": replaced(
         simplify,
-        "_distinct",
+        "_significant",
         lambda original, op, operands: original(op, [pair for pair in operands if pair[0] != Literal(ERROR)]),
     ),
     "division by zero is a number": replaced(

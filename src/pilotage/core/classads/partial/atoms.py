@@ -29,9 +29,12 @@ def atom_of(tree: Expression, wanted: bool = True) -> Atom | None:
     """The condition that the truth value of the tree is true (or false), None if it is of no known form."""
     while type(tree) is Unary and tree.op == "!":
         tree, wanted = tree.operand, not wanted
+    if type(tree) is Chain:
+        op, operand = tree.rest[0]
+        if len(tree.rest) == 1 and type(operand) is Literal and op in NEGATED:
+            return Atom(tree.first, op, operand.value, wanted)
+        return None
     match tree:
-        case Chain(first=first, rest=((op, Literal(value=value)),)) if op in NEGATED:
-            return Atom(first, op, value, wanted)
         case Call(key="member", arguments=(Literal(value=value), items)) if isinstance(
             value, int | float | str
         ):
@@ -55,21 +58,24 @@ def is_sound(atom: Atom, outcomes: int, unknowns: Unknowns) -> bool:
 
 
 def redundant(
-    op: str, operands: dict[Expression, int], context: Context, unknowns: Unknowns
+    op: str, operands: list[tuple[Expression, int]], context: Context, unknowns: Unknowns
 ) -> list[Expression] | None:
     """Operands of `||` or `&&` that can be dropped; None if the operands decide the whole.
 
     Of `B > 3 && B > 5` the first is dropped, and `B > 3 && B < 2` is decided.
     """
+    if not unknowns.repeated:
+        return []
     wanted = op == "&&"
     one_sided = context in TRUE_SIDE if wanted else context == Context.IS_FALSE
-    if not one_sided and any(of.TRUTHS[outcomes] & of.ERROR for outcomes in operands.values()):
+    if not one_sided and any(of.TRUTHS[outcomes] & of.ERROR for _, outcomes in operands):
         return []
     groups: dict[str, list[tuple[Expression, Atom]]] = {}
-    for tree, outcomes in operands.items():
+    for tree, outcomes in operands:
         atom = atom_of(tree, wanted)
-        if atom is not None and unknowns.is_unknown(atom.term) and (one_sided or not outcomes & ~of.BOOLEAN):
-            assert type(atom.term) is Attribute
+        if atom is None or type(atom.term) is not Attribute or atom.term.key not in unknowns.repeated:
+            continue
+        if unknowns.is_unknown(atom.term) and (one_sided or not outcomes & ~of.BOOLEAN):
             groups.setdefault(atom.term.key, []).append((tree, atom))
     dropped: list[Expression] = []
     for name, group in groups.items():
@@ -79,7 +85,7 @@ def redundant(
         if not _narrowed(unknowns.outcomes[name], [atom for _, atom in group]).is_possible:
             return None
         if len(group) <= _MOST_COMPARED:
-            dropped += _implied(unknowns.outcomes[name], group, operands)
+            dropped += _implied(unknowns.outcomes[name], group, dict(operands))
     return dropped
 
 

@@ -8,9 +8,17 @@ that differs from it only in these.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pilotage.core.classads.partial.outcomes import ERROR, FALSE, TRUE, TRUTHS, UNDEFINED, outcome_of
+from pilotage.core.classads.partial.outcomes import (
+    ANYTHING,
+    ERROR,
+    FALSE,
+    TRUE,
+    TRUTHS,
+    UNDEFINED,
+    outcome_of,
+)
 from pilotage.core.classads.tree import ERROR as ERROR_VALUE
 from pilotage.core.classads.tree import UNDEFINED as UNDEFINED_VALUE
 from pilotage.core.classads.tree import Literal
@@ -37,6 +45,7 @@ class Context(IntEnum):
     """True, false, and all else (undefined)."""
 
 
+_Item = TypeVar("_Item")
 _T, _F, _U, _E = TRUE, FALSE, UNDEFINED, ERROR
 _STANDS_FOR: Final[dict[Context, dict[int, int]]] = {
     Context.VALUE: {_T: _T, _F: _F, _U: _U, _E: _E},
@@ -62,10 +71,12 @@ def _decided(context: Context, truths: int) -> int:
     return values.pop() if len(values) == 1 else 0
 
 
-DECIDED: Final = tuple(tuple(_decided(context, truths) for truths in range(128)) for context in Context)
-"""For a context and a set of truth values: the one that all count as, 0 if they differ."""
-
 TRUE_SIDE: Final = (Context.IS_TRUE, Context.MATCH)
+
+
+def _by_context(table: dict[Context, _Item]) -> tuple[_Item, ...]:
+    return tuple(table[context] for context in Context)
+
 
 _OR: Final = {
     Context.VALUE: (Context.TRUTH, Context.TRUTH),
@@ -87,43 +98,50 @@ _AND: Final = {
     Context.FALSE_OR_ERROR: (Context.FALSE_OR_ERROR, Context.FALSE_OR_ERROR),
     Context.TEST: (Context.TRUTH, Context.TEST),
 }
-OF_OPERANDS: Final = {"||": _OR, "&&": _AND}
+OF_OPERANDS: Final = {"||": _by_context(_OR), "&&": _by_context(_AND)}
 """The contexts of all operands but the last, and of the last, by operator and context of the whole."""
 
-BELOW_NOT: Final = {
-    Context.VALUE: Context.TRUTH,
-    Context.MATCH: Context.IS_FALSE,
-    Context.TRUTH: Context.TRUTH,
-    Context.IS_TRUE: Context.IS_FALSE,
-    Context.IS_FALSE: Context.IS_TRUE,
-    Context.TRUE_OR_ERROR: Context.FALSE_OR_ERROR,
-    Context.FALSE_OR_ERROR: Context.TRUE_OR_ERROR,
-    Context.TEST: Context.TEST,
-}
+BELOW_NOT: Final = _by_context(
+    {
+        Context.VALUE: Context.TRUTH,
+        Context.MATCH: Context.IS_FALSE,
+        Context.TRUTH: Context.TRUTH,
+        Context.IS_TRUE: Context.IS_FALSE,
+        Context.IS_FALSE: Context.IS_TRUE,
+        Context.TRUE_OR_ERROR: Context.FALSE_OR_ERROR,
+        Context.FALSE_OR_ERROR: Context.TRUE_OR_ERROR,
+        Context.TEST: Context.TEST,
+    }
+)
 
-OF_TEST: Final = {
-    context: Context.TEST
+OF_TEST: Final = tuple(
+    Context.TEST
     if context in (Context.MATCH, Context.IS_TRUE, Context.IS_FALSE, Context.TEST)
     else Context.TRUTH
     for context in Context
-}
+)
 """The context of the test of a conditional, by the context of the whole."""
 
 
-def decide(outcomes: int, context: Context) -> Literal | None:
-    """The constant that stands for every one of these outcomes in a context; None if they differ."""
-    if context == Context.MATCH:
+def _decision(outcomes: int, context: Context) -> Literal | None:
+    if context is Context.MATCH:
         outcomes = outcomes & TRUE | (FALSE if outcomes & ~TRUE else 0)
-    elif context == Context.VALUE:
+    elif context is Context.VALUE:
         return LITERALS.get(outcomes)
-    return LITERALS.get(DECIDED[context][TRUTHS[outcomes]])
+    return LITERALS.get(_decided(context, TRUTHS[outcomes]))
+
+
+DECISIONS: Final = tuple(
+    tuple(_decision(outcomes, context) for outcomes in range(ANYTHING + 1)) for context in Context
+)
+"""For a context and a set of outcomes: the constant that stands for every one of them; None if they differ."""
 
 
 def constant_in(value: Any, context: Context) -> Literal:
     """A constant as it counts in a context."""
-    if context == Context.VALUE:
+    if context is Context.VALUE:
         return Literal(value)
-    decided = decide(outcome_of(value), context) if type(value) not in (int, float) else None
+    decided = DECISIONS[context][outcome_of(value)] if type(value) not in (int, float) else None
     if decided is not None:
         return decided
-    return LITERALS[FALSE if context == Context.MATCH or not value else TRUE]
+    return LITERALS[FALSE if context is Context.MATCH or not value else TRUE]

@@ -6,7 +6,7 @@ unknown attributes alone, as `other.NAME`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
 from pilotage.core.classads.evaluate import (
@@ -44,6 +44,8 @@ TREES: Final = frozenset(
 )
 _NEVER_FOLDED: Final = frozenset({"time", "random"})
 _EMPTY: Final = ClassAd()
+_OTHER: Final = Attribute("other")
+_TARGET_NAMES: Final = frozenset({"other", "target"})
 _FALSE, _TRUE = Literal(False), Literal(True)
 
 
@@ -54,17 +56,29 @@ class Irreducible(Exception):
 class Folding(Run):
     """One partial evaluation: its ads, the unknown attributes met, and the steps left.
 
-    `unknown` maps the lower-case name of each unknown attribute to the node that stands for it.
+    `unknown` maps the lower-case name of each unknown attribute to the node that stands for it. `repeated` has the
+    names of unknown attributes that the tree has more than once.
     `kept` has nodes that stay as they are written, by id, each with the outcomes that it can have.
     """
 
-    __slots__ = ("borrowed", "declared", "is_complete", "kept", "mine", "prefix", "theirs", "unknown")
+    __slots__ = (
+        "borrowed",
+        "declared",
+        "is_complete",
+        "kept",
+        "mine",
+        "prefix",
+        "repeated",
+        "target_names",
+        "theirs",
+        "unknown",
+    )
 
     def __init__(
         self,
         my: ClassAd | None,
         target: ClassAd,
-        declared: frozenset[str],
+        declared: Collection[str],
         steps: int,
         *,
         is_complete: bool = True,
@@ -77,12 +91,18 @@ class Folding(Run):
         self.mine.other, self.theirs.other = self.theirs, self.mine
         self.declared = declared
         self.unknown: dict[str, Attribute] = {}
+        self.repeated: set[str] = set()
         self.kept: dict[int, tuple[Expression, int]] = {}
         # Names that the target lacks and takes from `my`; a full ad must not define them.
         self.borrowed: set[str] = set()
         defined = self.mine.ad.index
-        scope = next((name for name in ("other", "target") if name not in defined), None)
-        self.prefix = None if scope is None else Attribute(scope)
+        self.prefix: Attribute | None = _OTHER
+        self.target_names = _TARGET_NAMES
+        if "other" in defined or "target" in defined:
+            self.target_names = _TARGET_NAMES - defined.keys()
+            self.prefix = Attribute("target") if "target" in self.target_names else None
+            if "other" in self.target_names:
+                self.prefix = _OTHER
 
     def fold(self, node: Expression) -> Partial:
         """The partial value of an expression in `my`; raises `Irreducible` or `OutOfSteps`.
@@ -98,18 +118,21 @@ class Folding(Run):
 
     def again(self) -> Folding:
         """A second run that takes every name found unknown as one of the target."""
-        declared = self.declared | frozenset(self.unknown)
+        declared = {*self.declared, *self.unknown}
         return Folding(self.mine.ad, self.theirs.ad, declared, self.steps, is_complete=self.is_complete)
 
-    def unknown_attribute(self, name: str) -> Attribute:
-        """The one node that stands for an unknown attribute of the target."""
-        key = name.lower()
+    def unknown_attribute(self, name: str, key: str, source: Attribute | None = None) -> Attribute:
+        """The one node that stands for an unknown attribute of the target; `source` can be it."""
         node = self.unknown.get(key)
-        if node is None:
+        if node is not None:
+            self.repeated.add(key)
+            return node
+        if source is None:
             if self.prefix is None:
                 raise Irreducible
-            node = self.unknown[key] = Attribute(name, self.prefix)
-        return node
+            source = Attribute(name, self.prefix)
+        self.unknown[key] = source
+        return source
 
     def keep(self, node: Expression, scope: Record, outcomes: int = ANYTHING) -> Expression:
         """A node left as it is written, which is possible only in `my` itself, outside of all attributes.
@@ -124,7 +147,8 @@ class Folding(Run):
         return node
 
     def _told_apart(self, node: Attribute) -> Expression:
-        is_of_target = type(node.base) is Attribute and node.base == self.prefix
+        base = node.base
+        is_of_target = type(base) is Attribute and base.base is None and base.key in self.target_names
         if node.base is None and not node.absolute:
             if node.key in self.mine.ad.index:
                 return node if "my" in self.mine.ad.index else Attribute(node.name, Attribute("my"))
@@ -137,6 +161,8 @@ class Folding(Run):
         """A partial value as a tree; `node` is its source."""
         if type(value) in TREES:
             return value  # type: ignore[no-any-return]
+        if type(node) is Literal:
+            return node
         try:
             return _written(value)
         except Irreducible:
@@ -159,6 +185,24 @@ def _literal(node: Literal, scope: Record, run: Folding, depth: int) -> Partial:
 
 def _attribute(node: Attribute, scope: Record, run: Folding, depth: int) -> Partial:
     run.visit(depth)
+    base = node.base
+    if (
+        type(base) is Attribute
+        and base.base is None
+        and scope is run.mine
+        and not base.absolute
+        and base.key in run.target_names
+    ):
+        # By far the most frequent: an attribute of the target, named in `my`.
+        expression = run.theirs.ad.index.get(node.key)
+        if type(expression) is Literal:
+            return expression.value
+        if expression is None and node.key not in SPECIAL_NAMES:
+            return run.unknown_attribute(node.name, node.key, node)
+    return _resolved(node, scope, run, depth)
+
+
+def _resolved(node: Attribute, scope: Record, run: Folding, depth: int) -> Partial:
     outermost = scope is run.mine and not run.active
     try:
         if node.base is not None:
@@ -211,7 +255,7 @@ def _lookup(name: str, key: str, scope: Record, run: Folding, depth: int, *, fal
         raise Irreducible
     expression = run.theirs.ad.index.get(key)
     if expression is None:
-        return run.unknown_attribute(name)
+        return run.unknown_attribute(name, key)
     return _enter(expression, key, run.theirs, run, depth + 1)
 
 
@@ -219,7 +263,7 @@ def _missing_in_target(name: str, key: str, run: Folding, depth: int, *, fall_ba
     """A name that the target uses and lacks: it is unknown unless `my` defines it."""
     expression = run.mine.ad.index.get(key) if fall_back and key not in run.declared else None
     if expression is None:
-        return run.unknown_attribute(name)
+        return run.unknown_attribute(name, key)
     run.borrowed.add(key)
     return _enter(expression, key, run.mine, run, depth + 1)
 
@@ -257,7 +301,7 @@ def _subscript(node: Subscript, scope: Record, run: Folding, depth: int) -> Part
         if expression is not None:
             return _enter(expression, index.lower(), base, run, depth + 1)
         if base is run.theirs:
-            return run.unknown_attribute(index) if run.is_complete else run.keep(node, scope)
+            return run.unknown_attribute(index, index.lower()) if run.is_complete else run.keep(node, scope)
         return UNDEFINED
     return ERROR
 
@@ -303,7 +347,22 @@ def _logic(node: Logic, scope: Record, run: Folding, depth: int) -> Partial:
 
 def _chain(node: Chain, scope: Record, run: Folding, depth: int) -> Partial:
     run.visit(depth, len(node.rest))
-    value = _RULES[type(node.first)](node.first, scope, run, depth + 1)
+    first = node.first
+    value = _RULES[type(first)](first, scope, run, depth + 1)
+    if len(node.rest) == 1:
+        op, operand = node.rest[0]
+        right = _RULES[type(operand)](operand, scope, run, depth + 1)
+        if type(value) not in TREES and type(right) not in TREES:
+            if type(value) is str and type(right) is str:
+                run.charge((len(value) + len(right)) // TEXT_PER_STEP)
+            return BINARY[op](value, right)
+        if value is first and (right is operand or type(operand) is Literal):
+            return node
+        return Chain(run.tree(value, first, scope), ((op, run.tree(right, operand, scope)),))
+    return _long_chain(node, value, scope, run, depth)
+
+
+def _long_chain(node: Chain, value: Partial, scope: Record, run: Folding, depth: int) -> Partial:
     rest: list[tuple[str, Expression]] = []
     source: Expression = node.first
     for position, (op, operand) in enumerate(node.rest):

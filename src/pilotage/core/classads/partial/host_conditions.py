@@ -26,17 +26,27 @@ from pilotage.core.classads.tree import (
 from pilotage.core.classads.values import truth
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HostCondition:
     """`attribute operator value` is true of the host.
 
     Operators: `< <= > >= == != =?= =!=` as in ClassAds, and `member` and `not-member`: the attribute is a list
     that has, or lacks, the value. `attribute` is written as in the expression.
+    Equality tells `1`, `1.0` and `true` apart, as `=?=` does.
     """
 
     attribute: str
     operator: str
     value: int | float | str | bool
+
+    def _key(self) -> tuple[str, str, type, int | float | str | bool]:
+        return self.attribute, self.operator, type(self.value), self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostCondition) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 Alternative: TypeAlias = tuple[HostCondition, ...]

@@ -109,7 +109,7 @@ def _uses(tree: Expression, unknown: Mapping[str, Attribute]) -> Iterator[tuple[
     while stack:
         node, kind = stack.pop()
         if type(node) is Attribute:
-            if unknown.get(node.key) == node:
+            if unknown.get(node.key) is node:
                 if kind is not None:
                     yield node.key, kind
                 continue

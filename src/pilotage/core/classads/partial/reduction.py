@@ -19,6 +19,8 @@ from pilotage.core.classads.tree import Attribute, ClassAd, Conditional, Express
 
 MAX_STEPS: Final = 20_000
 
+# Steps in which no tree can grow too large.
+_SMALL: Final = MAX_NODES // 4
 _TRUE, _FALSE = Literal(True), Literal(False)
 _NOTHING: Final = ClassAd()
 _NO_KINDS: Final[Mapping[str, Kind]] = {}
@@ -75,12 +77,12 @@ def partial(
     steps: int = MAX_STEPS,
 ) -> Residual:
     """As `residual`, with the unknown attributes of the tree."""
-    return _guarded(Folding(my, target, frozenset(kinds), steps), expression, kinds)
+    return _guarded(Folding(my, target, kinds, steps), expression, kinds)
 
 
 def reduced(expression: Expression, kinds: Mapping[str, Kind], steps: int) -> Residual:
     """The residual of an expression of which no attribute is known, with its unknown attributes."""
-    return _guarded(Folding(None, _NOTHING, frozenset(kinds), steps, is_complete=False), expression, kinds)
+    return _guarded(Folding(None, _NOTHING, kinds, steps, is_complete=False), expression, kinds)
 
 
 def _guarded(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
@@ -91,20 +93,24 @@ def _guarded(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) ->
 
 
 def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
+    steps = run.steps
     value = run.fold(expression)
     if run.is_ambiguous:
         run = run.again()
         value = run.fold(expression)
     if type(value) not in TREES:
         return Residual(_TRUE if value is True else _FALSE, None)
-    unknowns = Unknowns(run.unknown, _outcomes(value, run.unknown, kinds), run.kept, run.steps)
+    known = _outcomes(value, run.unknown, kinds)
+    unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps)
     tree, outcomes = simplify(value, Context.MATCH, unknowns)
-    if type(tree) in (Logic, Conditional):
+    # Conditions on different attributes cannot contradict each other.
+    if run.repeated and type(tree) in (Logic, Conditional):
         if not can_be(tree, True, unknowns):
             tree = _FALSE
         elif not outcomes & ~BOOLEAN and not can_be(tree, False, unknowns):
             tree = _TRUE
-    _check_size(tree)
+    if steps - unknowns.steps > _SMALL:
+        _check_size(tree)
     return Residual(tree, unknowns)
 
 

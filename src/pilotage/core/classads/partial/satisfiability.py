@@ -22,6 +22,9 @@ from pilotage.core.classads.values import truth
 
 MAX_STEPS: Final = 2_000
 
+Domains: TypeAlias = dict[Expression | str, Domain]
+"""What is left of each term: of an unknown attribute by its name in lower case."""
+
 Goals: TypeAlias = "tuple[Expression, bool, Goals] | None"
 """A linked list of trees, each with the truth value that it must have."""
 
@@ -43,7 +46,7 @@ def can_be(tree: Expression, wanted: bool, unknowns: Unknowns, steps: int = MAX_
 
 
 def _search(tree: Expression, wanted: bool, unknowns: Unknowns) -> bool:
-    open_branches: list[tuple[Goals, Goals, dict[Expression, Domain]]] = [((tree, wanted, None), None, {})]
+    open_branches: list[tuple[Goals, Goals, Domains]] = [((tree, wanted, None), None, {})]
     while open_branches:
         goals, postponed, domains = open_branches.pop()
         result = _pursue(goals, postponed, domains, unknowns, open_branches)
@@ -55,9 +58,9 @@ def _search(tree: Expression, wanted: bool, unknowns: Unknowns) -> bool:
 def _pursue(
     goals: Goals,
     postponed: Goals,
-    domains: dict[Expression, Domain],
+    domains: Domains,
     unknowns: Unknowns,
-    open_branches: list[tuple[Goals, Goals, dict[Expression, Domain]]],
+    open_branches: list[tuple[Goals, Goals, Domains]],
 ) -> bool:
     """Follow one branch. True if all its goals hold together; alternatives are pushed for later.
 
@@ -91,7 +94,7 @@ def _pursue(
     return True
 
 
-def _copied(domains: dict[Expression, Domain]) -> dict[Expression, Domain]:
+def _copied(domains: Domains) -> Domains:
     return {term: domain.copy() for term, domain in domains.items()}
 
 
@@ -106,9 +109,11 @@ def _alternatives(tree: Expression, wanted: bool) -> list[list[tuple[Expression,
     return [[(tree.test, False), (tree.no, wanted)], [(tree.test, True), (tree.yes, wanted)]]
 
 
-def _holds(tree: Expression, wanted: bool, domains: dict[Expression, Domain], unknowns: Unknowns) -> bool:
+def _holds(tree: Expression, wanted: bool, domains: Domains, unknowns: Unknowns) -> bool:
     """Narrow the domains by a condition. False if it contradicts the conditions so far."""
     atom = atom_of(tree, wanted)
+    if atom is not None and type(atom.term) is Attribute and atom.term.key not in unknowns.repeated:
+        return True
     if atom is None or not isinstance(atom.term, Attribute | Chain | Call):
         return _holds_as_truth(tree, wanted, domains, unknowns)
     if type(atom.term) is not Attribute and is_volatile(atom.term):
@@ -116,9 +121,7 @@ def _holds(tree: Expression, wanted: bool, domains: dict[Expression, Domain], un
     return _narrow(atom, domains, unknowns)
 
 
-def _holds_as_truth(
-    tree: Expression, wanted: bool, domains: dict[Expression, Domain], unknowns: Unknowns
-) -> bool:
+def _holds_as_truth(tree: Expression, wanted: bool, domains: Domains, unknowns: Unknowns) -> bool:
     if is_volatile(tree):
         return True
     if isinstance(tree, Call | Chain):
@@ -126,10 +129,12 @@ def _holds_as_truth(
     return True
 
 
-def _narrow(atom: Atom, domains: dict[Expression, Domain], unknowns: Unknowns) -> bool:
-    domain = domains.get(atom.term)
+def _narrow(atom: Atom, domains: Domains, unknowns: Unknowns) -> bool:
+    term = atom.term
+    key = term.key if type(term) is Attribute and unknowns.is_unknown(term) else term
+    domain = domains.get(key)
     if domain is None:
-        domain = domains[atom.term] = Domain(unknowns.outcomes_of(atom.term))
+        domain = domains[key] = Domain(unknowns.outcomes_of(term))
     if not is_sound(atom, domain.outcomes, unknowns):
         return True
     return domain.require(atom.op, atom.value, atom.wanted)

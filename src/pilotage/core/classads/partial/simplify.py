@@ -13,12 +13,12 @@ from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.partial.atoms import redundant
 from pilotage.core.classads.partial.contexts import (
     BELOW_NOT,
+    DECISIONS,
     LITERALS,
     OF_OPERANDS,
     OF_TEST,
     Context,
     constant_in,
-    decide,
 )
 from pilotage.core.classads.partial.domain import NEGATED
 from pilotage.core.classads.partial.simplify_calls import simplified_call
@@ -65,13 +65,13 @@ def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
     """The simplest tree found that counts as `node` in the context, with its outcomes. Raises `OutOfSteps`."""
     unknowns.charge()
     if type(node) is Literal:
-        constant = constant_in(node.value, context)
+        constant = node if context is Context.VALUE else constant_in(node.value, context)
         return constant, of.outcome_of(constant.value)
     if unknowns.kept and id(node) in unknowns.kept:
         tree, outcomes = unknowns.kept[id(node)]
     else:
         tree, outcomes = _RULES[type(node)](node, context, unknowns)
-    decided = decide(outcomes, context)
+    decided = DECISIONS[context][outcomes]
     return (tree, outcomes) if decided is None else (decided, of.outcome_of(decided.value))
 
 
@@ -174,52 +174,54 @@ def _logic(node: Logic, context: Context, unknowns: Unknowns) -> Result:
 
 def join(op: str, operands: list[Result], context: Context, unknowns: Unknowns) -> Result:
     """`||` or `&&` of simplified operands."""
-    kept = _distinct(op, _flat(op, operands, unknowns))
-    if kept is None:
-        return _written(op, operands)
+    kept = _significant(op, _flat(op, operands, unknowns))
+    if unknowns.repeated and len(kept) > 1:
+        kept = _distinct(kept)
     decisive, neutral = (of.TRUE, of.FALSE) if op == "||" else (of.FALSE, of.TRUE)
-    while kept and decide(next(reversed(kept.values())), OF_OPERANDS[op][context][1]) == LITERALS[neutral]:
+    last = OF_OPERANDS[op][context][1]
+    while kept and DECISIONS[last][kept[-1][1]] == LITERALS[neutral]:
         # A constant that has become the last counts less than one before others.
-        kept.popitem()
+        kept.pop()
     if not kept:
         return LITERALS[neutral], neutral
     if len(kept) > 1:
         dropped = redundant(op, kept, context, unknowns)
         if dropped is None:
             return LITERALS[decisive], decisive
-        for tree in dropped:
-            del kept[tree]
+        if dropped:
+            kept = [pair for pair in kept if pair[0] not in dropped]
     if len(kept) == 1:
-        ((tree, outcomes),) = kept.items()
-        return _as_truth(tree, outcomes, context)
-    return _written(op, list(kept.items()))
+        return _as_truth(*kept[0], context)
+    return _written(op, kept)
 
 
-def _distinct(op: str, operands: list[Result]) -> dict[Expression, int] | None:
-    """The operands that matter: each once, up to the first constant that ends the evaluation.
-
-    None if an operand that calls `random` stands there twice: the texts are equal, the values need not be.
-    """
+def _significant(op: str, operands: list[Result]) -> list[Result]:
+    """The operands that matter, up to the first constant that ends the evaluation."""
     neutral = of.FALSE if op == "||" else of.TRUE
-    kept: dict[Expression, int] = {}
+    kept: list[Result] = []
+    end: list[Result] = []
     is_undefined = False
     for tree, outcomes in operands:
         if type(tree) is not Literal:
-            if tree in kept and is_volatile(tree):
-                return None
-            kept.setdefault(tree, outcomes)
+            kept.append((tree, outcomes))
             continue
         truth = of.TRUTHS[outcomes]
         if truth == of.UNDEFINED:
             is_undefined = True
         elif truth != neutral:
-            if is_undefined:
-                kept[LITERALS[of.UNDEFINED]] = of.UNDEFINED
-            kept[LITERALS[truth]] = truth
-            return kept
+            end = [(LITERALS[truth], truth)]
+            break
     if is_undefined:
-        kept[LITERALS[of.UNDEFINED]] = of.UNDEFINED
-    return kept
+        kept.append((LITERALS[of.UNDEFINED], of.UNDEFINED))
+    return kept + end
+
+
+def _distinct(operands: list[Result]) -> list[Result]:
+    """Each operand once, except for one that calls `random`: equal texts of it have different values."""
+    distinct = dict(operands)
+    if len(distinct) == len(operands) or any(is_volatile(tree) for tree in distinct):
+        return operands
+    return list(distinct.items())
 
 
 def _written(op: str, operands: list[Result]) -> Result:
@@ -242,7 +244,9 @@ def _flat(op: str, operands: list[Result], unknowns: Unknowns) -> list[Result]:
 
 
 def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
-    tree, outcomes = simplify(node.first, Context.VALUE, unknowns)
+    first = node.first
+    tree, outcomes = simplify(first, Context.VALUE, unknowns)
+    is_same = tree is first and type(tree) is not Literal
     for op, operand in node.rest:
         right, right_outcomes = simplify(operand, Context.VALUE, unknowns)
         if type(tree) is Literal and type(right) is Literal:
@@ -251,7 +255,11 @@ def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
             continue
         outcomes = of_operator(op, outcomes, right_outcomes, right)
         decided = LITERALS.get(outcomes)
-        tree = _operation(tree, op, right) if decided is None else decided
+        is_same = is_same and right is operand and decided is None
+        if not is_same:
+            tree = _operation(tree, op, right) if decided is None else decided
+    if is_same:
+        return node, outcomes
     return _constant(tree.value, context) if type(tree) is Literal else (tree, outcomes)
 
 

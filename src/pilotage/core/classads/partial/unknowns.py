@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial import outcomes as of
@@ -28,23 +28,26 @@ _ARITHMETIC = frozenset({"+", "-", "*", "/", "%"})
 class Unknowns:
     """The unknown attributes of a tree with the outcomes of each, by lower-case name.
 
-    `nodes` has the one node that stands for an attribute. Nodes in `kept` stay as they are.
+    `nodes` has the one node that stands for an attribute. Names in
+    `repeated` stand in the tree more than once. Nodes in `kept` stay as they are.
     Functions of constants have this as their world: it has neither a clock nor chance.
     """
 
     now = None
     rng = None
-    __slots__ = ("kept", "nodes", "outcomes", "steps")
+    __slots__ = ("kept", "nodes", "outcomes", "repeated", "steps")
 
     def __init__(
         self,
         nodes: Mapping[str, Attribute],
         outcomes: Mapping[str, int],
+        repeated: Set[str],
         kept: Mapping[int, tuple[Expression, int]],
         steps: int,
     ) -> None:
         self.nodes = nodes
         self.outcomes = outcomes
+        self.repeated = repeated
         self.kept = kept
         self.steps = steps
 
