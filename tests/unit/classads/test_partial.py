@@ -63,6 +63,7 @@ def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
         # Repetitions, contradictions and conditions that follow from others.
         ("F && F", "other.F"),
         ("B > 3 && B > 5", "other.B > 5"),
+        ("B > 3 < 1 - B && B", "other.B > 3 < 1 - other.B && other.B"),
         ("B > 3 || B > 5", "other.B > 3"),
         ("B > 3 && B < 2", "false"),
         ("B > 3 && B < 4", "false"),
@@ -149,6 +150,7 @@ def test_conditions_on_hosts() -> None:
         (HostCondition("F", "==", False), small),
     )
     assert len(conditions("R =!= 0 && R =!= 0.0")[0]) == 2
+    assert conditions("F && !member(X, {})") is None
     assert conditions("B > R") is None
     assert conditions("B + 1 > 3") is None
     assert conditions("time() > 5") is None

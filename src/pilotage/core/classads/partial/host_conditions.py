@@ -192,7 +192,9 @@ class _Expansion:
         if wanted:
             return self._any_of([[(HostCondition(attribute.name, "==", value),)] for value in constants])
         outcomes = self.unknowns.outcomes[attribute.key]
-        if any(of.of_comparison(outcomes, of.outcome_of(value)) & ~of.BOOLEAN for value in constants):
+        if outcomes & ~(of.NUMBER | of.BOOLEAN | of.STRING) or any(
+            of.of_comparison(outcomes, of.outcome_of(value)) & ~of.BOOLEAN for value in constants
+        ):
             raise _Unsuitable
         return [tuple(HostCondition(attribute.name, "!=", value) for value in constants)]
 

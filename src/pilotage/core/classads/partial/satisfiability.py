@@ -23,7 +23,7 @@ from pilotage.core.classads.values import truth
 MAX_STEPS: Final = 2_000
 
 Domains: TypeAlias = dict[Expression | str, Domain]
-"""What is left of each term: of an unknown attribute by its name in lower case."""
+"""The values left of each term. The key of an unknown attribute is its name in lower case."""
 
 Goals: TypeAlias = "tuple[Expression, bool, Goals] | None"
 """A linked list of trees, each with the truth value that it must have."""

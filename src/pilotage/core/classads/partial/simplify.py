@@ -244,9 +244,8 @@ def _flat(op: str, operands: list[Result], unknowns: Unknowns) -> list[Result]:
 
 
 def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
-    first = node.first
-    tree, outcomes = simplify(first, Context.VALUE, unknowns)
-    is_same = tree is first and type(tree) is not Literal
+    tree, outcomes = simplify(node.first, Context.VALUE, unknowns)
+    is_same = tree is node.first and type(tree) is not Literal and len(node.rest) == 1
     for op, operand in node.rest:
         right, right_outcomes = simplify(operand, Context.VALUE, unknowns)
         if type(tree) is Literal and type(right) is Literal:
