@@ -91,6 +91,7 @@ def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
         # Time and chance are never folded.
         ("time() > 100 || F", "time() > 100 || other.F"),
         ("random() < 0.5 && random() < 0.5", "random() < 0.5 && random() < 0.5"),
+        ("random() < 0.5 && random() < 0.5 && F && F", "random() < 0.5 && random() < 0.5 && other.F"),
     ],
 )
 def test_residuals(text: str, left: str) -> None:

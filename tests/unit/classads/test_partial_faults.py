@@ -21,7 +21,7 @@ from pilotage.core.classads.partial import (
     simplify_calls,
 )
 from pilotage.core.classads.partial.contexts import Context
-from pilotage.core.classads.partial.folding import Folding
+from pilotage.core.classads.partial.folding_run import Folding
 from tests.unit.classads.partial_triples import counterexample, draw
 
 MOST_TRIPLES = 3000

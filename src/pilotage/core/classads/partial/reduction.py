@@ -9,7 +9,8 @@ from typing import Final
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.parser import MAX_NODES
 from pilotage.core.classads.partial.contexts import Context
-from pilotage.core.classads.partial.folding import TREES, Folding, Irreducible
+from pilotage.core.classads.partial.folding import fold
+from pilotage.core.classads.partial.folding_run import TREES, Folding, Irreducible
 from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind, kinds_by_use
 from pilotage.core.classads.partial.outcomes import BOOLEAN
 from pilotage.core.classads.partial.satisfiability import can_be
@@ -94,10 +95,10 @@ def _guarded(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) ->
 
 def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
     steps = run.steps
-    value = run.fold(expression)
+    value = fold(expression, run)
     if run.is_ambiguous:
         run = run.again()
-        value = run.fold(expression)
+        value = fold(expression, run)
     if type(value) not in TREES:
         return Residual(_TRUE if value is True else _FALSE, None)
     known = _outcomes(value, run.unknown, kinds)

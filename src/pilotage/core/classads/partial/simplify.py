@@ -218,10 +218,13 @@ def _significant(op: str, operands: list[Result]) -> list[Result]:
 
 def _distinct(operands: list[Result]) -> list[Result]:
     """Each operand once, except for one that calls `random`: equal texts of it have different values."""
-    distinct = dict(operands)
-    if len(distinct) == len(operands) or any(is_volatile(tree) for tree in distinct):
-        return operands
-    return list(distinct.items())
+    seen: set[Expression] = set()
+    distinct: list[Result] = []
+    for tree, outcomes in operands:
+        if tree not in seen or is_volatile(tree):
+            seen.add(tree)
+            distinct.append((tree, outcomes))
+    return distinct
 
 
 def _written(op: str, operands: list[Result]) -> Result:
