@@ -286,7 +286,10 @@ class GridEngine:
             "min_gid": "0",
             "load_report_time": "00:00:01",
             "gid_range": f"{first}-{first + 99}",
-            "reporting_params": "accounting=true reporting=false flush_time=00:00:00 joblog=false sharelog=00:00:00",
+            "reporting_params": (
+                "accounting=true reporting=false accounting_flush_time=00:00:00 flush_time=00:00:01"
+                " joblog=false sharelog=00:00:00"
+            ),
         }
         lines = (RESOURCES / "default-configuration").read_text().splitlines()
         kept = [line for line in lines if line.split()[:1] and line.split()[0] not in settings]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
@@ -32,10 +32,10 @@ def read_xml(output: str) -> ElementTree.Element:
         raise UnreadableOutput(f"not XML ({error}): {output[:200]!r}") from None
 
 
-def read_listing(output: str, reasons: Mapping[str, str] | None = None) -> Iterator[ListedTask]:
+def read_listing(output: str) -> Iterator[ListedTask]:
     """Read the output of `commands.list_jobs`: one task for each index, in the order listed.
 
-    `reasons`: why jobs wait, by their ids.
+    Only the reason of a hold is known: `read_reasons` tells why other jobs wait.
     """
     total = 0
     for job in read_xml(output).iter("job_list"):
@@ -45,7 +45,7 @@ def read_listing(output: str, reasons: Mapping[str, str] | None = None) -> Itera
         name, queue, tasks = _text(job, "JB_name"), _text(job, "queue_name"), _text(job, "tasks")
         state = read_state(native)
         node = queue.partition("@")[2]
-        reason = (reasons or {}).get(number, "") if state is NativeState.WAITING else ""
+        reason = "held" if state is NativeState.HELD else ""
         for task in read_tasks(tasks):
             total += 1
             if total > MOST_TASKS:
@@ -192,12 +192,14 @@ def _reason_of_end(failed: str, exit_status: str) -> tuple[str, str]:
     return (f"failed {code}" if code not in ("", "0") else "ended"), ", ".join(words)
 
 
+_NO_RECORDS = re.compile(
+    r"job (name|id|number) .* not found|no jobs running since startup|accounting: No such file or directory"
+)
+
+
 def is_without_records(errors: str) -> bool:
-    """Whether the accounting has no such job."""
-    return (
-        bool(re.search(r"job (name|id|number) .* not found", errors))
-        or "no jobs running since startup" in errors
-    )
+    """Whether the accounting has no such job, or the cell has no accounting that this machine can read."""
+    return _NO_RECORDS.search(errors) is not None
 
 
 _DOUBT = (
