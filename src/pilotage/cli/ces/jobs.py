@@ -30,6 +30,7 @@ def jobs(session: Session, name: NameArgument) -> int | None:
         Column("cores", right=True),
         Column("node"),
         Column("reason"),
+        Column("left to the match"),
     )
     rows = (
         (
@@ -43,6 +44,7 @@ def jobs(session: Session, name: NameArgument) -> int | None:
             job.properties.get("cores", ""),
             job.node,
             f"{job.native}: {job.reason}" if job.reason else "",
+            job.properties.get("unmapped", ""),
         )
         for job in listed
     )

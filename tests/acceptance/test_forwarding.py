@@ -1,0 +1,101 @@
+"""Requirements over hosts become flags of a real Slurm, and jobs run on the nodes that they ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import slurm
+from tests.acceptance.test_slurm import instance_on
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+SI00 = "GlueHostBenchmarkSI00"
+CONDITIONAL = (
+    f"other.{SI00} > 500 ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"
+)
+"""Of "Approaches to batch system description"."""
+RULES = f'[ces.slurm.forward]\n{SI00} = "feature si00_{{}}"\n'
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    features = {"n1": "si00_400", "n2": "si00_600", "n3": "si00_400"}
+    with slurm.cluster(nodes=3, processors=4, features=features) as made:
+        yield made
+
+
+def apply(instance: Instance, max_cpu_time: int, more: str = "") -> None:
+    """Give the CE a limit of CPU time, and read the information again."""
+    attributes = f"[ces.slurm.attributes]\nGlueCEPolicyMaxCPUTime = {max_cpu_time}\n"
+    head, mark, rest = instance.policy.partition("[director]")
+    document = instance.home / "forwarding.toml"
+    document.write_text(f"{head}{more}{RULES}{attributes}{mark}{rest}")
+    done = instance.cli("policy", "apply", str(document))
+    assert done.returncode == 0, done.stderr
+
+
+def submit(instance: Instance, requirements: str) -> str:
+    """Submit a job; the id of its submission."""
+    jdl = instance.home / "job.jdl"
+    jdl.write_text(f'[ Executable = "/bin/true"; Requirements = {requirements}; ]')
+    done = instance.cli("submit", str(jdl), "--json")
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["submissions"][0]["submission"])
+
+
+def state(instance: Instance, submission: str) -> str:
+    [job] = json.loads(instance.cli("status", "-s", submission, "--json").stdout)["jobs"]
+    return str(job["state"])
+
+
+def shown(cluster: slurm.Cluster, field: str) -> set[str]:
+    """The values of a field of all batch jobs that Slurm remembers."""
+    words = cluster.run("scontrol", "show", "job").split()
+    return {word.partition("=")[2] for word in words if word.startswith(f"{field}=")}
+
+
+def test_the_conditional_of_the_document_runs_on_the_valid_node(
+    cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    with instance_on(cluster, tmp_path / "home", information_period="1") as instance:
+        apply(instance, 1500)
+        job = submit(instance, CONDITIONAL)
+        until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+        assert shown(cluster, "Features") == {"si00_600"}
+        ran = [
+            line for line in cluster.run("scontrol", "show", "job").split() if line.startswith("NodeList=n")
+        ]
+        assert set(ran) == {"NodeList=n2"}
+
+
+def test_the_site_reads_back_the_facts_of_batch_jobs(cluster: slurm.Cluster, tmp_path: Path) -> None:
+    with instance_on(cluster, tmp_path / "home", information_period="1", idle="60") as instance:
+        apply(instance, 3000)
+        submit(instance, f'({CONDITIONAL}) && other.Colour =!= "a,b=c $(id)"')
+
+        def jobs() -> list[dict[str, Any]]:
+            return list(json.loads(instance.cli("ce", "jobs", "slurm", "--json").stdout)["jobs"])
+
+        until(lambda: jobs(), 120, "a batch job")
+        [job, *_] = jobs()
+        assert job["properties"]["unmapped"] == 'other.colour =!= "a,b=c $(id)"'
+        assert len(job["properties"]["identity"]) == 16
+        assert job["properties"]["cpu"] == "500"
+        assert job["properties"]["unmapped"] in instance.cli("ce", "jobs", "slurm").stdout
+
+
+def test_requirements_that_cannot_be_true_lead_to_no_submission(
+    cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    with instance_on(cluster, tmp_path / "home", information_period="1") as instance:
+        apply(instance, 500)
+        refused = submit(instance, CONDITIONAL)
+        job = submit(instance, "true")
+        until(lambda: state(instance, job) == "Done", 120, "the end of the other job")
+        assert state(instance, refused) == "Waiting"
