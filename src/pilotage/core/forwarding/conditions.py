@@ -8,9 +8,18 @@ from functools import cached_property
 from math import ceil, floor, isfinite
 
 from pilotage.core.brokering.information import Value
-from pilotage.core.classads import UNDEFINED, ClassAd, Expression, ListOf, Literal, references
+from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, ListOf, Literal, evaluate, references
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
-from pilotage.core.forwarding.native import BoundRequest, FeatureGroups, Host, Restriction, accepts, compare
+from pilotage.core.classads.tree import children
+from pilotage.core.forwarding.native import (
+    BoundRequest,
+    FeatureGroups,
+    Host,
+    Restriction,
+    accepts,
+    compare,
+    features_of,
+)
 from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule, WallRule, value_text
 
 _EQUAL = ("==", "=?=")
@@ -30,13 +39,43 @@ class Facts:
     wall: float = 0.0
     """Seconds that each pilot asks for."""
 
-    known_truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
-    """By part and values: the answers of `holds` so far. Many classes of hosts have equal values."""
+    _truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
+    """By part and values. Many classes of hosts have equal values."""
+    _parts: dict[int, tuple[Expression, list[str], bool]] = field(default_factory=dict)
+    """By identity of a part: the part, which keeps its identity its own, its attributes, and `_is_steady`."""
+    _features: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By identity of a host."""
 
     @cached_property
     def published(self) -> frozenset[str]:
         """The attributes with a rule that some host has."""
         return frozenset(name for host in self.hosts for name in host if name in self.rules)
+
+    def features_of(self, host: Host) -> frozenset[str]:
+        """The features that carry the values of one of `hosts`."""
+        features = self._features.get(id(host))
+        if features is None:
+            features = self._features[id(host)] = features_of(host, self.rules)
+        return features
+
+    def holds(self, part: Expression, host: Host) -> bool | None:
+        """Whether an expression is true on a host; None: it depends on attributes that are not known there.
+
+        An attribute with a rule that some known host has is known everywhere: the others do not have it.
+        """
+        if id(part) not in self._parts:
+            self._parts[id(part)] = part, sorted(attributes_of(part)), _is_steady(part)
+        _, names, is_steady = self._parts[id(part)]
+        values = tuple((name, type(host[name]), host[name]) for name in names if name in host)
+        key = (id(part), values)
+        if key not in self._truths:
+            known = {name: literal_of(value) for name, _, value in values}
+            known |= {name: _UNDEFINED for name in names if name in self.published and name not in host}
+            ad = ClassAd(tuple(known.items()))
+            self._truths[key] = _truth(
+                part, ad, self.kinds, can_evaluate=is_steady and len(known) == len(names)
+            )
+        return self._truths[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +102,21 @@ def attributes_of(part: Expression) -> frozenset[str]:
     return frozenset(reference.name for reference in references(part))
 
 
-def holds(part: Expression, host: Host, facts: Facts) -> bool | None:
-    """Whether an expression is true on a host; None: it depends on attributes that are not known there.
-
-    An attribute with a rule that some known host has is known everywhere: the others do not have it.
-    """
-    names = sorted(attributes_of(part))
-    values = tuple((name, type(host[name]), host[name]) for name in names if name in host)
-    key = (part, values)
-    if key not in facts.known_truths:
-        known = {name: literal_of(value) for name, _, value in values}
-        known |= {name: _UNDEFINED for name in names if name in facts.published and name not in host}
-        facts.known_truths[key] = _truth(part, ClassAd(tuple(known.items())), facts.kinds)
-    return facts.known_truths[key]
+def _is_steady(part: Expression) -> bool:
+    """Whether the value of a part depends on attributes alone."""
+    pending = [part]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and node.key in ("time", "random"):
+            return False
+        pending += children(node)
+    return True
 
 
-def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind]) -> bool | None:
+def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind], *, can_evaluate: bool) -> bool | None:
+    """`can_evaluate`: no attribute of the part is unknown, so a plain evaluation tells its truth."""
+    if can_evaluate:
+        return evaluate(part, my=None, target=host) is True
     left = residual(part, None, host, kinds)
     if isinstance(left, Literal):
         return left.value is True
@@ -95,7 +133,7 @@ def map_part(part: Expression, facts: Facts) -> Mapped | None:
         return _SingleMapper(part, name, facts, conditions).map(rule)
     if not facts.hosts:
         return None
-    truths = [holds(part, host, facts) for host in facts.hosts]
+    truths = [facts.holds(part, host) for host in facts.hosts]
     features = {name: rule for name, rule in rules.items() if isinstance(rule, FeatureRule)}
     if features and len(features) == len(names):
         return _by_classes(truths, features, facts, is_exact=True)
@@ -113,7 +151,7 @@ def _by_distinct_classes(truths: Sequence[bool | None], facts: Facts) -> Mapped 
     for chosen in (*({name: rule} for name, rule in rules.items()), rules):
         mapped = _by_classes(truths, chosen, facts, is_exact=True)
         if mapped is not None and not any(
-            accepts(mapped.restrictions[0], host, facts.rules)
+            accepts(mapped.restrictions[0], host, facts.features_of(host))
             for truth, host in zip(truths, facts.hosts, strict=True)
             if truth is False
         ):
@@ -153,7 +191,7 @@ class _SingleMapper:
         self._kind = facts.kinds.get(name, Kind.ANY)
         self._conditions = conditions
         self._values = _distinct(value for host in facts.hosts if (value := host.get(name)) is not None)
-        self._fitting = [value for value in self._values if holds(part, {name: value}, facts)]
+        self._fitting = [value for value in self._values if facts.holds(part, {name: value})]
 
     def map(self, rule: Rule) -> Mapped | None:
         match rule:
@@ -213,7 +251,7 @@ class _SingleMapper:
             return None
         members = _distinct(member for value in self._values if isinstance(value, tuple) for member in value)
         fitting = [
-            member for member in members if holds(self._part, {self._name: (str(member),)}, self._facts)
+            member for member in members if self._facts.holds(self._part, {self._name: (str(member),)})
         ]
         names = [rule.feature(member) for member in fitting]
         if not names or any(name is None for name in names):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pilotage.core.brokering.information import HostClass
 from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
-from pilotage.core.forwarding.conditions import Facts, Mapped, attributes_of, holds, map_part
+from pilotage.core.forwarding.conditions import Facts, Mapped, attributes_of, map_part
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
@@ -89,7 +89,7 @@ def forward(
     rules = {name.lower(): rule for name, rule in terms.rules.items()}
     hosts = [{name.lower(): value for name, value in known.attributes.items()} for known in host_classes]
     facts = Facts(rules, kinds, hosts, terms.wall)
-    truths = [holds(residual, host, facts) for host in hosts]
+    truths = [facts.holds(residual, host) for host in hosts]
     if hosts and all(truth is False for truth in truths):
         return Forwarding(residual, reason=NO_HOST)
     if terms.table.is_empty:
@@ -149,7 +149,7 @@ def _restricted(
             mapped = None
         if mapped is None or not _add(restrictions, mapped) or not mapped.is_exact:
             unmapped.append(part)
-    accepted = [_accepted(restrictions, host, facts.rules) for host in facts.hosts]
+    accepted = [_accepted(restrictions, host, facts.features_of(host)) for host in facts.hosts]
     problem = ""
     if any(
         truth is not False and not is_accepted for truth, is_accepted in zip(truths, accepted, strict=True)
@@ -170,8 +170,8 @@ def _restricted(
     return Forwarding(residual, flags, _conjunction(unmapped), classes, notes=tuple(notes))
 
 
-def _accepted(restrictions: Iterable[Restriction], host: Host, rules: Mapping[str, Rule]) -> bool:
-    return all(accepts(restriction, host, rules) for restriction in restrictions)
+def _accepted(restrictions: Iterable[Restriction], host: Host, features: frozenset[str]) -> bool:
+    return all(accepts(restriction, host, features) for restriction in restrictions)
 
 
 def _add(restrictions: list[Restriction], mapped: Mapped) -> bool:

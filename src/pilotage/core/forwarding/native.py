@@ -59,10 +59,9 @@ def features_of(host: Host, rules: Mapping[str, Rule]) -> frozenset[str]:
     return frozenset(features)
 
 
-def accepts(restriction: Restriction, host: Host, rules: Mapping[str, Rule]) -> bool:
-    """Whether the batch system lets a job with this restriction use a host."""
+def accepts(restriction: Restriction, host: Host, features: frozenset[str]) -> bool:
+    """Whether the batch system lets a job with this restriction use a host with these features."""
     if isinstance(restriction, FeatureGroups):
-        features = features_of(host, rules)
         return any(features.issuperset(group) for group in restriction.groups)
     value = host.get(restriction.attribute)
     if isinstance(restriction.value, tuple):
