@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from pilotage.core.brokering.information import Value
@@ -15,16 +16,27 @@ MAX_FEATURES = 200
 """Names of features in one flag."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FeatureGroups:
     """A host is accepted if it has all features of at least one group."""
 
     groups: tuple[tuple[str, ...], ...]
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Each group is a single feature."""
         return all(len(group) == 1 for group in self.groups)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The features of all groups."""
+        return frozenset(name for group in self.groups for name in group)
+
+    def accepts(self, features: frozenset[str]) -> bool:
+        """Whether a host with these features is accepted."""
+        if self.is_flat:
+            return not self.names.isdisjoint(features)
+        return any(features.issuperset(group) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,7 @@ def features_of(host: Host, rules: Mapping[str, Rule]) -> frozenset[str]:
 def accepts(restriction: Restriction, host: Host, features: frozenset[str]) -> bool:
     """Whether the batch system lets a job with this restriction use a host with these features."""
     if isinstance(restriction, FeatureGroups):
-        return any(features.issuperset(group) for group in restriction.groups)
+        return restriction.accepts(features)
     value = host.get(restriction.attribute)
     if isinstance(restriction.value, tuple):
         texts = restriction.value
