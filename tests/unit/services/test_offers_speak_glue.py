@@ -91,6 +91,23 @@ def test_new_information_counts_at_the_next_match(bench: Bench) -> None:
 
 
 @as_writer()
+def test_an_ad_is_made_once_for_an_answer_and_its_hosts_are_indexed_once(bench: Bench) -> None:
+    describe(bench, 500, SLOW, FAST)
+    first = bench.pool.ce_ad("local", bench.now)
+    assert first is not None
+    assert bench.pool.ce_ad("local", bench.now + 1) is first
+    describe(bench, 1500, SLOW, FAST)
+    second = bench.pool.ce_ad("local", bench.now)
+    assert second is not None
+    assert second is not first
+    assert second.host_names is first.host_names
+    describe(bench, 1500, SLOW)
+    third = bench.pool.ce_ad("local", bench.now)
+    assert third is not None
+    assert third.host_names is not first.host_names
+
+
+@as_writer()
 def test_facts_that_a_pilot_measured_replace_the_minima_and_never_what_the_ce_fixes(bench: Bench) -> None:
     describe(bench, 500, GlueHostMainMemoryRAMSize=1000)
     wants = "other.GlueHostMainMemoryRAMSize > 30000 && other.GlueCEPolicyMaxCPUTime == 500"

@@ -30,6 +30,41 @@ _CLOSE_OUTPUT: Final = parse_expression(
 _CHECKS: Final = ("AuthorizationCheck", "CloseOutputSECheck")
 
 
+class HostNames:
+    """The names of the hosts of classes. They are indexed at the first question: a CE may have 10,000 hosts."""
+
+    __slots__ = ("_by_name", "_by_short_name", "_classes")
+
+    def __init__(self, classes: Sequence[HostClass]) -> None:
+        self._classes = classes
+        self._by_name: dict[str, int] | None = None
+        self._by_short_name: dict[str, int] = {}
+
+    def place_of(self, name: str) -> int | None:
+        """The place of the class of a host. A name without a domain is that of a host with one, if it is unique."""
+        name = name.lower()
+        by_name = self._index() if self._by_name is None else self._by_name
+        place = by_name.get(name)
+        if place is None:
+            # A host of another domain is another host.
+            short = _short(name)
+            place = (self._by_short_name if short == name else by_name).get(short)
+        return place
+
+    def _index(self) -> dict[str, int]:
+        by_name = {host.lower(): place for place, known in enumerate(self._classes) for host in known.hosts}
+        places: dict[str, set[int]] = {}
+        for name, place in by_name.items():
+            places.setdefault(_short(name), set()).add(place)
+        self._by_short_name = {name: next(iter(known)) for name, known in places.items() if len(known) == 1}
+        self._by_name = by_name
+        return by_name
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class HostAd:
     """One class of a CE's hosts."""
@@ -61,10 +96,7 @@ class CeAd:
     """One for each class of hosts; none: the hosts are not known."""
     host_classes: tuple[HostClass, ...] = ()
     """Of the information that the ad was made from, in the order of `hosts`."""
-    _by_name: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """The place of each host, by its name in lower case."""
-    _by_short_name: Mapping[str, int] = field(default_factory=dict, repr=False)
-    """The same by the name up to its first dot, where no two classes share it."""
+    host_names: HostNames = field(default_factory=lambda: HostNames(()), repr=False)
 
     def is_current(self, now: float) -> bool:
         return not self.updated or now < self.updated + self.expiry
@@ -89,22 +121,19 @@ class CeAd:
         An unknown host has the values of the only class of hosts, else the minima over the hosts.
         """
         for name in names:
-            place = self._place_of(name.lower())
+            place = self.host_names.place_of(name)
             if place is not None:
                 return _offered(self.hosts[place])
         return _offered(self.hosts[0]) if len(self.hosts) == 1 else self.ad
 
-    def _place_of(self, name: str) -> int | None:
-        place = self._by_name.get(name)
-        if place is None:
-            # A host of another domain is another host.
-            short = _short(name)
-            place = (self._by_short_name if short == name else self._by_name).get(short)
-        return place
 
+def ce_ad(
+    name: str, ce: Ce, information: CeInformation, now: float, host_names: HostNames | None = None
+) -> CeAd:
+    """The ad of a CE of the policy. Attributes that change all the time are absent if the information has expired.
 
-def ce_ad(name: str, ce: Ce, information: CeInformation, now: float) -> CeAd:
-    """The ad of a CE of the policy. Attributes that change all the time are absent if the information has expired."""
+    `host_names`: of an earlier ad with the same host classes.
+    """
     current, classes = information.is_current(now), information.host_classes
     known: dict[str, tuple[str, Expression]] = {}
     of_policy = {"Site": ce.site, "GridCE": name, "Setup": ce.setup}
@@ -134,8 +163,7 @@ def ce_ad(name: str, ce: Ce, information: CeInformation, now: float) -> CeAd:
         fixed=fixed,
         hosts=hosts,
         host_classes=classes,
-        _by_name=_by_name(classes),
-        _by_short_name=_by_short_name(classes),
+        host_names=HostNames(classes) if host_names is None else host_names,
     )
 
 
@@ -231,18 +259,3 @@ def _complete_checks(known: dict[str, tuple[str, Expression]]) -> None:
         known.setdefault("authorizationcheck", ("AuthorizationCheck", _AUTHORIZATION))
     completed = complete(ClassAd(tuple(known.values())))
     known.setdefault("requirements", ("Requirements", completed.index["requirements"]))
-
-
-def _by_name(host_classes: tuple[HostClass, ...]) -> dict[str, int]:
-    return {host.lower(): place for place, known in enumerate(host_classes) for host in known.hosts}
-
-
-def _by_short_name(host_classes: tuple[HostClass, ...]) -> dict[str, int]:
-    places: dict[str, set[int]] = {}
-    for name, place in _by_name(host_classes).items():
-        places.setdefault(_short(name), set()).add(place)
-    return {name: next(iter(of_name)) for name, of_name in places.items() if len(of_name) == 1}
-
-
-def _short(name: str) -> str:
-    return name.partition(".")[0]

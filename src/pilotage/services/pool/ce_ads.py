@@ -33,7 +33,10 @@ class CeAds:
             or cached.ce is not ce
             or cached.is_current is not is_current
         ):
-            ad = ce_ad(name, ce, information, now)
+            # Most answers change no host, and a CE may have thousands.
+            same = cached is not None and cached.ad.host_classes == information.host_classes
+            names = cached.ad.host_names if cached is not None and same else None
+            ad = ce_ad(name, ce, information, now, names)
             cached = self._by_name[name] = _CachedAd(ce, information, is_current, ad)
         return cached.ad
 
