@@ -361,7 +361,7 @@ class _Simulation:
             for back_off in self._back_offs
         ]
         places = {queue.id: place for place, queue in enumerate(queues)}
-        return CeFitting([], pauses, places, generic, private)
+        return CeFitting(pauses, places, generic, private)
 
     def _free_pilots(self) -> list[FreePilots]:
         started = Counter(pilot.binding for pilot in self._idle.values())

@@ -26,7 +26,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.policy.director import Demand, Director
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.demand import DemandQueue
-from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, Mask, decide
+from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, Mask, Shortfall, decide
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import Offer
@@ -61,8 +61,14 @@ class Everywhere:
     def ces(self, queue: DemandQueue, pilot_type: PilotType) -> Mask:
         return np.ones(1, dtype=np.bool_)
 
-    def holds(self, queue: DemandQueue, ce: int) -> bool:
+    def may_match(self, queue: DemandQueue, ce: int, pilot_type: PilotType) -> bool:
         return True
+
+    def is_paused(self, queue: DemandQueue, ce: int) -> bool:
+        return False
+
+    def obstacle(self, queue: DemandQueue, pilot_type: PilotType, ces: Sequence[int]) -> Shortfall:
+        return Shortfall.NO_CE
 
 
 def queues_of(case: dict[str, Any], waiting: Sequence[int] = ()) -> list[DemandQueue]:

@@ -70,8 +70,14 @@ class PlainFitting:
             offers = [replace(offer, pilot_type="private", identities=(AnyIdentity(),)) for offer in offers]
         return np.array([fits(queue.identity, offer, lambda _: True) for offer in offers], dtype=np.bool_)
 
-    def holds(self, queue: DemandQueue, ce: int) -> bool:
+    def may_match(self, queue: DemandQueue, ce: int, pilot_type: PilotType) -> bool:
         return True
+
+    def is_paused(self, queue: DemandQueue, ce: int) -> bool:
+        return False
+
+    def obstacle(self, queue: DemandQueue, pilot_type: PilotType, ces: Sequence[int]) -> Shortfall:
+        return Shortfall.NO_CE
 
 
 def facts(

@@ -240,7 +240,7 @@ def test_requirements_decide_by_the_ad_of_a_new_pilot(place: Place) -> None:
     bench.submit(5, requirements='target.GridCE == "elsewhere"')
     bench.submit(5, requirements='target.GridCE == "batch"', cpu_time=5000)
     by_cpu = {decision.queue.identity.cpu_time: decision.shortfall for decision in place.compute(2).decisions}
-    assert by_cpu == {500: Shortfall.NO_CE, 5000: Shortfall.NONE}
+    assert by_cpu == {500: Shortfall.IMPOSSIBLE, 5000: Shortfall.NONE}
 
 
 def test_the_facts_equal_the_predicate_for_every_queue_and_ce(place: Place) -> None:

@@ -5,7 +5,7 @@ Ads with equal values of all attributes that an expression refers to share one a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -18,6 +18,8 @@ from pilotage.core.classads import ClassAd, Expression, ListOf, Literal
 from pilotage.core.classads.values import lower
 
 CONSTANT: Final = Dependencies()
+LISTS_AT_ONCE: Final = 32
+"""Lists that are indexed between two pauses."""
 ABSENT: Final = 0
 """The number of an attribute that an ad does not define."""
 
@@ -160,22 +162,24 @@ class AdColumns:
             self._formulas[name] = formulas
         return formulas
 
-    def lists(self, name: str) -> ListColumn | None:
-        """A column of lists, by their items; None: an ad has another value."""
+    def lists(self, name: str) -> Generator[None, None, ListColumn | None]:
+        """A column of lists, by their items; None: an ad has another value. It pauses now and then."""
         if name not in self._lists:
-            self._lists[name] = self._index_lists(name)
+            self._lists[name] = yield from self._index_lists(name)
         return self._lists[name]
 
-    def _index_lists(self, name: str) -> ListColumn | None:
+    def _index_lists(self, name: str) -> Generator[None, None, ListColumn | None]:
         is_list = self.present(name)
         places: dict[str, list[int]] = {}
-        for place in np.flatnonzero(is_list).tolist():
+        for number, place in enumerate(np.flatnonzero(is_list).tolist()):
             value = self.ads[place].ad.index[name]
             if not isinstance(value, ListOf) or not _is_constant(value):
                 return None
             items = {lower(item.value) for item in value.items if isinstance(item.value, str)}  # type: ignore[union-attr]
             for item in items:
                 places.setdefault(item, []).append(place)
+            if not number % LISTS_AT_ONCE:
+                yield
         return ListColumn(is_list, {item: np.array(of, dtype=np.int64) for item, of in places.items()})
 
     def closure(self, needs: Dependencies, requester: NumberedAd) -> Dependencies:

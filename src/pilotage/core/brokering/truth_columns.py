@@ -152,7 +152,7 @@ class TruthColumns:
             return known[1]
         codes = None
         if isinstance(expression, Call) and expression.key == "member" and len(expression.arguments) == 2:
-            codes = self._member(*expression.arguments, exact=exact)
+            codes = yield from self._member(*expression.arguments, exact=exact)
         if codes is None:
             codes = yield from self._by_groups(part, needs, exact=exact)
         self._memory[key] = part, codes
@@ -175,14 +175,16 @@ class TruthColumns:
             codes[number] = code
         return codes[grouping.groups]
 
-    def _member(self, item: Expression, items: Expression, *, exact: bool) -> Codes | None:
+    def _member(
+        self, item: Expression, items: Expression, *, exact: bool
+    ) -> Generator[None, None, Codes | None]:
         """`member(item, items)` where `items` is a list in each ad, and `item` is a text of the partner."""
         name = self._name_in_columns(items)
         if name is None or any(map(self._columns.defines, self._names_of(item))):
             return None
         my, target = (self._partner.ad, _EMPTY) if self._of_partner else (_EMPTY, self._partner.ad)
         value = evaluate(item, my, target, now=self._now, steps=STEPS)
-        lists = self._columns.lists(name)
+        lists = yield from self._columns.lists(name)
         if not isinstance(value, str) or lists is None:
             return None
         codes = np.where(lists.is_list, FALSE, FALSE if exact else _UNDEFINED).astype(np.int8)

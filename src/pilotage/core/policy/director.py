@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from pilotage.core.brokering.match import DEFAULT_RANK
 from pilotage.core.policy.table import Table
 from pilotage.core.setting import SECONDS, YEAR, Setting
 
@@ -64,8 +65,11 @@ class SubmitPool(
     ] = 100
     rank: Annotated[
         str,
-        Setting("ClassAd expression over the ad of a CE: with EnableListMatch the highest value comes first"),
-    ] = "-WaitingPilots"
+        Setting(
+            "ClassAd expression over the ad of a CE: with EnableListMatch the highest value comes first, and CEs for"
+            " which it is no number come last"
+        ),
+    ] = DEFAULT_RANK
     cpu_normalization: Annotated[
         str,
         Setting(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate, chain, islice, repeat
@@ -42,19 +42,11 @@ class CeLoad:
     """Pilots that its caps still allow."""
     closed: str = ""
     """Why no pilot is submitted there at all; empty: it is open."""
+    full: str = ""
+    """Why its batch system takes no further job at present. `room` is 0 then."""
     draining: bool = False
     """Pilots go there only for queues that can run nowhere else."""
     rank: float = 0.0
-
-
-class Fitting(Protocol):
-    """Which CEs' new pilots a queue fits, by the predicate of the match."""
-
-    def ces(self, queue: DemandQueue, pilot_type: PilotType) -> Mask:
-        """For each CE, whether a new pilot of this type fits, Requirements not checked."""
-
-    def holds(self, queue: DemandQueue, ce: int) -> bool:
-        """Whether the Requirements of the queue hold at a CE and no back-off stops pilots for the queue there."""
 
 
 class Shortfall(StrEnum):
@@ -65,9 +57,27 @@ class Shortfall(StrEnum):
     COVERED = "enough pilots wait already"
     NO_POOL = "no submit pool takes its pilots"
     NO_CE = "no CE of the pool fits"
+    IMPOSSIBLE = "its Requirements can be true at no CE that fits otherwise"
+    REFUSED = "the CEs that fit refuse the identity that submits"
     CLOSED = "the CEs that fit are closed"
     NO_ROOM = "the CEs that fit have no room"
     LITTLE_ROOM = "the CEs that fit have too little room"
+
+
+class Fitting(Protocol):
+    """Which CEs' new pilots a queue fits, by the predicate of the match."""
+
+    def ces(self, queue: DemandQueue, pilot_type: PilotType) -> Mask:
+        """For each CE, whether a new pilot of this type fits, Requirements not checked."""
+
+    def may_match(self, queue: DemandQueue, ce: int, pilot_type: PilotType) -> bool:
+        """Whether the Requirements of the queue can be true at a CE, and the CE's are true of the submitter."""
+
+    def is_paused(self, queue: DemandQueue, ce: int) -> bool:
+        """Whether a back-off stops pilots for the queue at a CE."""
+
+    def obstacle(self, queue: DemandQueue, pilot_type: PilotType, ces: Sequence[int]) -> Shortfall:
+        """Why none of these CEs gets pilots for a queue. `ces`: some that fit it, Requirements not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +184,23 @@ def fitting_types(
             there is not None
             and ce.pool in pools
             and (not middlewares or ce.middleware.casefold() in middlewares)
-            and fitting.holds(queue, place)
+            and fitting.may_match(queue, place, there)
+            and not fitting.is_paused(queue, place)
         ):
             types[place] = there
     return types
+
+
+def obstacle(
+    facts: IterationFacts,
+    fitting: Fitting,
+    queue: DemandQueue,
+    pilot_type: PilotType,
+    pools: Collection[str],
+) -> Shortfall:
+    """Why no CE of these pools fits a queue."""
+    places: list[int] = np.flatnonzero(fitting.ces(queue, pilot_type)).tolist()
+    return fitting.obstacle(queue, pilot_type, [place for place in places if facts.ces[place].pool in pools])
 
 
 class _Chooser:
@@ -204,7 +227,7 @@ class _Chooser:
     ) -> tuple[Shortfall, Sequence[PilotOrder]]:
         types = self._fitting_types(queue, pilot_type, pool)
         if not types:
-            return Shortfall.NO_CE, ()
+            return obstacle(self._facts, self._fitting, queue, pilot_type, (pool,)), ()
         ces = self._facts.ces
         candidates = [place for place in types if not ces[place].closed]
         if not candidates:

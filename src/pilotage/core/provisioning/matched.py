@@ -22,8 +22,9 @@ from pilotage.core.provisioning.iteration import (
     Shortfall,
     fitting_types,
     in_random_order,
+    obstacle,
 )
-from pilotage.core.provisioning.pilot_types import choose_type, required_type
+from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, choose_type, required_type
 from pilotage.core.provisioning.submit_pools import PoolVerdict, try_pools
 from pilotage.core.queues.fit import concurrent_jobs
 
@@ -66,6 +67,7 @@ class _Need:
     """The jobs of one queue that no pilot will take."""
 
     queue: DemandQueue
+    chosen: PilotType
     types: dict[int, PilotType]
     covered: int = 0
     missing: int = 0
@@ -103,19 +105,24 @@ class _Planner:
     def need(self, queue: DemandQueue) -> _Need:
         """Cover the jobs of a queue by free pilots, and find the CEs for the rest."""
         chosen = choose_type(queue.identity, self._facts.settings, self._rng)
-        need = _Need(queue, fitting_types(self._facts, self._fitting, queue, chosen))
+        need = _Need(queue, chosen, fitting_types(self._facts, self._fitting, queue, chosen))
         fits = self._fitting.ces(queue, chosen)
         for pilots in self._free:
             left = queue.jobs - need.covered
             if left <= 0:
                 break
-            if (pilots.started or pilots.waiting) and fits[pilots.ce] and pilots.serves(queue):
+            if (pilots.started or pilots.waiting) and fits[pilots.ce] and self._serve(queue, pilots):
                 beside = self._beside(queue, pilots.ce)
                 need.covered += pilots.take(-(-left // beside)) * beside
         need.missing = max(0, queue.jobs - need.covered)
         if need.missing:
             self._choose_pool(need)
         return need
+
+    def _serve(self, queue: DemandQueue, pilots: FreePilots) -> bool:
+        """Whether free pilots may take jobs of a queue that fits their CE."""
+        pilot_type: PilotType = PRIVATE if pilots.pilot_type == PRIVATE else GENERIC
+        return pilots.serves(queue) and self._fitting.may_match(queue, pilots.ce, pilot_type)
 
     def _choose_pool(self, need: _Need) -> None:
         need.tried = try_pools(self._facts.pools_of(need.queue), self._facts.pools, self._rng)
@@ -130,7 +137,11 @@ class _Planner:
         types = staying or types
         need.types = {place: type_ for place, type_ in types.items() if not ces[place].closed}
         if not need.types:
-            need.shortfall = Shortfall.CLOSED if types else Shortfall.NO_CE
+            need.shortfall = (
+                Shortfall.CLOSED
+                if types
+                else obstacle(self._facts, self._fitting, need.queue, need.chosen, takes)
+            )
 
     def share_out(self, needs: Sequence[_Need]) -> Iterator[None]:
         """Give one pilot to each queue in turn, as long as there is room."""

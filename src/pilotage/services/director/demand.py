@@ -15,13 +15,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.classads import ClassAd, Literal, evaluate
 from pilotage.core.ids import QueueId
-from pilotage.core.pilots.ads import node_ad, offer_ad
-from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy import Policy
 from pilotage.core.policy.model import PilotType
-from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
+from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.provisioning.demand import DemandQueue
 from pilotage.core.provisioning.iteration import (
     CeLoad,
@@ -34,24 +31,17 @@ from pilotage.core.provisioning.iteration import (
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.provisioning.submit_pools import PoolLoad, verdicts_text
-from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
-from pilotage.core.sites import SiteState
-from pilotage.services.matching.known_offers import as_private, possible_offer
-from pilotage.services.matching.requirements import (
-    REQUIREMENTS_STEPS,
-    Requirements,
-    requirements_for,
-    stored_expression,
-)
+from pilotage.services.director.ce_loads import ce_load
+from pilotage.services.director.ce_matching import QueueMatches, RequesterMatching
+from pilotage.services.matching.known_offers import as_private
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_demand
-from pilotage.store.tables.ces import CeRow, CeSwitch
+from pilotage.store.tables.ces import CeRow
 from pilotage.store.tables.pilot_demand import FreePilotsRow, WaitingPilots
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import Node
 
 PART = 500
 """Queues or rows of one step."""
@@ -59,9 +49,6 @@ CES_AT_ONCE = 40
 """CEs whose state is copied in one step."""
 
 Row = TypeVar("Row")
-
-CLOSED_LOCAL = "local pilots have a director of their own"
-CLOSED_NEW = "its cycle has not begun yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +86,29 @@ def read_counts(
 
 @dataclass(slots=True)
 class CeFitting:
-    """The predicate of the match for all waiting queues and all CEs. Requirements are evaluated when asked for."""
+    """The predicate of the match for all waiting queues and all CEs."""
 
-    requirements: Sequence[Requirements]
     pauses: Sequence[frozenset[QueueId]]
     """By CE: queues for which no pilot is started there for a while."""
     places: Mapping[QueueId, int]
     generic: Mask
-    """By queue and CE."""
+    """By queue and CE, Requirements not checked."""
     private: Mask
+    matches: QueueMatches = field(default_factory=QueueMatches)
 
     def ces(self, queue: DemandQueue, pilot_type: PilotType) -> Mask:
         row: Mask = (self.private if pilot_type == PRIVATE else self.generic)[self.places[queue.id]]
         return row
 
-    def holds(self, queue: DemandQueue, ce: int) -> bool:
-        if queue.id in self.pauses[ce]:
-            return False
-        return not queue.identity.match_text or self.requirements[ce](queue.identity)
+    def may_match(self, queue: DemandQueue, ce: int, pilot_type: PilotType) -> bool:
+        match = self.matches.by_queue.get((queue.id, pilot_type))
+        return match is None or bool(match.fits[ce])
+
+    def is_paused(self, queue: DemandQueue, ce: int) -> bool:
+        return queue.id in self.pauses[ce]
+
+    def obstacle(self, queue: DemandQueue, pilot_type: PilotType, ces: Sequence[int]) -> Shortfall:
+        return self.matches.obstacle(queue, pilot_type, ces)
 
 
 @dataclass(slots=True)
@@ -157,6 +149,8 @@ class Iteration:
         self.decisions.append(decision)
         if decision.shortfall is Shortfall.NO_POOL:
             self.refusals[decision.queue.id] = verdicts_text(decision.tried)
+        elif decision.shortfall in (Shortfall.IMPOSSIBLE, Shortfall.REFUSED):
+            self.refusals[decision.queue.id] = decision.shortfall
         settings, identity = self.policy.director, decision.queue.identity
         for order in decision.orders:
             owner, group = identity.owner, identity.group
@@ -182,9 +176,8 @@ def prepare(
             # A new policy has come in a pause.
             yield from prepare(pool, counts, submissions, now)
             return
-        loads += [_ce_load(pool, name, counts, now) for name in some]
+        loads += [ce_load(pool, name, counts, now) for name in some]
         yield None
-    nodes = [pool.local_nodes.get(name) or _NO_NODE for name in names]
     pauses = [_paused_queues(pool, name, now) for name in names]
     pools = _pool_loads(policy, counts, submissions)
     yield None
@@ -201,7 +194,6 @@ def prepare(
     yield None
     size = (len(queues), len(names))
     fitting = CeFitting(
-        [requirements_for(pool, load.offer, node, now) for load, node in zip(loads, nodes, strict=True)],
         pauses,
         {queue.id: place for place, queue in enumerate(queues)},
         np.zeros(size, dtype=np.bool_),
@@ -211,9 +203,7 @@ def prepare(
     free = [_free_pilots(places[row.ce], row) for row in counts.free if row.ce in places]
     slots = np.fromiter((queue.slot for queue in queues), np.int64, len(queues))
     work = Iteration(facts, fitting, free, now, policy, index, slots)
-    for place, of_private in product(range(len(names)), (False, True)):
-        yield None
-        _match_ce(pool, work, place, of_private=of_private)
+    yield from _match_all(pool, work, now)
     yield work
 
 
@@ -244,6 +234,18 @@ def _copy_queues(
 
 def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
     return (rows[first : first + size] for first in range(0, len(rows), size))
+
+
+def _match_all(pool: Pool, work: Iteration, now: float) -> Iterator[None]:
+    """Match the queues with the CEs: by the index, and by the broker."""
+    for place, of_private in product(range(len(work.facts.ces)), (False, True)):
+        yield None
+        _match_ce(pool, work, place, of_private=of_private)
+    if pool.policy is work.policy:
+        # Under a new policy the orders will not be posted.
+        matching = RequesterMatching(pool, work.facts.ces, now)
+        work.fitting.matches = matching.answers
+        yield from matching.run(work.facts.queues)
 
 
 def _match_ce(pool: Pool, work: Iteration, place: int, *, of_private: bool) -> None:
@@ -289,66 +291,6 @@ def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
     return max(1, beside)
 
 
-def _ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
-    policy, ce, node = pool.policy, pool.policy.ces[name], pool.local_nodes.get(name)
-    waiting, running = counts.pilots.get(name, (0, 0))
-    ordered = sum(order.pilots for order in counts.orders.get(name, ()))
-    waiting += ordered
-    room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
-    if (note := pool.directors.get(name)) is not None and note.budget_room is not None:
-        room = min(room, max(0, note.budget_room - ordered))
-    offer = possible_offer(pool, name, node or _NO_NODE)
-    row = counts.ces.get(name)
-    closed = _closed(pool, ce, row, now) if node is not None else CLOSED_NEW
-    return CeLoad(
-        name=name,
-        pool=ce.submit_pool,
-        middleware=ce.middleware or ce.type,
-        offer=offer,
-        pilot_types=ce.allowed_pilot_types,
-        room=room,
-        closed=closed,
-        draining=pool.site_state(ce.site) is not SiteState.NORMAL,
-        rank=_rank(policy, ce, pool.ce_ad(name, now), offer, waiting, running) if not closed else 0.0,
-    )
-
-
-def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
-    """Why no pilot is submitted to a CE now; empty: it is open."""
-    if pool.draining:
-        return "the server is stopping"
-    if ce.type == "local":
-        return CLOSED_LOCAL
-    if row is None:
-        return ""
-    if row.switch is not CeSwitch.ON:
-        return f"{row.switch}: {row.switch_reason}" if row.switch_reason else str(row.switch)
-    if row.progress.unreachable:
-        return f"unreachable: {row.progress.unreachable}"
-    note = pool.directors.get(row.ce)
-    if note is not None and note.budget:
-        return note.budget
-    paused = max(row.progress.not_before, note.not_before if note else 0.0)
-    return f"paused: {row.progress.trouble or 'pilots came in vain'}" if now < paused else ""
-
-
-def _rank(policy: Policy, ce: Ce, ce_ad: CeAd | None, offer: Offer, waiting: int, running: int) -> float:
-    """The pool's Rank for the ad of a CE; an undefined value counts as 0."""
-    settings = policy.director.pool(ce.submit_pool)
-    if not settings.enable_list_match or not settings.rank:
-        return 0.0
-    ad = offer_ad(offer, node_ad(ce_ad, "", "", {}))
-    numbers = {
-        "WaitingPilots": waiting,
-        "RunningPilots": running,
-        "MaxWaiting": ce.max_waiting,
-        "MaxRunning": ce.max_running,
-    }
-    ad = ClassAd((*ad.attributes, *((name, Literal(value)) for name, value in numbers.items())))
-    value = evaluate(stored_expression(settings.rank), my=ad, target=ad, now=0.0, steps=REQUIREMENTS_STEPS)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def _pool_loads(policy: Policy, counts: DemandCounts, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:
     settings = policy.director
     loads = {
@@ -385,10 +327,6 @@ def _free_pilots(place: int, row: FreePilotsRow) -> FreePilots:
         row.owner,
         row.group if private and row.group else None,
     )
-
-
-_NO_NODE = Node(processors=1)
-"""Of a CE whose cycle has not begun: nothing is submitted there yet."""
 
 
 def run_iteration(pool: Pool, connection: Connection, rng: Random, now: float) -> Iteration:

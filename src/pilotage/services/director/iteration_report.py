@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pilotage.core.brokering.match import UNRANKED
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import CeLoad, QueueDecision
 from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type, type_at
 from pilotage.core.provisioning.submit_pools import PoolLoad
-from pilotage.core.queues.fit import Condition, first_failure
+from pilotage.core.queues.fit import static_failure
 from pilotage.services.director.demand import Iteration
 from pilotage.services.matching.known_offers import as_private
-from pilotage.services.why.wording import CONDITIONS, match_text_refused
+from pilotage.services.why.wording import CONDITIONS
 from pilotage.wire.director import (
     DirectorCe,
     DirectorPool,
@@ -73,7 +74,7 @@ def _ce(work: Iteration, ce: CeLoad, ordered: int) -> DirectorCe:
         *(ce.name, ce.pool, sorted(ce.pilot_types), ordered, ce.room, ce.closed),
         cpu_power=work.policy.ces[ce.name].cpu_power,
         cpu_time=float(ce.offer.cpu_time),
-        rank=ce.rank if has_rank else None,
+        rank=ce.rank if has_rank and ce.rank > UNRANKED else None,
     )
 
 
@@ -142,11 +143,12 @@ def _refusal(work: Iteration, decision: QueueDecision, place: int, ce: CeLoad) -
     if pilot_type is None:
         return f"the queue needs {chosen} pilots; it takes {' and '.join(sorted(ce.pilot_types)) or 'none'}"
     offer = as_private(ce.offer) if pilot_type == PRIVATE else ce.offer
-    failed = first_failure(identity, offer, work.fitting.requirements[place])
+    failed = static_failure(identity, offer)
     if failed is not None:
-        if failed is Condition.REQUIREMENTS:
-            return match_text_refused(identity)
         return CONDITIONS.get(failed, f"the queue does not fit: {failed}")
+    match = work.fitting.matches.get(queue, pilot_type)
+    if match is not None and not match.fits[place]:
+        return match.refusal(place)
     if identity.grid_middlewares and ce.middleware.casefold() not in {
         name.casefold() for name in identity.grid_middlewares
     }:
@@ -159,4 +161,4 @@ def _refusal(work: Iteration, decision: QueueDecision, place: int, ce: CeLoad) -
         return f"the pilots went to pool {decision.pool}"
     if ce.draining:
         return "its site is draining"
-    return "" if ce.room > 0 else "no room: max_waiting or max_running is reached"
+    return "" if ce.room > 0 else ce.full or "no room: max_waiting or max_running is reached"

@@ -20,6 +20,7 @@ from pilotage.core.queues.offer_history import OfferStats
 from pilotage.core.shares.correction import Corrections
 from pilotage.core.shares.turns import TurnBook
 from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
+from pilotage.services.pool.brokering import PoolBroker
 from pilotage.services.pool.ce_ads import CeAds
 from pilotage.services.pool.forwardings import Forwardings
 from pilotage.services.pool.ids import IdAllocators
@@ -95,6 +96,8 @@ class Pool:
     """The information of CEs, made from `ce_information` and the policy."""
     ce_ads: CeAds = field(default_factory=CeAds)
     """The ads made from `published`."""
+    brokering: PoolBroker = field(default_factory=PoolBroker)
+    """Matches queues with CEs, and keeps the answers."""
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
     pilot_orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""A CE as the match knows it for pilots that have not started: the ad of their offers, as far as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.brokering.glue import ATTRIBUTES, is_dynamic
+from pilotage.core.brokering.match import CeFacts
+from pilotage.core.classads import UNDEFINED, ClassAd, Expression, Literal
+from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.queues.fit import Offer
+
+MEASURED: Final = frozenset(
+    {
+        "gluehostarchitectureplatformtype",
+        "gluehostarchitecturesmpsize",
+        "gluehostmainmemoryramsize",
+        "gluehostmainmemoryvirtualsize",
+        "gluehostoperatingsystemname",
+        "gluehostoperatingsystemrelease",
+        "gluehostoperatingsystemversion",
+        "gluehostprocessorclockspeed",
+        "gluehostprocessormodel",
+        "gluehostprocessorvendor",
+    }
+)
+"""Attributes that a pilot may find on its node, in lower case. Its other attributes are not of the GLUE schema."""
+
+_NEVER_FOUND: Final = tuple(
+    attribute.name
+    for attribute in ATTRIBUTES
+    if attribute.name.lower() not in MEASURED and not is_dynamic(attribute.name)
+)
+_UNDEFINED: Final = Literal(UNDEFINED)
+_NO_NODE: Final = ClassAd()
+
+
+def facts_of_new_pilots(ad: CeAd, offer: Offer) -> CeFacts:
+    """The facts for pilots that make `offer`. Hostname, Platform and findings of a pilot on its node are unknown.
+
+    The offer of a pilot on a host of a known class has no other values than the class, the CE and the pilot have.
+    So a GLUE attribute that neither tells is undefined there, and not unknown.
+    """
+    own = offer_ad(offer, _NO_NODE).attributes
+    of_classes = {name.lower(): name for host_class in ad.host_classes for name in host_class.attributes}
+    never = (*_NEVER_FOUND, *(name for key, name in of_classes.items() if key not in MEASURED))
+    return CeFacts(
+        ad.name,
+        _merged(ad.ad, own),
+        _merged(ad.fixed, own),
+        tuple(_merged(host.ad, own, never) for host in ad.hosts),
+    )
+
+
+def _merged(ad: ClassAd, own: Iterable[tuple[str, Expression]], undefined: Iterable[str] = ()) -> ClassAd:
+    attributes = {name.lower(): (name, value) for name, value in ad.attributes}
+    for name in ("Hostname", "Platform", "Memory"):
+        attributes.pop(name.lower(), None)
+    attributes |= {name.lower(): (name, value) for name, value in own}
+    for name in undefined:
+        attributes.setdefault(name.lower(), (name, _UNDEFINED))
+    return ClassAd(tuple(attributes.values()))
