@@ -33,15 +33,22 @@ def summaries(connection: Connection, rows: Sequence[RequestRow]) -> list[Reques
     for request, state, elements, jobs in (
         request_progress.elements_by_request(connection, ids) if ids else ()
     ):
-        summary = known[request]
-        summary.elements += elements
-        summary.jobs += jobs
-        summary.ended_elements += elements if state in _ENDED_ELEMENTS else 0
-        summary.failed_elements += elements if state == ElementState.FAILED else 0
+        _add_elements(known[request], state, elements, jobs)
     for request, state, count in request_progress.jobs_by_request(connection, ids) if ids else ():
-        known[request].done_jobs += count if state == ElementJobState.DONE else 0
-        known[request].failed_jobs += count if state == ElementJobState.EXHAUSTED else 0
+        _add_jobs(known[request], state, count)
     return list(known.values())
+
+
+def _add_jobs(summary: RequestSummary, state: str, count: int) -> None:
+    summary.done_jobs += count if state == ElementJobState.DONE else 0
+    summary.failed_jobs += count if state == ElementJobState.EXHAUSTED else 0
+
+
+def _add_elements(summary: RequestSummary, state: str, elements: int, jobs: int) -> None:
+    summary.elements += elements
+    summary.jobs += jobs
+    summary.ended_elements += elements if state in _ENDED_ELEMENTS else 0
+    summary.failed_elements += elements if state == ElementState.FAILED else 0
 
 
 def summary_of(row: RequestRow) -> RequestSummary:
@@ -54,9 +61,13 @@ def summary_of(row: RequestRow) -> RequestSummary:
 
 def detail(connection: Connection, row: RequestRow, now: float) -> RequestDetail:
     """The funnel of one request: elements, jobs, sites and errors."""
-    [summary] = summaries(connection, [row])
+    summary = summary_of(row)
     elements = request_progress.elements_of(connection, row.id)
+    for part in elements:
+        _add_elements(summary, part.state, part.number, part.jobs)
     jobs = request_progress.jobs_of(connection, row.id)
+    for count in jobs:
+        _add_jobs(summary, count.state, count.number)
     pool = request_progress.pool_jobs_of(connection, row.id)
     steps = _steps(connection, requests.steps_of(connection, row.id), elements, jobs, pool)
     for planned in stored_steps(row.specification, row.id):

@@ -121,7 +121,15 @@ element_jobs = sa.Table(
         sqlite_where=sa.text("job_id IS NOT NULL"),
         postgresql_where=sa.text("job_id IS NOT NULL"),
     ),
-    sa.Index("ix_element_jobs_request", "request_id", "state"),
+    # Has all columns that the progress of a request is counted by: no row is read for it.
+    sa.Index(
+        *("ix_element_jobs_request", "request_id", "state", "step", "site", "events", "files", "ended"),
+    ),
+    sa.Index(
+        *("ix_element_jobs_failed", "request_id", "step", "exit_code", "failure", "state"),
+        sqlite_where=sa.text("failure <> '' OR state = 'exhausted'"),
+        postgresql_where=sa.text("failure <> '' OR state = 'exhausted'"),
+    ),
     sqlite_autoincrement=True,
 )
 
