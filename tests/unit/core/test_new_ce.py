@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.core.policy import Policy, annotated, changes, initial, parse
+from pilotage.core.policy import Ce, Policy, annotated, changes, initial, parse
 from pilotage.core.policy.new_ce import (
     NewCe,
     PartitionFacts,
@@ -151,3 +151,18 @@ def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wa
     assert 1 <= ce.pilot_processors <= 4
     assert ce.pilot_memory * (cores // ce.pilot_processors) <= memory
     assert ce.wall <= (wall or 86400.0)
+
+
+def test_the_type_names_its_queue_and_how_many_cores_its_pilots_may_have() -> None:
+    text = initial("ada", "here")
+
+    def ce(**options: str) -> Ce:
+        section = batch_section(NewCe("cell", "here", options=options), "sge", LONG)
+        return parse(insert_section(text, "cell", section)).ces["cell"]
+
+    assert (ce().sge.queue, ce().pilot_processors) == ("long", 1)
+    assert (ce(pe="smp").pilot_processors, ce(queue="other.q").sge.queue) == (3, "other.q")
+    assert ce(qmaster_port="6444").sge.qmaster_port == 6444
+    changed = insert_section(text, "cell", batch_section(NewCe("cell", "here"), "sge", LONG))
+    with pytest.raises(InvalidInput, match="parallel environment"):
+        parse(changed.replace("pilot_processors = 1", "pilot_processors = 2"))

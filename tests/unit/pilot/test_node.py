@@ -83,6 +83,8 @@ def test_gpus_as_the_batch_system_says(visible: str, count: int, tmp_path: Path)
 
 def test_batch_ids() -> None:
     assert node.batch_id({"JOB_ID": "7"}) == "7"
+    assert node.batch_id({"JOB_ID": "7", "SGE_TASK_ID": "2"}) == "7.2"
+    assert node.batch_id({"JOB_ID": "7", "SGE_TASK_ID": "undefined"}) == "7"
     assert node.batch_id({}) == ""
 
 

@@ -25,11 +25,11 @@ MOST_IDS = 1000
 PILOTS = f"{STAMP_PREFIX}*"
 """Pattern of the names of all pilots."""
 
-_STAMP = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,254}")
+_STAMP = re.compile(rf"{STAMP_PREFIX}[A-Za-z0-9_.-]{{1,200}}")
 
 
 def is_stamp(text: str) -> bool:
-    """Whether `text` can be the name of a batch job, and is no pattern that matches other names too."""
+    """Whether `text` can be the name of a batch job, and is neither a pattern nor a word such as `all`."""
     return _STAMP.fullmatch(text) is not None
 
 
