@@ -193,6 +193,8 @@ class Handler(BaseHTTPRequestHandler):
             text = self.state.attempt_logs[number, attempt] if attempt else self.state.logs.get(number, b"")
             data = text[offset : offset + 5]
             self.answer(data, 200, {"X-Pilotage-State": row["state"], "X-Pilotage-Offset": str(offset)})
+        elif parts == ["ad"]:
+            self.answer({"job": number, "queue": 1, "owner": "ada", "group": "lab", "ad": '[Owner = "ada"]'})
         elif parts == ["why"]:
             self.answer({"job": number, "state": row["state"], "summary": "it does not wait"})
         else:
