@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.new_pilots import MEASURED
 from pilotage.core.classads import evaluate, parse_expression
+from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import parse
 from pilotage.core.provisioning.iteration import Shortfall
+from pilotage.core.queues.identity import QueueIdentity
 from pilotage.pilot.host_facts import host_facts
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.demand import Iteration, run_iteration
 from pilotage.services.director.iteration_report import report
+from pilotage.services.matching.known_offers import known_offers
 from pilotage.services.policy.apply import apply_policy
+from pilotage.services.submission.warnings import submission_warnings
+from pilotage.services.why.requirement_refusals import requirement_refusals
 from tests.unit.services.bench import NODE, POLICY, Bench
 
 NAMES = ("c500", "c1500", "c3000")
@@ -261,6 +266,35 @@ def test_the_attributes_that_pilots_measure_are_known() -> None:
     """A GLUE attribute that a pilot reports and that is not named as measured would never match before it starts."""
     reported = {name.lower() for name in host_facts({}) if name.startswith("Glue")}
     assert reported <= MEASURED
+
+
+def test_a_job_that_hosts_may_satisfy_is_not_told_that_no_node_fits(grid: Grid) -> None:
+    """Possible offers, as `why` and the warnings of a submission ask them, agree with the director."""
+    grid.tell_limits()
+    for requirements, may_fit in (
+        (CONDITIONAL, True),
+        ('other.CPUModel == "x"', True),
+        ('other.GlueHostBenchmarkSI00 > 700 && other.GridCE != "local"', False),
+        ("other.GlueCEPolicyMaxCPUTime > 5000000", False),
+    ):
+        identity = QueueIdentity("alice", "physics", requirements=requirements)
+        known = known_offers(grid.bench.pool, grid.bench.now)
+        of_batch = [offer for offer in known if offer.offer.ce in NAMES]
+        assert len(of_batch) == 2 * len(NAMES)
+        assert any(offer.fits(identity) for offer in of_batch) == may_fit
+        description = JobDescription(executable="true", requirements=requirements)
+        warnings = submission_warnings(description, [], identity, grid.bench.pool.policy, of_batch)
+        assert any("no known node fits" in warning for warning in warnings) != may_fit
+
+
+def test_a_job_that_no_host_satisfies_is_told_the_values_that_said_no(grid: Grid) -> None:
+    grid.tell_limits()
+    identity = QueueIdentity("alice", "physics", requirements="other.GlueHostBenchmarkSI00 > 700")
+    pool, now = grid.bench.pool, grid.bench.now
+    known = [offer for offer in known_offers(pool, now) if offer.offer.ce in NAMES]
+    refusals = requirement_refusals(identity, pool.policy, known, lambda name: pool.ce_ad(name, now), now)
+    texts = {entry.ce: [part.text for part in entry.refusals] for entry in refusals}
+    assert "GlueHostBenchmarkSI00 = 400" in texts["c3000"][0]
 
 
 TERMS = (

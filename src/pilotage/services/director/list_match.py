@@ -12,16 +12,20 @@ import msgspec
 
 from pilotage.core.brokering.ad_text import suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.ce_answer import answer_for, as_plain, facts_of, in_glue_spelling
+from pilotage.core.brokering.ce_answer import answer_for, as_plain, in_glue_spelling
 from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
 from pilotage.core.brokering.misspelt import misspelt_names
 from pilotage.core.brokering.requester_ad import requester_ad
 from pilotage.core.brokering.seen_attributes import shorten, value_text
-from pilotage.core.classads import ClassAd, Literal, unparse
-from pilotage.core.policy import Policy
+from pilotage.core.classads import ClassAd, unparse
+from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.model import PilotType
+from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type
 from pilotage.core.queues.fit import STATIC, Offer
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.director.ce_loads import NO_NODE, rank_numbers
+from pilotage.services.director.ce_matching import pilots_ad
 from pilotage.services.director.forwarding import forwarding_of
 from pilotage.services.matching.known_offers import as_private, possible_offer
 from pilotage.services.matching.requirements import stored_expression
@@ -29,7 +33,6 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.why.wording import CONDITIONS
 from pilotage.wire.ces import CeSummary
 from pilotage.wire.matchmaking import CeAdReport, CeMatch, HostClassAd, MatchReport
-from pilotage.wire.pilot import Node
 
 UNFIT = "unfit"
 ACTIVE = "active"
@@ -40,7 +43,6 @@ MOST_UNMAPPED = 1000
 MOST_NAMES = 20
 """Names of hosts of one class there."""
 _ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT)
-_NO_NODE = Node(processors=1)
 
 
 def list_match(
@@ -51,7 +53,7 @@ def list_match(
     answers = [
         answer
         for row in rows
-        if (not ce or row.name == ce) and (answer := _answer(pool, identity, requester, row, now)) is not None
+        if (not ce or row.name == ce) and (answer := _answer(pool, identity, row, now)) is not None
     ]
     answers.sort(key=_fitting_first)
     return MatchReport(
@@ -70,14 +72,15 @@ def _fitting_first(answer: CeMatch) -> tuple[int, float, str]:
     return place, -answer.rank if answer.rank is not None else float("inf"), answer.ce
 
 
-def _answer(
-    pool: Pool, identity: QueueIdentity, requester: ClassAd, row: CeSummary, now: float
-) -> CeMatch | None:
-    ad = pool.ce_ad(row.name, now)
-    if ad is None:
+def _answer(pool: Pool, identity: QueueIdentity, row: CeSummary, now: float) -> CeMatch | None:
+    policy, ad = pool.policy, pool.ce_ad(row.name, now)
+    if ad is None or row.name not in policy.ces:
         return None  # The policy lost the CE after `row` was read.
-    facts = facts_of(ad)
-    rank = _rank(pool.policy, row, facts.ad)
+    pilot_type = _type_of_pilots(policy.ces[row.name], identity)
+    offer = possible_offer(pool, row.name, pool.local_nodes.get(row.name) or NO_NODE)
+    facts = pool.brokering.ce(ad, as_private(offer) if pilot_type == PRIVATE else offer).facts
+    requester = pilots_ad(policy, identity, pilot_type)
+    rank = _rank(policy, row, facts.ad)
     ce_match = match(requester, facts, now=now, rank=rank, kinds=kinds())
     answer = msgspec.convert(as_plain(answer_for(requester, facts, ce_match, kinds())), CeMatch)
     answer.site = row.site
@@ -91,6 +94,11 @@ def _answer(
     return answer
 
 
+def _type_of_pilots(ce: Ce, identity: QueueIdentity) -> PilotType:
+    """The type of the pilots that the answer is about. Generic ones come first where a queue accepts both."""
+    return required_type(identity) or (GENERIC if GENERIC in ce.allowed_pilot_types else PRIVATE)
+
+
 def _add_flags(answer: CeMatch, pool: Pool, identity: QueueIdentity, now: float) -> None:
     """The native arguments of a submission, and the part that they leave to the match on the node."""
     forwarding = forwarding_of(pool, answer.ce, identity, now)
@@ -102,19 +110,13 @@ def _add_flags(answer: CeMatch, pool: Pool, identity: QueueIdentity, now: float)
 
 def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:
     settings = policy.director.pool(policy.ces[row.name].submit_pool)
-    numbers = {
-        "WaitingPilots": row.waiting,
-        "RunningPilots": row.running,
-        "MaxWaiting": row.max_waiting,
-        "MaxRunning": row.max_running,
-    }
-    known = ad.extended([(name, Literal(number)) for name, number in numbers.items() if number is not None])
+    known = ad.extended(rank_numbers(row.waiting, row.running, row.max_waiting, row.max_running))
     return rank_of(stored_expression(settings.rank or DEFAULT_RANK), known)
 
 
 def _unmet_conditions(pool: Pool, identity: QueueIdentity, name: str) -> list[str]:
     """Sentences for the conditions other than Requirements that a new pilot of the CE would not meet."""
-    offer = possible_offer(pool, name, pool.local_nodes.get(name) or _NO_NODE)
+    offer = possible_offer(pool, name, pool.local_nodes.get(name) or NO_NODE)
     types = pool.policy.ces[name].allowed_pilot_types
     offers = [offer if kind == "generic" else as_private(offer) for kind in types] or [offer]
     unmet = min((_unmet(identity, offered) for offered in offers), key=len)

@@ -11,10 +11,11 @@ from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, wall_of_new_pi
 from pilotage.core.policy import Ce
 from pilotage.core.policy.isolation import ISOLATED
 from pilotage.core.provisioning.submit_pools import lasting_refusal
-from pilotage.core.queues.fit import AnyIdentity, Offer
+from pilotage.core.queues.fit import AnyIdentity, Offer, RequirementsHold
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
 from pilotage.core.queues.wait_reason import WaitAnalysis
+from pilotage.services.matching.possible_requirements import PossibleRequirements
 from pilotage.services.matching.requirements import requirements_for
 from pilotage.services.pool.offer_cache import offer_of
 from pilotage.services.pool.state import Pool
@@ -135,11 +136,20 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
         and (record.offer.ce not in local or _has_room(local[record.offer.ce], record.offer))
     ]
     for name, offer in local.items():
+        ce = pool.policy.ces[name]
         known += [
-            KnownOffer(of_type, requirements_for(pool, of_type, nodes[name], now), possible=True)
-            for of_type in _offers_by_type(pool.policy.ces[name], offer)
+            KnownOffer(of_type, _predicate(pool, ce, of_type, nodes[name], now), possible=True)
+            for of_type in _offers_by_type(ce, offer)
         ]
     return known
+
+
+def _predicate(pool: Pool, ce: Ce, offer: Offer, node: Node, now: float) -> RequirementsHold:
+    """The Requirements of a possible offer. Only a local CE has a known node."""
+    ad = pool.ce_ad(offer.ce, now)
+    if ce.type == "local" or ad is None:
+        return requirements_for(pool, offer, node, now)
+    return PossibleRequirements(pool.brokering, pool.policy, ad, offer, now)
 
 
 def _offers_by_type(ce: Ce, offer: Offer) -> Iterator[Offer]:

@@ -22,6 +22,7 @@ from pilotage.core.classads import ClassAd
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer
+from pilotage.services.matching.possible_requirements import PossibleRequirements
 from pilotage.services.matching.requirements import Requirements, stored_expression
 from pilotage.wire.matchmaking import SubExpression
 from pilotage.wire.why import CeRefusals
@@ -77,6 +78,9 @@ def _by_offers(
         if isinstance(holds, Requirements):
             for refusal in explain_refusal(expression, requester, holds.ad):
                 refusals.setdefault(ExplainedRefusal(refusal))
+        elif isinstance(holds, PossibleRequirements):
+            answer = match(requester, holds.facts, now=holds.now, kinds=kinds())
+            refusals |= dict.fromkeys(explain_match(requester, holds.facts, answer, kinds()))
     return list(refusals)
 
 
