@@ -48,7 +48,7 @@ def test_attributes_and_hosts_are_read() -> None:
     assert [(entry.size, entry.hosts) for entry in ce.hosts] == [(2, ("n1", "n2")), (7, ())]
     assert (ce.information_lifetime, parse(HEAD).ces["c"].information_lifetime) == (150, 300)
     assert (
-        parse(WHOLE.replace("period = 30", "period = 30\ninformation_expiry = 40"))
+        parse(WHOLE.replace("period = 30", "period = 30\ninformation_expiry = 70"))
         .ces["c"]
         .information_lifetime
         == 40
@@ -109,6 +109,15 @@ def test_wrong_hosts_are_refused_with_their_line(entry: str, message: str) -> No
     assert message in refused.value.message
     lines = text.splitlines()
     assert refused.value.line in (len(lines), len(lines) - 1, lines.index("[[ces.c.hosts]]") + 3)
+
+
+def test_an_answer_may_not_expire_before_the_next_one() -> None:
+    with pytest.raises(InvalidInput, match="at least two information_period") as refused:
+        parse(HEAD + "information_period = 30\ninformation_expiry = 59\n")
+    assert refused.value.line == len(HEAD.splitlines()) + 2
+    assert (
+        parse(HEAD + "information_period = 30\ninformation_expiry = 60\n").ces["c"].information_lifetime == 60
+    )
 
 
 def test_differences_name_the_attribute() -> None:

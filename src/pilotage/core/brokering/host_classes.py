@@ -40,14 +40,17 @@ def group_hosts(hosts: Iterable[Host], details: Sequence[str] = ()) -> tuple[Hos
 
 def _grouped(hosts: Iterable[Host]) -> list[tuple[Mapping[str, Value], list[str]]]:
     groups: dict[tuple[tuple[str, type, Value], ...], tuple[Mapping[str, Value], list[str]]] = {}
+    by_object: dict[int, tuple[Mapping[str, Value], list[str]]] = {}
     for name, attributes in hosts:
-        # 1, 1.0 and true are equal and have equal hashes.
-        key = tuple(sorted((attribute, type(value), value) for attribute, value in attributes.items()))
-        group = groups.get(key)
+        # Readers of many hosts give equal hosts one object. `groups` keeps each first one alive.
+        group = by_object.get(id(attributes))
         if group is None:
-            groups[key] = attributes, [name]
-        else:
-            group[1].append(name)
+            # 1, 1.0 and true are equal and have equal hashes.
+            key = tuple(sorted((attribute, type(value), value) for attribute, value in attributes.items()))
+            group = groups.setdefault(key, (attributes, []))
+            if group[0] is attributes:
+                by_object[id(attributes)] = group
+        group[1].append(name)
     return sorted(groups.values(), key=lambda group: -len(group[1]))
 
 

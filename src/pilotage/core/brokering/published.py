@@ -25,35 +25,50 @@ class PublishedInformation:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedHosts:
+    """The host classes of a CE with the values that the policy reads out of native names."""
+
+    classes: tuple[HostClass, ...]
+    least: Mapping[str, Value]
+    """The common denominator of the attributes of hosts."""
+    problems: tuple[str, ...] = ()
+
+
+def publish_hosts(ce: Ce, live: tuple[HostClass, ...]) -> PublishedHosts:
+    """The host classes of a CE. `live`: as its batch system told them."""
+    classes, problems = _classes(ce, live)
+    least = {key: value for key, value in flattened(classes).items() if is_of_hosts(key)}
+    return PublishedHosts(classes, least, problems)
+
+
 def is_usable(live: CeInformation, now: float) -> bool:
     """Whether the facts have neither expired, nor come from the future."""
     return live.is_current(now) and live.updated <= now + FUTURE_TOLERANCE
 
 
 def publish(
-    policy: Policy, name: str, live: CeInformation | None, *, current: bool, home_owner: str
+    policy: Policy, name: str, live: CeInformation, hosts: PublishedHosts, *, current: bool, home_owner: str
 ) -> PublishedInformation:
     """The information of a CE of the policy.
 
-    `live`: the last facts of its batch system; None: it has never answered. `current`: as `is_usable`. Facts that
-    change all the time are left out unless they are current; the others hold until the next answer.
+    `live`: the last facts of its batch system. `current`: as `is_usable`. Facts that change all the time are left out
+    unless they are current; the others hold until the next answer.
     """
     ce = policy.ces[name]
-    live = live or CeInformation()
-    classes, problems = _classes(ce, live)
     names = _Names()
     attributes: dict[str, Value] = {}
     for source in (
         _of_policy(policy, name, home_owner),
         {key: value for key, value in live.attributes.items() if current or not is_dynamic(key)},
-        {key: value for key, value in flattened(classes).items() if is_of_hosts(key)},
+        hosts.least,
         _limits(ce, live.attributes),
         ce.attributes,
     ):
         attributes |= {names.spelled(key): value for key, value in source.items()}
     homogeneous = ce.homogeneous or (live.homogeneous and not ce.hosts)
-    information = CeInformation(attributes, classes, homogeneous, live.updated, live.expiry)
-    return PublishedInformation(information, problems)
+    information = CeInformation(attributes, hosts.classes, homogeneous, live.updated, live.expiry)
+    return PublishedInformation(information, hosts.problems)
 
 
 def is_dynamic(name: str) -> bool:
@@ -71,14 +86,14 @@ class _Names:
         return self._spellings.setdefault(name.lower(), name)
 
 
-def _classes(ce: Ce, live: CeInformation) -> tuple[tuple[HostClass, ...], tuple[str, ...]]:
+def _classes(ce: Ce, live: tuple[HostClass, ...]) -> tuple[tuple[HostClass, ...], tuple[str, ...]]:
     """The host classes, with the values that native names of hosts stand for, and the problems of these."""
     if ce.hosts:
         return tuple(HostClass(entry.size, entry.attributes, entry.hosts) for entry in ce.hosts), ()
     of_all = {key: value for key, value in ce.attributes.items() if ce.homogeneous and is_of_hosts(key)}
     rules = ce.forward_table.with_rules(ce.forward)
     classes, problems = [], []
-    for known in live.host_classes:
+    for known in live:
         values, mistakes = host_values(known.attributes, rules) if rules else ({}, [])
         problems += [f"{_hosts_text(known)}: {mistake}, so it is unknown there" for mistake in mistakes]
         more = values | of_all

@@ -24,12 +24,15 @@ AttributeMistake = tuple[tuple[str, ...], str, str]
 
 
 def attribute_mistakes(ce: Ce) -> Iterator[AttributeMistake]:
-    """The mistakes in `attributes` and `hosts` of a CE."""
+    """The mistakes in `attributes` and `hosts` of a CE, and in the times of its information."""
     for name, reason, hint in _mistakes(ce.attributes):
         yield ("attributes", name), reason, hint
     for name, value in ce.attributes.items():
         if name.lower() in _EXPRESSIONS and (reason := _expression_mistake(value)):
             yield ("attributes", name), f"{name} {reason}", 'as text: Requirements = "other.X == 1"'
+    if 0 < ce.information_expiry < 2 * ce.information_period:
+        reason = "information_expiry must be at least two information_period, or 0"
+        yield ("information_expiry",), reason, "an answer would expire before the next one"
     seen: set[str] = set()
     for place, entry in enumerate(ce.hosts):
         here = ("hosts", str(place))

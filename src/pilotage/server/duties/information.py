@@ -5,6 +5,7 @@ A question may hang for minutes, so each has a thread of its own. Answers are st
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
@@ -38,7 +39,7 @@ MOST_QUESTIONS = 16
 SLOW = 10.0
 """Seconds after which a question holds up no others."""
 
-ANSWERS_PER_TRANSACTION = 50
+ANSWERS_PER_TRANSACTION = 20
 
 WAITS_PERIOD = 60.0
 """Seconds between two looks at the waits of our own pilots."""
@@ -58,7 +59,8 @@ class _Question:
     problem: str = ""
     ended: bool = False
 
-    def ask(self, batch: BatchAdapter) -> None:
+    def ask(self, batch: BatchAdapter, ended: Callable[[], object]) -> None:
+        """Ask, and call `ended` in the end."""
         try:
             self.answer = batch.information()
         except PilotageError as error:
@@ -69,6 +71,7 @@ class _Question:
             self.problem = f"its answer could not be read: {type(error).__name__}"
         finally:
             self.ended = True
+            ended()
 
 
 class InformationDuty:
@@ -77,6 +80,8 @@ class InformationDuty:
     def __init__(
         self, context: Context, make: Callable[[Ce], BatchAdapter], concerns: Callable[[Ce], bool]
     ) -> None:
+        self.wake = asyncio.Event()
+        """Set when an answer has come."""
         self._context = context
         self._make = make
         self._concerns = concerns
@@ -119,8 +124,15 @@ class InformationDuty:
             known = self._adapters[name] = ce, self._make(ce)
         self._due[name] = now + ce.information_period
         question = self._questions[name] = _Question(name, ce, now)
+        loop, name_of_thread = asyncio.get_running_loop(), f"information-{name}"
+
+        def ended() -> None:
+            # The server may have stopped meanwhile.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.wake.set)
+
         threading.Thread(
-            target=question.ask, args=(known[1],), name=f"information-{name}", daemon=True
+            target=question.ask, args=(known[1], ended), name=name_of_thread, daemon=True
         ).start()
 
     async def _store(self) -> None:

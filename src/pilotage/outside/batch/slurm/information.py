@@ -96,6 +96,7 @@ def read_shown_nodes(text: str) -> Iterator[ShownNode]:
 
 
 def _lines(text: str, start: str) -> Iterator[str]:
+    """The lines of an output, each after a space, so that all names of fields follow one."""
     if text and not text.endswith("\n"):
         raise UnreadableOutput("the output ends in the middle of a line")
     for line in text.split("\n"):
@@ -103,17 +104,20 @@ def _lines(text: str, start: str) -> Iterator[str]:
             continue
         if not line.startswith(start):
             raise UnreadableOutput(f"a line does not begin with {start}: {line[:200]!r}")
-        yield line
+        yield f" {line}"
 
 
 def _field(line: str, name: str, default: str | None = None) -> str:
     """The value of NAME=value. The first one counts: texts of administrators, such as Reason, come last."""
-    _, mark, rest = f" {line}".partition(f" {name}=")
-    if not mark:
+    mark = f" {name}="
+    start = line.find(mark)
+    if start < 0:
         if default is None:
             raise UnreadableOutput(f"{name} is missing in {line[:200]!r}")
         return default
-    return rest.partition(" ")[0]
+    start += len(mark)
+    end = line.find(" ", start)
+    return line[start:] if end < 0 else line[start:end]
 
 
 def _number(text: str) -> int:

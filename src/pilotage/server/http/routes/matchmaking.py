@@ -18,7 +18,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.list_match import ce_ad_report, list_match, requester_text
 from pilotage.services.submission.accept import check_places, identity_of
-from pilotage.store.tables import listing, submissions
+from pilotage.store.tables import ce_information, listing, submissions
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire.ces import CeName
 from pilotage.wire.jobs import JobSummary
@@ -76,7 +76,9 @@ def ce_ad(
 ) -> CeAdReport:
     """The ad of a CE as it is matched, its age, and the classes of its hosts."""
     ce_by_name(context.pool.policy, name)
-    return ce_ad_report(context.pool, name, context.clock())
+    report = ce_ad_report(context.pool, name, context.clock())
+    report.problem = ce_information.problems(context.readers.connection(), [name]).get(name, "")
+    return report
 
 
 @router.get("/jobs/{job}/ad")
