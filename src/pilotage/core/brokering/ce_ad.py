@@ -11,7 +11,7 @@ from typing import Final
 
 from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
-from pilotage.core.classads import ERROR, ClassAd, Expression, ListOf, Literal, parse_expression
+from pilotage.core.classads import ERROR, UNDEFINED, ClassAd, Expression, ListOf, Literal, parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Ce
 
@@ -151,7 +151,8 @@ def ce_ad(
         fixed = without(ad, of_hosts - {key.lower() for key in _agreed(classes)})
     else:
         fixed = without_hosts(ad, of_hosts)
-    hosts = tuple(_host_ad(known, fixed, host_class) for host_class in classes)
+    missing = _published(ce, classes)
+    hosts = tuple(_host_ad(known, fixed, host_class, missing) for host_class in classes)
     if information.homogeneous and not hosts:
         hosts = (HostAd(1, ad),)
     return CeAd(
@@ -222,9 +223,25 @@ def _check_of(text: str) -> Expression:
         return Literal(ERROR)
 
 
-def _host_ad(known: Mapping[str, tuple[str, Expression]], fixed: ClassAd, host_class: HostClass) -> HostAd:
+def _published(ce: Ce, classes: Sequence[HostClass]) -> dict[str, tuple[str, Expression]]:
+    """The attributes that the site publishes of its hosts by the forward table, if some host has them: undefined.
+
+    A host without such an attribute does not have it, rather than one that is not known.
+    """
+    published = {key.lower() for host_class in classes for key in host_class.attributes}
+    names = ce.forward_table.with_rules(ce.forward)
+    return {name.lower(): (name, Literal(UNDEFINED)) for name in names if name.lower() in published}
+
+
+def _host_ad(
+    known: Mapping[str, tuple[str, Expression]],
+    fixed: ClassAd,
+    host_class: HostClass,
+    missing: Mapping[str, tuple[str, Expression]],
+) -> HostAd:
     ads = []
-    for base in ({name.lower(): (name, value) for name, value in fixed.attributes}, dict(known)):
+    of_ce = {name.lower(): (name, value) for name, value in fixed.attributes}
+    for base in ({key: known.get(key, value) for key, value in missing.items()} | of_ce, dict(known)):
         _add(base, host_class.attributes)
         ads.append(ClassAd(tuple(base.values())))
     return HostAd(host_class.count, ads[0], host_class.hosts, ads[1])

@@ -31,5 +31,5 @@ def host_values(
     complexes = {name.lower(): value for name, value in attributes.items()}
     for attribute, rule in rules.items():
         if isinstance(rule, ComplexRule) and (value := complexes.get(rule.name.lower())) is not None:
-            values[attribute] = value
+            values[attribute] = int(value) >> 20 if rule.type == "megabytes" and type(value) is int else value
     return values, problems

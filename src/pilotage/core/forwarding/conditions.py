@@ -38,6 +38,8 @@ class Facts:
     """One for each class of hosts; empty: the hosts are not known."""
     wall: float = 0.0
     """Seconds that each pilot asks for."""
+    minima: Host = field(default_factory=dict)
+    """Of the CE: they hold on hosts that do not tell the value of an attribute with a rule."""
 
     _truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
     """By part and values. Many classes of hosts have equal values."""
@@ -70,7 +72,9 @@ class Facts:
         key = (id(part), values)
         if key not in self._truths:
             known = {name: literal_of(value) for name, _, value in values}
-            known |= {name: _UNDEFINED for name in names if name in self.published and name not in host}
+            for name in names:
+                if name in self.published and name not in host:
+                    known[name] = literal_of(self.minima[name]) if name in self.minima else _UNDEFINED
             ad = ClassAd(tuple(known.items()))
             self._truths[key] = _truth(
                 part, ad, self.kinds, can_evaluate=is_steady and len(known) == len(names)

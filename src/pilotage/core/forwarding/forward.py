@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pilotage.core.brokering.information import HostClass
+from pilotage.core.brokering.information import HostClass, Value
 from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
 from pilotage.core.forwarding.conditions import Facts, Mapped, attributes_of, map_part
@@ -48,6 +48,8 @@ class CeTerms:
     """Seconds that each pilot asks for."""
     selects_hosts: bool = False
     """Names of hosts are passed instead of restrictions."""
+    minima: Mapping[str, Value] = field(default_factory=dict)
+    """The least values of attributes over the hosts of the CE, by name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def forward(
         return Forwarding(residual, reason=CANNOT_BE_TRUE)
     rules = {name.lower(): rule for name, rule in terms.rules.items()}
     hosts = [{name.lower(): value for name, value in known.attributes.items()} for known in host_classes]
-    facts = Facts(rules, kinds, hosts, terms.wall)
+    facts = Facts(rules, kinds, hosts, terms.wall, terms.minima)
     truths = [facts.holds(residual, host) for host in hosts]
     if hosts and all(truth is False for truth in truths):
         return Forwarding(residual, reason=NO_HOST)
@@ -110,7 +112,7 @@ def forward_explicit(
     kinds: Mapping[str, Kind] = {},
 ) -> Forwarding:
     """The flags for `explicit` alone. `rest` must also be true, and is left to the match as a whole."""
-    both = forward(rest, CeTerms(ForwardTable(), {}), host_classes, kinds)
+    both = forward(rest, replace(terms, table=ForwardTable(), selects_hosts=False), host_classes, kinds)
     made = forward(explicit, terms, host_classes, kinds)
     if not both.is_possible or isinstance(rest, Literal):
         return made if both.is_possible else both

@@ -176,13 +176,20 @@ def read_arguments(output: str, table: ForwardTable) -> dict[str, str]:
 
 
 def with_arguments(
-    flags: Sequence[str], options: Mapping[str, str], table: ForwardTable, own_features: str
+    flags: Sequence[str],
+    options: Mapping[str, str],
+    table: ForwardTable,
+    own_features: str,
+    own_requests: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """The flags of the forward table and the options of the hook. `InvalidInput`: they exclude each other."""
+    """The flags of the forward table and the options of the hook. `InvalidInput`: they exclude each other.
+
+    `own_features` and `own_requests`: of the policy, as in `CeTerms`.
+    """
     combined = list(flags)
     for option, value in options.items():
         if option == table.complex_option:
-            combined += _with_requests(combined, option, value)
+            combined += _with_requests(combined, option, value, own_requests)
             continue
         place = next((i for i, flag in enumerate(combined) if flag.startswith(f"{option}=")), None)
         before = "" if place is None else combined.pop(place).partition("=")[2]
@@ -196,12 +203,14 @@ def with_arguments(
     return tuple(combined)
 
 
-def _with_requests(flags: Sequence[str], option: str, value: str) -> list[str]:
+def _with_requests(flags: Sequence[str], option: str, value: str, own_requests: frozenset[str]) -> list[str]:
     """A further list of requests of complexes. Of two requests for one name the last would count."""
-    named = {request.partition("=")[0] for words in flags for request in words.split(",")}
+    named = own_requests | {request.partition("=")[0] for words in flags for request in words.split(",")}
     for request in value.split(","):
         if request.partition("=")[0] in named:
-            raise InvalidInput(f"it requests {request[:80]!r}, which the forward table has requested already")
+            raise InvalidInput(
+                f"it requests {request[:80]!r}, which the forward table or the policy has requested already"
+            )
     return [option, value]
 
 

@@ -30,9 +30,10 @@ class ForwardHook:
         """The flags of a submission with the arguments of the hook. `SubmissionFailed`: the hook is of no use."""
         if intent.hook is None or ce is None:
             return intent.flags
-        table, own = ce.forward_table, ce.batch_options().own_features
+        table, own = ce.forward_table, ce.batch_options()
         try:
-            return with_arguments(intent.flags, self._answer(ce, intent.hook), table, own)
+            options = self._answer(ce, intent.hook)
+            return with_arguments(intent.flags, options, table, own.own_features, own.own_requests)
         except InvalidInput as error:
             raise SubmissionFailed(
                 Refusal.REFUSED, f"forward_hook {intent.hook.program}: {error.message}"

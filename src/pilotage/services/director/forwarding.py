@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.glue import BY_NAME, kinds
+from pilotage.core.brokering.information import Value
 from pilotage.core.brokering.requester_ad import requester
 from pilotage.core.classads import ClassAd, Expression, Literal, unparse
 from pilotage.core.classads.partial import residual
@@ -78,12 +79,20 @@ def terms_of(ce: Ce) -> CeTerms:
 
 
 def _made(identity: QueueIdentity, ce: Ce, ad: CeAd, submitter: ClassAd) -> Forwarding:
-    terms = terms_of(ce)
+    terms = replace(terms_of(ce), minima=_minima(ce, ad))
     if ce.residual == "explicit":
         explicit = _residual(identity.host_requirements, ad, submitter)
         rest = _residual(identity.requirements, ad, submitter)
         return forward_explicit(explicit, rest, terms, ad.host_classes, kinds())
     return forward(_residual(identity.match_text, ad, submitter), terms, ad.host_classes, kinds())
+
+
+def _minima(ce: Ce, ad: CeAd) -> dict[str, Value]:
+    """The values of the CE's own ad for the attributes with a rule."""
+    names = {name.lower() for name in ce.forward_table.with_rules(ce.forward)}
+    values = {name: ad.ad.index.get(name) for name in names}
+    known = {name: value.value for name, value in values.items() if isinstance(value, Literal)}
+    return {name: value for name, value in known.items() if isinstance(value, bool | int | float | str)}
 
 
 def _residual(text: str, ad: CeAd, submitter: ClassAd) -> Expression:

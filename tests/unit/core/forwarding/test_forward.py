@@ -312,3 +312,13 @@ def test_flags_of_grid_engine_accept_exactly_the_hosts_that_fit(
         for known in hosts
     ]
     check(forwarding, text, hosts, accepted)
+
+
+def test_a_minimum_of_the_ce_holds_on_hosts_without_a_value_of_their_own() -> None:
+    """The offer of such a host has the minimum, so no flag may refuse the host."""
+    terms = CeTerms(SLURM, SLURM.with_rules(FEATURES), minima={SI00.lower(): 400})
+    for bound, flags in ((500, ("--constraint=si00_600|si00_800",)), (300, ())):
+        text = f"other.{SI00} > {bound}"
+        forwarding = forward(parse_expression(text), terms, HOSTS, KINDS)
+        assert forwarding.flags == flags
+        assert (forwarding.unmapped is None) is bool(flags)
