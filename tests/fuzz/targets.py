@@ -37,6 +37,7 @@ from pilotage.core.requests.reference import STEPS_EXAMPLE as REQUEST_OF_STEPS
 from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.edge import decode_json
+from tests.fuzz import partial_evaluation
 
 GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")
 
@@ -160,6 +161,7 @@ def _field(name: str) -> Callable[[str], object]:
 
 
 AD = parse_ad(GLUE_CE)
+INFO = evaluate(parse_expression("info"), AD)
 POLICY = policies.annotated("ada", "cellar")
 ALL_ON = "\n".join(
     line[1:] if line.startswith("#") and not line.startswith("# ") and line != "#" else line
@@ -191,6 +193,16 @@ EXPRESSIONS = (
     'regexp("a(b|c)*", "abc", "i") =?= true ? size(split("a, b")) : versioncmp("1.9", "1.10")',
     "{1, {2, 3}}[1][0] + sum({1, 2.5}) - quantize(5, {4, 8}) * pow(2, 3) / 7 | 3 ^ 5 & ~2",
     'anyCompare("<", {1, 2}, 3) && stringListMember("a", "a b,c") && join("-", {"a", "b"}) != substr("abc", -2, 1)',
+)
+REQUIREMENTS = (
+    "other.GlueHostBenchmarkSI00 > 500 ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000",
+    '(other.LRMSType == "pbs" || TARGET.GlueCEStateFreeCPUs >= 1 && GlueHostArchitectureSMPSize < 4) && !(member("APP1",'
+    " other.GlueHostApplicationSoftwareRunTimeEnvironment) && other.GlueHostMainMemoryRAMSize * 2 > 500)",
+    'isUndefined(other.OutputSE) || (QueueName ?: "x") =?= "infinite" && other.GlueForeignKey[0] != "" || !PurchasedBy',
+)
+PARTIAL_ADS = (
+    "[a = other.TTLCEinfo > b && c; b = x; c = a || d; d = [e = b + 1; f = d.e]; g = {a, d.e, [h = 1]}; i = g[2].h > d.e]",
+    '[A = member(other.QueueName, L) || B; L = {"x", my.M, TARGET.LRMSType}; B = size(L) > N ? L[N] == "x" : N ?: true]',
 )
 CFG = (
     "Registry\n{\n  Groups\n  {\n    prod\n    {\n      JobShare = 4000\n      Properties = NormalUser, JobSharing\n"
@@ -280,6 +292,10 @@ TARGETS: dict[str, Target] = {
     "jdl": Target(_described(parse_jdl), JDL),
     "expression": Target(_expression, EXPRESSIONS),
     "ad": Target(_ad, (GLUE_CE, *(f"[a = {one}; b = a]" for one in EXPRESSIONS))),
+    "residual": Target(
+        lambda text: partial_evaluation.read_expression(text, INFO), EXPRESSIONS + REQUIREMENTS
+    ),
+    "residual-ad": Target(lambda text: partial_evaluation.read_ad(text, INFO), PARTIAL_ADS),
     "pattern": Target(_pattern, PATTERNS),
     "policy": Target(_policy, (POLICY, ALL_ON)),
     "cfg": Target(_configuration, CFG),

@@ -180,3 +180,23 @@ def test_work_is_bounded() -> None:
     assert residual(parse_expression("other.a39"), None, parse_ad(f"[{doubling}]")) == parse_expression(
         "other.a39"
     )
+
+
+DEEP = {
+    "alternatives without end": " && ".join(
+        f"(A{n} > 3 || A{n + 1} < 2 || A{n + 2} == 5)" for n in range(400)
+    ),
+    "one attribute often": " && ".join(f"(B != {n} || R == {n})" for n in range(600)),
+    "tests of tests": "(" * 40 + "F" + " ? B > 1 : C)" * 40,
+    "negations": "!(" * 45 + "B > 3 && B < 5 || R > 1" + ")" * 45,
+    "long lists": " || ".join(f'member(S, {{"{n}", "x", "y{n}"}})' for n in range(900)),
+    "long sums": " && ".join(f"(({' + '.join('B' for _ in range(60))}) > {n} || B < {n})" for n in range(60)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_hostile_expressions_end(name: str) -> None:
+    # Each would take hours if some rule were exponential.
+    tree = residual(parse_expression(DEEP[name]), None, ClassAd(), KINDS)
+    assert can_be_true(tree, KINDS)
+    host_conditions(tree, KINDS)

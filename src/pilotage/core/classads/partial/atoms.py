@@ -13,7 +13,7 @@ from pilotage.core.classads.tree import Attribute, Call, Chain, Expression, Lite
 
 _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 # Atoms of one attribute that are compared with each other; more are left as they are.
-_MOST_COMPARED: Final = 8
+MOST_IN_GROUP: Final = 8
 
 
 class Atom(NamedTuple):
@@ -84,7 +84,7 @@ def redundant(
         unknowns.charge(len(group))
         if not _narrowed(unknowns.outcomes[name], [atom for _, atom in group]).is_possible:
             return None
-        if len(group) <= _MOST_COMPARED:
+        if len(group) <= MOST_IN_GROUP:
             dropped += _implied(unknowns.outcomes[name], group, dict(operands))
     return dropped
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial import outcomes as of
+from pilotage.core.classads.partial.atoms import MOST_IN_GROUP
 from pilotage.core.classads.partial.domain import NEGATED, Domain
 from pilotage.core.classads.partial.kinds import Kind
 from pilotage.core.classads.partial.reduction import MAX_STEPS, reduced
@@ -124,7 +125,7 @@ class _Expansion:
 
     def _any_of(self, parts: Iterable[list[Alternative]]) -> list[Alternative]:
         union = list(dict.fromkeys(alternative for part in parts for alternative in part))
-        if len(union) > self.most:
+        if self.most < len(union) <= 4 * self.most:
             union = list(_smallest(union))
         if len(union) > self.most:
             raise _Unsuitable
@@ -144,6 +145,7 @@ class _Expansion:
 
     def _merged(self, conditions: Alternative) -> Alternative | None:
         """Conditions without repetitions and such as follow from others; None if they contradict each other."""
+        self.unknowns.charge(len(conditions))
         kept = list(dict.fromkeys(conditions))
         by_attribute: dict[str, list[HostCondition]] = {}
         for condition in kept:
@@ -154,6 +156,8 @@ class _Expansion:
             outcomes = self.unknowns.outcomes[name.lower()]
             if not _domain(outcomes, group).is_possible:
                 return None
+            if len(group) > MOST_IN_GROUP:
+                continue
             for condition in list(group):
                 others = [other for other in group if other is not condition]
                 if others and _follows(outcomes, condition, others):

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial.atoms import Atom, atom_of, is_sound
 from pilotage.core.classads.partial.domain import Domain
-from pilotage.core.classads.partial.unknowns import Unknowns, is_volatile
+from pilotage.core.classads.partial.unknowns import Unknowns, is_comparable
 from pilotage.core.classads.tree import (
     Attribute,
     Call,
@@ -116,15 +116,13 @@ def _holds(tree: Expression, wanted: bool, domains: Domains, unknowns: Unknowns)
         return True
     if atom is None or not isinstance(atom.term, Attribute | Chain | Call):
         return _holds_as_truth(tree, wanted, domains, unknowns)
-    if type(atom.term) is not Attribute and is_volatile(atom.term):
+    if type(atom.term) is not Attribute and not is_comparable(atom.term):
         return True
     return _narrow(atom, domains, unknowns)
 
 
 def _holds_as_truth(tree: Expression, wanted: bool, domains: Domains, unknowns: Unknowns) -> bool:
-    if is_volatile(tree):
-        return True
-    if isinstance(tree, Call | Chain):
+    if isinstance(tree, Call | Chain) and is_comparable(tree):
         return _narrow(Atom(tree, "truth", None, wanted), domains, unknowns)
     return True
 

@@ -24,7 +24,7 @@ from pilotage.core.classads.partial.domain import NEGATED
 from pilotage.core.classads.partial.simplify_calls import simplified_call
 from pilotage.core.classads.partial.unknowns import (
     Unknowns,
-    is_volatile,
+    is_comparable,
     of_conditional,
     of_logic,
     of_operator,
@@ -115,7 +115,7 @@ def _unary(node: Unary, context: Context, unknowns: Unknowns) -> Result:
             return _constant(UNARY[node.op](operand.value), context)
         return Unary(node.op, operand), of_unary(node.op, outcomes)
     operand, outcomes = simplify(node.operand, BELOW_NOT[context], unknowns)
-    tree, result = negation(operand), of_unary("!", outcomes)
+    tree, result = negation(operand, unknowns), of_unary("!", outcomes)
     if type(operand) is Unary and operand.op == "!":
         return _as_truth(tree, unknowns.outcomes_of(tree), context)
     return tree, result
@@ -126,17 +126,20 @@ def _constant(value: Any, context: Context) -> Result:
     return constant, of.outcome_of(constant.value)
 
 
-def negation(node: Expression) -> Expression:
+def negation(node: Expression, unknowns: Unknowns) -> Expression:
     """A tree that has the truth value of `!node` everywhere; "not" moves down as far as it can."""
+    unknowns.charge()
     match node:
         case Literal(value=value):
             return Literal(UNARY["!"](value))
         case Unary(op="!", operand=operand):
             return operand
         case Logic(op=op, operands=operands):
-            return Logic("&&" if op == "||" else "||", tuple([negation(operand) for operand in operands]))
+            return Logic(
+                "&&" if op == "||" else "||", tuple([negation(operand, unknowns) for operand in operands])
+            )
         case Conditional(test=test, yes=yes, no=no) if yes is not None and not (_is_not(yes) or _is_not(no)):
-            return Conditional(test, negation(yes), negation(no))
+            return Conditional(test, negation(yes, unknowns), negation(no, unknowns))
         case Chain(first=first, rest=((op, right),)) if op in NEGATED and (
             op in ("==", "!=", "=?=", "=!=") or (_is_a_number(first) and _is_a_number(right))
         ):
@@ -217,11 +220,13 @@ def _significant(op: str, operands: list[Result]) -> list[Result]:
 
 
 def _distinct(operands: list[Result]) -> list[Result]:
-    """Each operand once, except for one that calls `random`: equal texts of it have different values."""
+    """Each operand once, except for large ones, and such as call `random`: their values differ each time."""
     seen: set[Expression] = set()
     distinct: list[Result] = []
     for tree, outcomes in operands:
-        if tree not in seen or is_volatile(tree):
+        if not is_comparable(tree):
+            distinct.append((tree, outcomes))
+        elif tree not in seen:
             seen.add(tree)
             distinct.append((tree, outcomes))
     return distinct
@@ -293,14 +298,14 @@ def _choice(test: Result, yes: Result, no: Result, context: Context, unknowns: U
     """A conditional, or the `||` or `&&` that counts as it where a branch is a constant."""
     truth = of.TRUTHS[test[1]]
     is_sure = not truth & (of.UNDEFINED | of.ERROR)
-    if is_sure and yes[0] == no[0] and not is_volatile(yes[0]):
+    if is_sure and is_comparable(yes[0]) and yes[0] == no[0]:
         return yes
     rewritten = _as_logic(truth, yes, no, context)
     if rewritten is None or _needs_number(yes, no, context):
         return Conditional(test[0], yes[0], no[0]), of_conditional(test[1], yes[1], no[1])
     op, is_negated, branch = rewritten
     if is_negated:
-        left = negation(test[0])
+        left = negation(test[0], unknowns)
         first = simplify(left, OF_OPERANDS[op][context][0], unknowns)
     else:
         first = simplify(test[0], OF_OPERANDS[op][context][0], unknowns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import Final
 
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial import outcomes as of
@@ -139,12 +140,18 @@ def of_conditional(test: int, yes: int | None, no: int) -> int:
     return result | (yes if truths & of.TRUE else 0) | (no if truths & of.FALSE else 0)
 
 
-def is_volatile(tree: Expression) -> bool:
-    """Whether two evaluations of the tree can differ: it calls `random`."""
+# Nodes of a tree that is compared with others. Larger ones are compared with none: it would cost too much.
+MOST_COMPARED: Final = 64
+
+
+def is_comparable(tree: Expression) -> bool:
+    """Whether the tree is small, and two evaluations of it can't differ."""
+    nodes = 0
     stack = [tree]
     while stack:
         node = stack.pop()
-        if type(node) is Call and node.key == "random":
-            return True
+        nodes += 1
+        if nodes > MOST_COMPARED or (type(node) is Call and node.key == "random"):
+            return False
         stack.extend(children(node))
-    return False
+    return True
