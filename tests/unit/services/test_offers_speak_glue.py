@@ -208,7 +208,8 @@ def test_the_offer_agrees_with_all_that_the_ce_fixes(
     information = CeInformation(of_ce, classes, homogeneous=alike, updated=1.0)
     ad = ce_ad("local", Ce(site="here"), information, 1.0)
     found = {name: str(value) for name, value in measured.items()}
-    offer = offer_ad(Offer(site="here", ce="local", cpu_time=1.0), node_ad(ad, host, "el9", found))
+    plain = Offer(site="here", ce="local", cpu_time=1.0)
+    offer = offer_ad(plain, node_ad(plain, ad, host, "el9", found))
     for name, _ in ad.fixed.attributes:
         expression = parse_expression(name)
         assert evaluate(expression, my=offer) == evaluate(expression, my=ad.fixed), name

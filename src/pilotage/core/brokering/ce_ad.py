@@ -38,31 +38,39 @@ class HostNames:
     def __init__(self, classes: Sequence[HostClass]) -> None:
         self._classes = classes
         self._by_name: dict[str, int] | None = None
-        self._by_short_name: dict[str, int] = {}
+        self._by_short_name: dict[str, int] | None = None
 
     def place_of(self, name: str) -> int | None:
         """The place of the class of a host. A name without a domain is that of a host with one, if it is unique."""
         name = name.lower()
-        by_name = self._index() if self._by_name is None else self._by_name
-        place = by_name.get(name)
-        if place is None:
-            # A host of another domain is another host.
-            short = _short(name)
-            place = (self._by_short_name if short == name else by_name).get(short)
-        return place
+        if self._by_name is None:
+            self._by_name = {
+                host.lower(): place for place, known in enumerate(self._classes) for host in known.hosts
+            }
+        place = self._by_name.get(name)
+        if place is not None:
+            return place
+        # A host of another domain is another host.
+        short = _short(name)
+        if short != name:
+            return self._by_name.get(short)
+        if self._by_short_name is None:
+            self._by_short_name = _by_short_name(self._by_name)
+        return self._by_short_name.get(name)
 
-    def _index(self) -> dict[str, int]:
-        by_name = {host.lower(): place for place, known in enumerate(self._classes) for host in known.hosts}
-        places: dict[str, set[int]] = {}
-        for name, place in by_name.items():
-            places.setdefault(_short(name), set()).add(place)
-        self._by_short_name = {name: next(iter(known)) for name, known in places.items() if len(known) == 1}
-        self._by_name = by_name
-        return by_name
+
+def _by_short_name(by_name: Mapping[str, int]) -> dict[str, int]:
+    """The same by names up to their first dot, where no two classes share one."""
+    places: dict[str, set[int]] = {}
+    for name, place in by_name.items():
+        places.setdefault(_short(name), set()).add(place)
+    return {name: next(iter(known)) for name, known in places.items() if len(known) == 1}
 
 
 def _short(name: str) -> str:
-    return name.partition(".")[0]
+    """The name of a host up to its first dot; a queue before it stays (`all.q@host`)."""
+    queue, at, host = name.rpartition("@")
+    return queue + at + host.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +82,6 @@ class HostAd:
     """The values that the CE fixes and the values of the class. An attribute that the class does not tell is absent."""
     hosts: tuple[str, ...] = ()
     """Names of the hosts in the batch system; empty: not known."""
-    with_minima: ClassAd | None = None
-    """The ad, and for attributes that the class does not tell the minima over all hosts; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +103,8 @@ class CeAd:
     host_classes: tuple[HostClass, ...] = ()
     """Of the information that the ad was made from, in the order of `hosts`."""
     host_names: HostNames = field(default_factory=lambda: HostNames(()), repr=False)
+    _offered: dict[int, ClassAd] = field(default_factory=dict, repr=False)
+    """By the place of a class: its ad, with minima for the attributes that it does not tell. Made when asked for."""
 
     def is_current(self, now: float) -> bool:
         return not self.updated or now < self.updated + self.expiry
@@ -123,8 +131,16 @@ class CeAd:
         for name in names:
             place = self.host_names.place_of(name)
             if place is not None:
-                return _offered(self.hosts[place])
-        return _offered(self.hosts[0]) if len(self.hosts) == 1 else self.ad
+                return self._with_minima(place)
+        return self._with_minima(0) if len(self.hosts) == 1 else self.ad
+
+    def _with_minima(self, place: int) -> ClassAd:
+        offered = self._offered.get(place)
+        if offered is None:
+            of_host = self.hosts[place].ad
+            minima = [item for item in self.ad.attributes if item[0].lower() not in of_host.index]
+            offered = self._offered[place] = of_host.extended(minima)
+        return offered
 
 
 def ce_ad(
@@ -151,8 +167,8 @@ def ce_ad(
         fixed = without(ad, of_hosts - {key.lower() for key in _agreed(classes)})
     else:
         fixed = without_hosts(ad, of_hosts)
-    missing = _published(ce, classes)
-    hosts = tuple(_host_ad(known, fixed, host_class, missing) for host_class in classes)
+    missing = {key: known.get(key, value) for key, value in _published(ce, classes).items()}
+    hosts = tuple(_host_ad(fixed, host_class, missing) for host_class in classes)
     if information.homogeneous and not hosts:
         hosts = (HostAd(1, ad),)
     return CeAd(
@@ -233,22 +249,11 @@ def _published(ce: Ce, classes: Sequence[HostClass]) -> dict[str, tuple[str, Exp
     return {name.lower(): (name, Literal(UNDEFINED)) for name in names if name.lower() in published}
 
 
-def _host_ad(
-    known: Mapping[str, tuple[str, Expression]],
-    fixed: ClassAd,
-    host_class: HostClass,
-    missing: Mapping[str, tuple[str, Expression]],
-) -> HostAd:
-    ads = []
-    of_ce = {name.lower(): (name, value) for name, value in fixed.attributes}
-    for base in ({key: known.get(key, value) for key, value in missing.items()} | of_ce, dict(known)):
-        _add(base, host_class.attributes)
-        ads.append(ClassAd(tuple(base.values())))
-    return HostAd(host_class.count, ads[0], host_class.hosts, ads[1])
-
-
-def _offered(host: HostAd) -> ClassAd:
-    return host.ad if host.with_minima is None else host.with_minima
+def _host_ad(fixed: ClassAd, host_class: HostClass, missing: Mapping[str, tuple[str, Expression]]) -> HostAd:
+    of_class: dict[str, tuple[str, Expression]] = {}
+    _add(of_class, host_class.attributes)
+    further = [item for key, item in {**missing, **of_class}.items() if key not in fixed.index]
+    return HostAd(host_class.count, fixed.extended(further), host_class.hosts)
 
 
 def _agreed(classes: Sequence[HostClass]) -> dict[str, Value]:

@@ -37,8 +37,10 @@ _OWN: Final = frozenset(name.lower() for name in ATTRIBUTES)
 _TEXTS: Final = frozenset(name for name, known in BY_NAME.items() if known.kind is Kind.STRING)
 
 
-def node_ad(ce: CeAd | None, hostname: str, platform: str, attributes: Mapping[str, str]) -> ClassAd:
-    """The part of a pilot's ad that stays: facts of its CE and its node.
+def node_ad(
+    offer: Offer, ce: CeAd | None, hostname: str, platform: str, attributes: Mapping[str, str]
+) -> ClassAd:
+    """The part of a pilot's ad that stays while its offer shrinks: facts of its CE, its node and the pilot.
 
     The offer agrees with all that the CE's ad fixes, since pilots are submitted by it.
     """
@@ -54,25 +56,28 @@ def node_ad(ce: CeAd | None, hostname: str, platform: str, attributes: Mapping[s
             known[key] = (name, Literal(text if key in _TEXTS else _number_or_text(text)))
     for key in _OWN:
         known.pop(key, None)
-    own = (("Hostname", Literal(hostname)), ("Platform", Literal(platform)))
-    return ClassAd((*known.values(), *own))
-
-
-def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
-    """The ad of an offer; `node` is from `node_ad`."""
-    own: list[tuple[str, Expression]] = [
+    own: tuple[tuple[str, Expression], ...] = (
+        ("Hostname", Literal(hostname)),
+        ("Platform", Literal(platform)),
         ("Site", Literal(offer.site)),
         ("GridCE", Literal(offer.ce)),
         ("Setup", Literal(offer.setup)),
         ("Platforms", _texts(offer.platforms)),
         ("Tags", _texts(offer.tags)),
+        ("PilotType", Literal(offer.pilot_type)),
+    )
+    return ClassAd((*known.values(), *own))
+
+
+def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
+    """The ad of an offer; `node` is the `node_ad` of this offer with any sizes."""
+    sizes: list[tuple[str, Expression]] = [
         ("Processors", Literal(offer.processors)),
         ("CPUTime", Literal(float(offer.cpu_time))),
-        ("PilotType", Literal(offer.pilot_type)),
     ]
     if offer.memory:
-        own.append(("Memory", Literal(offer.memory)))
-    return node.extended(own)
+        sizes.append(("Memory", Literal(offer.memory)))
+    return node.extended(sizes)
 
 
 def _host_names(hostname: str, attributes: Mapping[str, str]) -> tuple[str, ...]:

@@ -57,9 +57,7 @@ class QueueIdentity:
         """
         if not self.host_requirements and not self.output_se:
             return self.requirements
-        close = CLOSE_OUTPUT if self.output_se else ""
-        parts = [part for part in (self.requirements, self.host_requirements, close) if part]
-        return parts[0] if len(parts) == 1 else " && ".join(f"({part})" for part in parts)
+        return _joined(self.requirements, self.host_requirements, CLOSE_OUTPUT if self.output_se else "")
 
     def match_parts(self) -> dict[str, QueueIdentity]:
         """By its name in JDL: each part of the match text, as a queue with this part only."""
@@ -95,6 +93,12 @@ class QueueIdentity:
 
     def digest(self) -> str:
         return _digest_of(self)
+
+
+@lru_cache(maxsize=4096)
+def _joined(*parts: str) -> str:
+    named = [part for part in parts if part]
+    return named[0] if len(named) == 1 else " && ".join(f"({part})" for part in named)
 
 
 @lru_cache(maxsize=4096)

@@ -48,14 +48,15 @@ class Requirements:
         held = self._known.get(text)
         if held is not None:
             return held
-        expression = stored_expression(text)
-        if not asks_about_requester(text):
-            held = self._known[text] = self._is_true(expression, _NOBODY)
-            return held
         key = (text, queue.owner, queue.group, queue.output_se)
         held = self._known.get(key)
-        if held is None:
+        if held is not None:
+            return held
+        expression = stored_expression(text)
+        if asks_about_requester(text):
             held = self._known[key] = self._is_true(expression, requester(queue, self.policy))
+        else:
+            held = self._known[text] = self._is_true(expression, _NOBODY)
         return held
 
     @property
@@ -74,7 +75,7 @@ def requirements_for(pool: Pool, offer: Offer, node: Node, now: float) -> Requir
     """The predicate for an offer of a pilot that found `node`."""
 
     def make_node_ad() -> ClassAd:
-        return node_ad(pool.ce_ad(offer.ce, now), node.hostname, node.platform, node.attributes)
+        return node_ad(offer, pool.ce_ad(offer.ce, now), node.hostname, node.platform, node.attributes)
 
     return Requirements(offer, make_node_ad, pool.policy, now)
 

@@ -114,7 +114,7 @@ class PilotOffers:
             or cached[0] is not ce
             or (cached[1] is not node and not _tells_the_same(cached[1], node))
         ):
-            ad = node_ad(ce, node.hostname, node.platform, node.attributes)
+            ad = node_ad(self.base, ce, node.hostname, node.platform, node.attributes)
             cached = self._node_ad = (ce, node, ad)
         return cached[2]
 

@@ -211,6 +211,11 @@ def test_a_host_is_found_by_its_whole_or_its_short_name() -> None:
     assert speed("n4.milan.it") == 3
     assert speed("n3.rome.it") == 0, "the same name in another domain is another host"
     assert speed("unknown", "n3") == 2
+    queues = (HostClass(1, {"speed": 5}, ("fast.q@n1",)), HostClass(1, {"speed": 6}, ("slow.q@n1.milan.it",)))
+    ad = ce_ad("a", CE, CeInformation({"speed": 0}, queues), now=0.0)
+    assert speed("fast.q@n1.milan.it") == 5
+    assert speed("slow.q@n1") == 6
+    assert speed("other.q@n1", "n1") == 0
     only = ce_ad("a", CE, CeInformation({"speed": 0}, classes[:1]), now=0.0)
     assert value_of(only.of_host("unknown"), "speed") == 1
 
