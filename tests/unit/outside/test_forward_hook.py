@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from pilotage.core import policy
 from pilotage.core.errors import InvalidInput
+from pilotage.core.forwarding.hook import read_arguments
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.hook import MAX_OUTPUT, run_hook
 
 PATH = {"PATH": "/usr/bin:/bin"}
@@ -78,3 +82,38 @@ def test_no_descriptor_of_the_server_reaches_the_hook(tmp_path: Path) -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "forward-requirements.md"
+
+
+@pytest.mark.parametrize(
+    ("variables", "printed"),
+    [
+        ({}, []),
+        ({"PILOTAGE_VO": "EGEE"}, ["--qos=grid"]),
+        ({"GlueHostMainMemoryRAMSize_Min": "64001"}, ["--reservation=large"]),
+    ],
+)
+def test_the_hook_of_the_page_prints_arguments_that_are_allowed(
+    tmp_path: Path, variables: dict[str, str], printed: list[str]
+) -> None:
+    script = PAGE.read_text(encoding="utf-8").partition("```sh\n")[2].partition("```")[0]
+    output = run_hook(program(tmp_path, script), {**PATH, **variables})
+    assert output.splitlines() == printed
+    assert [
+        f"{option}={value}" for option, value in read_arguments(output, SlurmOptions.forwarding).items()
+    ] == printed
+
+
+def test_the_tables_of_the_page_are_accepted() -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        system = "sge" if "ces.cell" in block else "slurm"
+        name = "cell" if system == "sge" else "farm"
+        table = f'[ces.{name}]\nsite = "here"\ntype = "{system}"\n'
+        body = block.removeprefix(f"[ces.{name}]\n")
+        policy.parse(
+            f'[groups.users]\nshare = 1\n[users.ada]\ngroups = ["users"]\n[sites.here]\n{table}{body}'
+        )

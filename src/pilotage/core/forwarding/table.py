@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pilotage.core.brokering.glue import BY_NAME, FixedBy, nearest_name
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.rules import (
     ATTRIBUTE,
@@ -97,8 +98,15 @@ class ForwardTable:
             except InvalidInput as error:
                 yield name, error.message, error.hint
                 continue
+            known = BY_NAME.get(name.lower())
             if rule is not None and not self.knows(rule):
                 yield name, f"the batch system has no flag for {text!r}", self._known_forms()
+            elif near := nearest_name(name):
+                yield name, f"the GLUE schema has no attribute {name}", f"did you mean {near}?"
+            elif (
+                rule is not None and not isinstance(rule, WallRule) and known and known.fixed_by is FixedBy.CE
+            ):
+                yield name, f"{name} is no attribute of hosts", "the CE's own facts decide it"
 
     def _known_forms(self) -> str:
         forms = [

@@ -39,6 +39,8 @@ def test_rules_of_a_ce_override_the_table_of_its_batch_system() -> None:
         ('X = "complex x <="', "no flag"),
         ('X = "option --mem"', "no flag"),
         ('X = "--constraint=x"', "no forward rule"),
+        ('GlueHostBenchmarkSI000 = "none"', "has no attribute GlueHostBenchmarkSI000"),
+        ('GlueCEPolicyMaxCPUTime = "feature t_{}"', "is no attribute of hosts"),
         ('"a b" = "none"', "no name of an attribute"),
         ('"LD_PRELOAD=x" = "none"', "no name of an attribute"),
         ('X = "none"\nx = "none"', "two rules"),
