@@ -19,6 +19,7 @@ from secrets import token_hex
 
 import pytest
 
+from pilotage.core.brokering import glue
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.batch_systems.sge import SgeOptions
@@ -551,3 +552,24 @@ def test_a_batch_system_that_does_not_answer_gives_no_information(world: World) 
     assert world.silent is not None
     with world.silent() as batch, pytest.raises(Unreachable):
         batch.information()
+
+
+def test_the_published_attributes_have_glue_types_and_are_documented(
+    world: World, request: pytest.FixtureRequest
+) -> None:
+    information = world.batch.information()
+    known = [information.attributes, *(of_class.attributes for of_class in information.host_classes)]
+    published = {name: value for attributes in known for name, value in attributes.items()}
+    assert not [reason for name, value in published.items() if (reason := glue.mistake(name, value))]
+    page = Path(__file__).parents[2] / "docs" / "reference" / "ce-information.md"
+    rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
+    systems = [cell.strip() for cell in rows[0]]
+    system = request.node.callspec.params["world"]
+    if system not in systems:
+        pytest.skip("paper is documented nowhere")
+    column = systems.index(system)
+    documented = {row[0].strip(" `") for row in rows[1:] if len(row) > column and row[column].strip()}
+    named = {name for name in published if name.startswith(("Glue", "Slurm", "Unavailable"))}
+    assert not named - documented
+    if system != "sge":
+        assert documented == named | (documented & {"SlurmGres", "UnavailableHosts"})

@@ -13,9 +13,9 @@ _VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "ARM": "arm"}
 
 
 def host_attributes(root: Path = Path("/")) -> dict[str, Value]:
-    """Memory in MB, processors and architecture, in GLUE names. Facts that cannot be read are absent.
+    """Memory in MB, processors and system, in GLUE names, as a pilot here tells them. Unreadable facts are absent.
 
-    The operating system of payloads may be that of a container, so only a pilot tells it.
+    The clock of the processor is left out, since it changes with the load.
     """
     memory, swap = _memory(root)
     attributes: dict[str, Value] = {"GlueHostArchitecturePlatformType": platform.machine()}
@@ -24,7 +24,7 @@ def host_attributes(root: Path = Path("/")) -> dict[str, Value]:
     if memory:
         attributes["GlueHostMainMemoryRAMSize"] = memory
         attributes["GlueHostMainMemoryVirtualSize"] = memory + swap
-    return attributes | _processor(root)
+    return attributes | _processor(root) | _system(root)
 
 
 def _memory(root: Path) -> tuple[int, int]:
@@ -46,6 +46,22 @@ def _processor(root: Path) -> dict[str, Value]:
     if match := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
         facts["GlueHostProcessorModel"] = match[1].strip()
     return facts
+
+
+def _system(root: Path) -> dict[str, Value]:
+    pairs = (line.partition("=") for line in _read(root / "etc/os-release").splitlines() if "=" in line)
+    fields = {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+    identity, name = fields.get("ID", ""), fields.get("NAME", "").replace(" ", "")
+    release = fields.get("VERSION_ID", "")
+    facts = {
+        # As `lsb_release` writes it, such as Debian or AlmaLinux.
+        "GlueHostOperatingSystemName": name[: len(identity)]
+        if name.lower().startswith(identity.lower())
+        else identity,
+        "GlueHostOperatingSystemRelease": release,
+        "GlueHostOperatingSystemVersion": fields.get("VERSION_CODENAME", "") or release,
+    }
+    return {name: text for name, text in facts.items() if text}
 
 
 def _read(path: Path, most: int = 100_000) -> str:
