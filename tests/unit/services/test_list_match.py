@@ -96,8 +96,8 @@ def test_the_flags_are_the_ones_of_the_director(bench: Bench) -> None:
     assert answers["middle"].flags == ["--constraint=si00_600"]
     assert answers["middle"].unmapped == ""
     assert (answers["week"].flags, answers["short"].flags) == ([], [])
-    answer = by_name(matched(bench, requirements="other.gluehostbenchmarksf00 > 3"))["middle"]
-    assert (answer.flags, answer.unmapped) == ([], "other.GlueHostBenchmarkSF00 > 3")
+    answer = by_name(matched(bench, requirements="other.gluehostprocessorclockspeed > 3"))["middle"]
+    assert (answer.flags, answer.unmapped) == ([], "other.GlueHostProcessorClockSpeed > 3")
 
 
 def test_hosts_that_all_refuse_are_named_with_their_values(bench: Bench) -> None:

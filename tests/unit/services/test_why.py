@@ -916,3 +916,29 @@ def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) 
     assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["no-offer", "needs"]
     assert bench.pool.recorded_reasons is not None
     assert bench.pool.recorded_reasons[queue_of(bench, job)].began == begin
+
+
+def test_requirements_that_refuse_are_told_by_ce_with_the_values(make: Make) -> None:
+    bench = make(TWO_CES)
+    order(bench, "local")
+    order(bench, "second")
+    job = bench.submit(requirements="other.gluehostbenchmarksi000 > 5 && other.processors >= 1")[0]
+    answer = why_job(bench, job)
+    assert (answer.reason, answer.detail) == ("needs", "requirements")
+    assert [row.ce for row in answer.requirements] == ["local", "second"]
+    [refusal] = answer.requirements[0].refusals
+    assert refusal.expression == "other.gluehostbenchmarksi000 > 5"
+    assert (refusal.seen[0].name, refusal.seen[0].nearest) == (
+        "gluehostbenchmarksi000",
+        "GlueHostBenchmarkSI00",
+    )
+    assert "is GlueHostBenchmarkSI00 meant?" in answer.advice
+
+
+def test_only_refusing_requirements_are_told(make: Make) -> None:
+    bench = make(POLICY)
+    order(bench)
+    job = bench.submit(requirements="other.processors >= 1", memory=10**6)[0]
+    answer = why_job(bench, job)
+    assert answer.reason == "needs"
+    assert answer.requirements == []

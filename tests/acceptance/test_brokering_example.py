@@ -1,0 +1,73 @@
+"""examples/brokering/run, as an administrator who tries matchmaking for the first time calls it, with fewer jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import sge, slurm
+from tests.ports import free_port
+
+RUN = Path(__file__).parents[2] / "examples/brokering/run"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "LANG": "C.UTF-8",
+        "PILOTAGE_PYTHON": sys.executable,
+        "PORTS": " ".join(str(free_port()) for _ in range(3)),
+        "SGE_PORTS": " ".join(str(free_port()) for _ in range(2)),
+    }
+    return subprocess.run(
+        [RUN, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=350
+    )
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder with a short path, since the name of a socket has at most 108 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="ex-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_pilots_go_to_the_fast_nodes_of_two_batch_systems(short_folder: Path) -> None:
+    slurm.require()
+    sge.require()
+    tried = run(short_folder, "--jobs", "8")
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    matched = tried.stdout.partition("== 4.")[2].partition("== 5.")[0]
+    assert "flags\t--constraint=si00_600" in matched
+    assert "flags\t-l si00=501" in matched
+    assert "GlueCEPolicyMaxCPUTime > 2000 is false (GlueCEPolicyMaxCPUTime = 500)" in matched
+    assert "1 impossible" in matched
+    assert "warning" not in tried.stderr
+    flags = tried.stdout.partition("== 6.")[2].partition("== 7.")[0]
+    assert set(re.findall(r"Features=(\S*)", flags)) == {"si00_600"}
+    assert set(re.findall(r"si00=\d+", flags)) == {"si00=501"}
+    assert "8 Done" in tried.stdout
+    nodes = tried.stdout.partition("== 8.")[2]
+    assert "slurm-short" not in nodes
+    assert not re.search(r"\tn1\t", nodes), "a slow node of Slurm"
+    assert "slow.q" not in nodes
+    assert not list(short_folder.glob("*/*/*.pid")), "all daemons have ended"
+
+
+@pytest.mark.parametrize("words", [["--jobs"], ["--jobs", "many"], ["--jobs", "0"], ["--jbos", "5"]])
+def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
+    tried = run(tmp_path, *words)
+    assert tried.returncode == 2
+    assert "--jobs" in tried.stderr or "no such option" in tried.stderr
