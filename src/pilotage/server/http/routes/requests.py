@@ -182,26 +182,38 @@ async def _change(context: Context, caller: Caller, reason: str, verb: Verb) -> 
     return progress.summary_of(await context.writer.acall(lambda tx: verb(tx, change)))
 
 
-@router.post("/{id_}/approve")
-async def approve_request(
-    id_: RequestId,
-    body: RequestChange,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """Approve a new request; one with a team is assigned too. Needs PRODUCTION_MANAGEMENT."""
-    return await _change(context, caller, body.reason, lambda tx, change: changes.approve(tx, id_, change))
+def _add_verb(path: str, verb: Callable[[Transaction, int, Change], RequestRow], effect: str) -> None:
+    """The route of a verb that needs a reason only."""
+
+    async def change_request(
+        id_: RequestId,
+        body: RequestChange,
+        context: Context = Depends(context_of),
+        caller: Caller = Depends(caller_of),
+    ) -> RequestSummary:
+        return await _change(context, caller, body.reason, lambda tx, change: verb(tx, id_, change))
+
+    change_request.__name__, change_request.__doc__ = f"{verb.__name__}_request", effect
+    router.post(f"/{{id_}}/{path}")(change_request)
 
 
-@router.post("/{id_}/reject")
-async def reject_request(
-    id_: RequestId,
-    body: RequestChange,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """Refuse a request that is not assigned, or the result of an ended one. Needs PRODUCTION_MANAGEMENT."""
-    return await _change(context, caller, body.reason, lambda tx, change: changes.reject(tx, id_, change))
+_add_verb(
+    "approve",
+    changes.approve,
+    "Approve a new request; one with a team is assigned too. Needs PRODUCTION_MANAGEMENT.",
+)
+_add_verb(
+    "reject",
+    changes.reject,
+    "Refuse a request that is not assigned, or the result of an ended one. Needs PRODUCTION_MANAGEMENT.",
+)
+_add_verb("abort", changes.abort, "End a request: its elements and jobs are cancelled.")
+_add_verb(
+    "force-complete",
+    changes.force_complete,
+    "End a request early: jobs that are done count, the others are cancelled.",
+)
+_add_verb("archive", changes.archive, "Walk an ended request to its archived state.")
 
 
 @router.post("/{id_}/assign")
@@ -255,41 +267,6 @@ def _lists(body: RequestSites | RequestAssignment) -> SiteLists:
         return None if names is None else tuple(dict.fromkeys(names))
 
     return SiteLists(frozen(body.sites), frozen(body.banned_sites), body.trust_input, body.trust_pileup)
-
-
-@router.post("/{id_}/abort")
-async def abort_request(
-    id_: RequestId,
-    body: RequestChange,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """End a request: its elements and jobs are cancelled."""
-    return await _change(context, caller, body.reason, lambda tx, change: changes.abort(tx, id_, change))
-
-
-@router.post("/{id_}/force-complete")
-async def force_complete_request(
-    id_: RequestId,
-    body: RequestChange,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """End a request early: jobs that are done count, the others are cancelled."""
-    return await _change(
-        context, caller, body.reason, lambda tx, change: changes.force_complete(tx, id_, change)
-    )
-
-
-@router.post("/{id_}/archive")
-async def archive_request(
-    id_: RequestId,
-    body: RequestChange,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """Walk an ended request to its archived state."""
-    return await _change(context, caller, body.reason, lambda tx, change: changes.archive(tx, id_, change))
 
 
 @router.post("/{id_}/clone")
