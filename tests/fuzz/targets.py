@@ -18,7 +18,16 @@ from pilotage.cli.time_format import parse_duration, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.client.tables import read_table
 from pilotage.core import policy as policies
-from pilotage.core.classads import canonical, evaluate, parse_ad, parse_expression, suspicions, unparse
+from pilotage.core.brokering.ad_text import load_ce_ad, load_ce_ads, parse_ads, suspicions_of
+from pilotage.core.classads import (
+    Attribute,
+    canonical,
+    evaluate,
+    parse_ad,
+    parse_expression,
+    suspicions,
+    unparse,
+)
 from pilotage.core.classads.patterns import compiled
 from pilotage.core.datasets.arrangement import by_folder, in_sizes
 from pilotage.core.datasets.facts import check_entry_name, check_number
@@ -283,7 +292,26 @@ REQUEST_JSON = (
 )
 
 
+CONDOR_MACHINE = (
+    'MyType = "Machine"\nName = "slot1@n7"\nCpus = 8\nMemory = 16000\nStart = TARGET.RequestMemory <= Memory\n'
+    'Requirements = START\nPath = "C:\\temp \\"x\\""\nLastHeardFrom = 1200000000\n\nName = "slot2@n7"\nCpus = 2\n'
+)
+
+
+def _ce_ads(text: str) -> None:
+    """An ad that is read keeps its name and attributes in the form of the document."""
+    for ad in parse_ads(text):
+        suspicions_of(ad)
+    for loaded in load_ce_ads(text, now=1_200_000_000.0, allow_expired=True):
+        again = load_ce_ad(unparse(loaded.document()), now=1_200_000_000.0, allow_expired=True)
+        assert (again.name, again.ad) == (loaded.name, loaded.ad)
+        evaluate(Attribute("Requirements"), loaded.ad, AD)
+
+
 TARGETS: dict[str, Target] = {
+    "ce-ads": Target(
+        _ce_ads, (GLUE_CE, CONDOR_MACHINE, '[id = "a"; update_time = 1.5; info = [x = y; y = x]]')
+    ),
     "request": Target(_request("toml"), (REQUEST, REQUEST_OF_STEPS)),
     "request-yaml": Target(_request("yaml"), (REQUEST_YAML, *REQUEST_JSON)),
     "request-json": Target(_request("json"), REQUEST_JSON),
