@@ -198,6 +198,16 @@ def test_another_rank_changes_the_choice(grid: Grid) -> None:
         assert grid.chosen() == expected
 
 
+def test_demand_matched_follows_rank_too(tmp_path: Path) -> None:
+    """Before, EnableListMatch counted with demand `document` only."""
+    grid = Grid(tmp_path, DIRECTOR.replace("[director]", '[director]\ndemand = "matched"', 1))
+    for name, wait in zip(NAMES, (600, 5, 60), strict=True):
+        grid.tell(name, GlueCEStateEstimatedResponseTime=wait)
+    grid.bench.submit(60)
+    [decision] = grid.compute().decisions
+    assert [(order.ce, order.pilots) for order in decision.orders] == [("c1500", 50), ("c3000", 10)]
+
+
 def test_equal_ranks_are_drawn(grid: Grid) -> None:
     grid.bench.submit(5)
     assert {grid.chosen(seed)[0] for seed in range(40)} == set(NAMES)

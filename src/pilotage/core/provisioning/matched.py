@@ -151,8 +151,7 @@ class _Planner:
             for number, need in enumerate(needs):
                 places = [place for place in need.types if ces[place].room > 0]
                 if places:
-                    weights = [ces[place].room for place in places]
-                    [place] = self._rng.choices(places, weights)
+                    place = self._choose_ce(places)
                     ces[place].room -= 1
                     need.ordered[place] += 1
                     need.missing -= self._beside(need.queue, place)
@@ -163,6 +162,16 @@ class _Planner:
                 if not (number + 1) % STEP:
                     yield None
             needs = served
+
+    def _choose_ce(self, places: Sequence[int]) -> int:
+        """A CE drawn by its room. With list-match the pilot goes to the CE of highest Rank in the drawn one's pool."""
+        ces = self._facts.ces
+        [drawn] = self._rng.choices(places, [ces[place].room for place in places])
+        if not self._facts.settings.pool(ces[drawn].pool).enable_list_match:
+            return drawn
+        of_pool = [place for place in places if ces[place].pool == ces[drawn].pool]
+        highest = max(ces[place].rank for place in of_pool)
+        return self._rng.choice([place for place in of_pool if ces[place].rank == highest])
 
     def decision(self, need: _Need) -> QueueDecision:
         orders = [
