@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests import slurm
-from tests.acceptance.test_slurm import instance_on
+from tests import sge, slurm
+from tests.acceptance.test_slurm import MATCHED, SLURM_CE, instance_on
 from tests.instance import Instance, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -99,3 +99,52 @@ def test_requirements_that_cannot_be_true_lead_to_no_submission(
         job = submit(instance, "true")
         until(lambda: state(instance, job) == "Done", 120, "the end of the other job")
         assert state(instance, refused) == "Waiting"
+
+
+def test_a_hook_that_fails_stops_its_requirements_and_ce_list_says_why(
+    cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    hook = tmp_path / "hook"
+    hook.write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with instance_on(
+        cluster, tmp_path / "home", information_period="1", forward_hook=f'"{hook}"'
+    ) as instance:
+        apply(instance, 1500)
+        job = submit(instance, CONDITIONAL)
+        reason = f"forward_hook {hook}: it ended with status 1: no such partition"
+        until(lambda: reason in " ".join(instance.cli("ce", "list").stdout.split()), 120, "the reason")
+        assert not cluster.run("squeue", "-h")
+        hook.write_text("#!/bin/sh\necho --nice=5\n")
+        assert instance.cli("ce", "enable", "slurm").returncode == 0
+        until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+        assert "5" in {value for value in shown(cluster, "Nice")}
+
+
+def test_grid_engine_is_asked_for_the_residual(tmp_path: Path) -> None:
+    """Queues with values of their own stand for hosts. The pilot's offer has the value of the queue that it runs in."""
+    queues = {"slow.q": {"complex_values": "si00=400"}, "fast.q": {"complex_values": "si00=600"}}
+    with sge.grid_engine(queues) as engine:
+        home = tmp_path / "home"
+        home.mkdir()
+        instance = Instance(home)
+        begin, _, rest = instance.policy.partition("[ces.local]")
+        section = SLURM_CE.replace("[ces.slurm]", "[ces.cell]").replace('"slurm"', '"sge"')
+        section = section.replace("idle = 2", "idle = 60").replace("pilot_processors = 2\n", "")
+        rules = f'[ces.cell.forward]\n{SI00} = "complex si00 <="\n'
+        attributes = "[ces.cell.attributes]\nGlueCEPolicyMaxCPUTime = 1500\n"
+        tables = f"{section}information_period = 1\n{rules}{attributes}{MATCHED}"
+        instance.policy = f"{begin}{tables}[jobs]{rest.partition('[jobs]')[2]}"
+        instance.environment = engine.environment
+        try:
+            instance.start()
+            instance.apply()
+            job = submit(instance, CONDITIONAL)
+            until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+            shown = engine.run("qstat", "-j", "*")
+            [requests] = {line for line in shown.splitlines() if line.startswith("hard resource_list:")}
+            assert "si00=501" in requests.split()[-1].split(",")
+            assert "fast.q@" in engine.run("qstat", "-s", "r")
+            assert "slow.q@" not in engine.run("qstat", "-s", "r")
+        finally:
+            instance.close()
