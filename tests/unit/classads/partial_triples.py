@@ -132,9 +132,9 @@ class Drawing:
         if choice < 0.78:
             return Call("ifThenElse", tuple(self.boolean(depth - 1) for _ in range(3)))
         if choice < 0.82:
-            return Chain(
-                self.boolean(depth - 1), ((rng.choice((*ORDER, "=?=", "=!=")), self.any(depth - 1)),)
-            )
+            other = self.any(depth - 1) if rng.random() < 0.4 else Literal(rng.random() < 0.5)
+            op = rng.choice((*ORDER, "==", "!=", "=?=", "=!="))
+            return self.compared(self.boolean(depth - 1), op, other)
         if choice < 0.85:
             return self.any(depth)
         return self.pair() if choice < 0.94 else self.condition()
@@ -158,7 +158,12 @@ class Drawing:
             return self.compared(self.name("st"), op, Literal(rng.choice(STRINGS)))
         if choice < 0.68:
             literal = Literal(rng.choice((*NUMBERS, *STRINGS, True, False, *OTHERS, *BIG)))
-            return self.compared(self.name("ijnstbla"), rng.choice(("=?=", "=!=", op)), literal)
+            left = self.name("ijnstbla")
+            if rng.random() < 0.3:
+                left = Conditional(
+                    self.truth_name(), Literal(rng.choice(NUMBERS)), Literal(rng.choice(NUMBERS))
+                )
+            return self.compared(left, rng.choice(("=?=", "=!=", op)), literal)
         if choice < 0.78:
             item = self.name("stn") if rng.random() < 0.3 else Literal(rng.choice(STRINGS))
             items = rng.choice(

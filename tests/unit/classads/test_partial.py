@@ -83,6 +83,18 @@ def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
         ("!(B > 3 || F)", "other.B <= 3 && !other.F"),
         ("!!F", "other.F"),
         ("5 < B", "other.B > 5"),
+        # A comparison with a constant moves into a conditional.
+        ("1500 > (B > 500 ? 1000 : 2000)", "other.B > 500"),
+        ("(B > 500 ? 1000 : 2000) - 1 < 1500", "other.B > 500"),
+        ("(B > 500 ? 1000 : R) < 1500", "other.B > 500 || other.R < 1500"),
+        ("(X ? 1000 : 2000) =?= 1000", "(other.X ? 1000 : 2000) =?= 1000"),
+        # A comparison with a truth value is that value or its negation.
+        ("(B > 5) == true", "other.B > 5"),
+        ("(B > 5) =!= true", "other.B <= 5"),
+        ("F =?= false", "!other.F"),
+        ("X =?= true", "other.X =?= true"),
+        ("isString(X) =?= true", "isString(other.X)"),
+        ('(member("a", X) || F) == true', 'member("a", other.X) || other.F'),
         # Lists.
         ('member(S, {"a", "b"})', 'member(other.S, {"a", "b"})'),
         ('member("a", {"A", S})', "true"),

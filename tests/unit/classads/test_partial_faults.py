@@ -15,6 +15,7 @@ from pilotage.core.classads.partial import (
     contexts,
     domain,
     folding,
+    operators,
     outcomes,
     satisfiability,
     simplify,
@@ -90,7 +91,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         ),
     ),
     "not below is above": entry(domain.NEGATED, "<", ">"),
-    "5 < x is x < 5": entry(simplify._FLIPPED, "<", "<"),
+    "5 < x is x < 5": entry(operators._FLIPPED, "<", "<"),
     "no real lies between two integers": replaced(
         domain.Interval, "is_empty", lambda original, interval: not interval.has_integer
     ),
@@ -148,6 +149,11 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         folding,
         "_value_of",
         lambda original, node: original(Literal("x")),
+    ),
+    "x == false is !x, also for a number": replaced(
+        simplify,
+        "truth_compared",
+        lambda original, tree, known, *others: original(tree, outcomes.BOOLEAN, *others),
     ),
     "x ?: y is x": replaced(
         simplify,

@@ -20,7 +20,7 @@ from pilotage.core.classads.partial.contexts import (
     Context,
     constant_in,
 )
-from pilotage.core.classads.partial.domain import NEGATED
+from pilotage.core.classads.partial.operators import negation, operation, truth_compared
 from pilotage.core.classads.partial.simplify_calls import simplified_call
 from pilotage.core.classads.partial.unknowns import (
     Unknowns,
@@ -31,7 +31,6 @@ from pilotage.core.classads.partial.unknowns import (
     of_unary,
 )
 from pilotage.core.classads.tree import (
-    LEVEL,
     Attribute,
     Call,
     Chain,
@@ -49,16 +48,6 @@ from pilotage.core.classads.values import BINARY, UNARY
 Result: TypeAlias = tuple[Expression, int]
 
 _BOOLEAN_OR_ABSENT: Final = of.BOOLEAN | of.UNDEFINED | of.ERROR
-_FLIPPED: Final = {
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-    "==": "==",
-    "!=": "!=",
-    "=?=": "=?=",
-    "=!=": "=!=",
-}
 
 
 def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
@@ -124,37 +113,6 @@ def _unary(node: Unary, context: Context, unknowns: Unknowns) -> Result:
 def _constant(value: Any, context: Context) -> Result:
     constant = constant_in(value, context)
     return constant, of.outcome_of(constant.value)
-
-
-def negation(node: Expression, unknowns: Unknowns) -> Expression:
-    """A tree that has the truth value of `!node` everywhere; "not" moves down as far as it can."""
-    unknowns.charge()
-    match node:
-        case Literal(value=value):
-            return Literal(UNARY["!"](value))
-        case Unary(op="!", operand=operand):
-            return operand
-        case Logic(op=op, operands=operands):
-            return Logic(
-                "&&" if op == "||" else "||", tuple([negation(operand, unknowns) for operand in operands])
-            )
-        case Conditional(test=test, yes=yes, no=no) if yes is not None and not (_is_not(yes) or _is_not(no)):
-            return Conditional(test, negation(yes, unknowns), negation(no, unknowns))
-        case Chain(first=first, rest=((op, right),)) if op in NEGATED and (
-            op in ("==", "!=", "=?=", "=!=") or (_is_a_number(first) and _is_a_number(right))
-        ):
-            return Chain(first, ((NEGATED[op], right),))
-        case _:
-            return Unary("!", node)
-
-
-def _is_not(node: Expression) -> bool:
-    return type(node) is Unary and node.op == "!"
-
-
-def _is_a_number(node: Expression) -> bool:
-    """Whether the value can't be NaN, for which both `x < 1` and `x >= 1` are false."""
-    return type(node) is Attribute or (type(node) is Literal and node.value == node.value)
 
 
 def _as_truth(tree: Expression, outcomes: int, context: Context) -> Result:
@@ -254,28 +212,29 @@ def _flat(op: str, operands: list[Result], unknowns: Unknowns) -> list[Result]:
 def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
     tree, outcomes = simplify(node.first, Context.VALUE, unknowns)
     is_same = tree is node.first and type(tree) is not Literal and len(node.rest) == 1
-    for op, operand in node.rest:
+    for position, (op, operand) in enumerate(node.rest, 1):
         right, right_outcomes = simplify(operand, Context.VALUE, unknowns)
         if type(tree) is Literal and type(right) is Literal:
             value = BINARY[op](tree.value, right.value)
             tree, outcomes = Literal(value), of.outcome_of(value)
             continue
+        if type(right) is Literal and type(right.value) is bool:
+            below = context if position == len(node.rest) else Context.VALUE
+            truth = truth_compared(tree, outcomes, op, right.value, below, unknowns)
+            if truth is not None:
+                tree, outcomes, is_same = truth, unknowns.outcomes_of(truth), False
+                continue
         outcomes = of_operator(op, outcomes, right_outcomes, right)
         decided = LITERALS.get(outcomes)
-        is_same = is_same and right is operand and decided is None
+        is_same = is_same and right is operand and type(tree) is Attribute and decided is None
         if not is_same:
-            tree = _operation(tree, op, right) if decided is None else decided
+            tree = operation(tree, op, right, unknowns) if decided is None else decided
     if is_same:
         return node, outcomes
-    return _constant(tree.value, context) if type(tree) is Literal else (tree, outcomes)
-
-
-def _operation(left: Expression, op: str, right: Expression) -> Expression:
-    if type(left) is Literal and op in _FLIPPED:
-        return Chain(right, ((_FLIPPED[op], left),))
-    if type(left) is Chain and LEVEL[left.rest[0][0]] == LEVEL[op]:
-        return Chain(left.first, (*left.rest, (op, right)))
-    return Chain(left, ((op, right),))
+    if type(tree) is Literal:
+        return _constant(tree.value, context)
+    # Operators on conditionals and truth values leave trees of other types.
+    return (tree, outcomes) if type(tree) is Chain else simplify(tree, context, unknowns)
 
 
 def _conditional(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
@@ -367,5 +326,3 @@ _RULES: Final[dict[type, Callable[[Any, Context, Unknowns], Result]]] = {
     ListOf: _list,
     ClassAd: _ad,
 }
-
-__all__ = ["join", "negation", "simplify"]
