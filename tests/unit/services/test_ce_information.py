@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.classads import Literal, evaluate
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy import Ce, parse
 from pilotage.outside.batch.adapter import BatchAdapter
@@ -107,6 +108,21 @@ def test_expired_facts_are_unknown_and_not_free(bench: Bench) -> None:
     assert "GlueCEStateFreeCPUs" not in now_at(bench).attributes, "from the future: the clock was set back"
     bench.now += 100
     assert now_at(bench) == facts
+
+
+def test_a_state_that_the_policy_sets_never_expires(bench: Bench) -> None:
+    apply(bench, bench.policy_text + '[ces.far.attributes]\nglueceStateStatus = "Closed"\n')
+
+    def state() -> object:
+        ad = bench.pool.ce_ad("far", bench.now)
+        assert ad is not None
+        return evaluate(ad.ad.index.get("gluecestatestatus", Literal("")), ad.ad)
+
+    assert state() == "Closed", "the batch system has never answered"
+    answer(bench, GlueCEStateStatus="Production", GlueCEStateFreeCPUs=1)
+    assert state() == "Closed"
+    bench.now += 1000
+    assert state() == "Closed"
 
 
 def test_the_policy_overrides_and_completes_the_facts(bench: Bench) -> None:

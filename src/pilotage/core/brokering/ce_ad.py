@@ -148,14 +148,21 @@ def ce_ad(
 ) -> CeAd:
     """The ad of a CE of the policy. Attributes that change all the time are absent if the information has expired.
 
+    Values that the policy sets never expire.
     `host_names`: of an earlier ad with the same host classes.
     """
     current, classes = information.is_current(now), information.host_classes
     known: dict[str, tuple[str, Expression]] = {}
     of_policy = {"Site": ce.site, "GridCE": name, "Setup": ce.setup}
     _add(known, {IDENTITY: name, "GlueSiteName": ce.site})
+    lasting = {key.lower() for key in ce.attributes}
     _add(
-        known, {key: value for key, value in information.attributes.items() if current or not is_dynamic(key)}
+        known,
+        {
+            key: value
+            for key, value in information.attributes.items()
+            if current or not is_dynamic(key) or key.lower() in lasting
+        },
     )
     if information.homogeneous:
         _add(known, _agreed(classes))
