@@ -456,6 +456,12 @@ def test_logs_are_archived_when_the_last_step_that_writes_them_has_ended(
     assert queue.request_row(row.id).state is R.COMPLETED
 
 
+def test_sites_that_cannot_store_logs_are_told(desk: Desk) -> None:
+    [warning] = desk.prepared(log_collect=True, sites=["A", "B"]).warnings
+    assert warning.startswith("logs of jobs at A, B are not stored")
+    assert desk.prepared(sites=["A", "B"]).warnings == ()
+
+
 def remove_logs(queue: QueueBench, row: RequestRow) -> None:
     name = f"work-{row.id}/logs/unmerged"
     queue.bench.do(lambda tx: registration.remove(tx, name, changer=Viewer("alice"), now=queue.now))

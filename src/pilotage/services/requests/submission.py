@@ -114,6 +114,7 @@ def check_data(
         raise InvalidInput(
             warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
         )
+    warnings += _log_warnings(request, policy)
     if not request.team:
         warnings.append(
             "the request has no team: no agent takes it before `pilotage request assign --team NAME`"
@@ -143,6 +144,16 @@ def _location_warnings(
             continue
         places = ", ".join(sorted(sites)) or "no site"
         yield f"no site of the request has data of {name}, which is at {places}: its work waits"
+
+
+def _log_warnings(request: Specification, policy: Policy) -> Iterable[str]:
+    """A warning if the logs of jobs at some sites could not be stored."""
+    if request.log_collect is None:
+        return
+    allowed = set(policy.sites if request.sites is None else request.sites) - set(request.banned_sites)
+    without = [site for site in sorted(allowed) if not policy.storage_of(site, "the home of the server")]
+    if without:
+        yield f"logs of jobs at {', '.join(without)} are not stored: there is no sites.NAME.storage in the policy"
 
 
 def submit(pool: Pool, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:
