@@ -19,9 +19,10 @@ import pytest
 
 from pilotage.agent.calls import AgentCalls
 from pilotage.client import Client
-from pilotage.core.errors import Forbidden, NotAuthenticated, NotFound, Superseded
+from pilotage.core.errors import Forbidden, InvalidInput, NotAuthenticated, NotFound, Superseded
 from pilotage.wire.agents import JoinRequest, SyncRequest
 from pilotage.wire.jobs import Selection
+from pilotage.wire.matchmaking import MatchRequest
 from tests.instance import Instance, descendants, running, until
 
 pytestmark = pytest.mark.slow
@@ -78,6 +79,25 @@ def test_agents_need_a_right_and_belong_to_their_user(shared: Instance) -> None:
         calls[""].sync(agent, SyncRequest("nonce", 3))
     for call in calls.values():
         call.close()
+
+
+def test_the_ad_and_the_match_of_a_job_are_its_owners(shared: Instance) -> None:
+    bob, owner = shared.client("bob"), shared.client()
+    job = owner.submit({"executable": "true", "requirements": "other.nothing > 1"}).first
+    assert "nothing" in owner.job_ad(job).ad
+    assert "nothing" in owner.match_ces(MatchRequest(job=job)).requirements
+    for ask in (
+        lambda: bob.job_ad(job),
+        lambda: bob.match_ces(MatchRequest(job=job)),
+        lambda: bob.match_ces(MatchRequest(description={"executable": "true"}, owner="alice")),
+        lambda: bob.match_ces(MatchRequest(description={"executable": "true"}, owner="nobody")),
+    ):
+        with pytest.raises(NotFound):
+            ask()
+    assert bob.ce_ad("local").problem == ""
+    with pytest.raises(InvalidInput, match="exactly one"):
+        bob.match_ces(MatchRequest())
+    owner.kill([job])
 
 
 def test_values_of_the_environment_are_the_owners_alone(shared: Instance) -> None:

@@ -59,7 +59,9 @@ class CeMatch:
 
     ce: str
     verdict: str
-    """yes, full, closed, refused (by the CE's Requirements), no hosts, impossible, or unfit (by another condition)."""
+    """yes, full, closed, refused (by the CE's Requirements), no hosts, impossible, or unfit (by another condition).
+
+    unasked: the Requirements are too large to ask all CEs in one question."""
     site: str = ""
     reason: str = ""
     """Why it is not yes."""

@@ -148,6 +148,17 @@ def test_ces_that_fit_come_first_and_the_counts_are_of_all(bench: Bench) -> None
     assert sum(report.verdicts.values()) == len(bench.pool.policy.ces)
 
 
+def test_a_question_that_is_too_large_is_answered_for_the_first_ces_and_for_single_ones(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilotage.services.director.list_match.MOST_WORK", 20)
+    report = matched(bench)
+    asked = [answer for answer in report.ces if answer.verdict != "unasked"]
+    assert len(asked) == 1
+    assert report.verdicts["unasked"] == len(bench.pool.policy.ces) - 1
+    assert by_name(matched(bench, ce="week"))["week"].verdict == "yes"
+
+
 def test_a_name_that_resembles_one_of_the_schema_is_reported(bench: Bench) -> None:
     report = matched(bench, requirements="other.gluehostbenchmarksi000 > 5")
     assert report.warnings == [

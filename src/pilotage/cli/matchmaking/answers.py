@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput
     from pilotage.core.brokering.ce_answer import CeAnswer
 
-_ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", "unfit")
+_ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", "unfit", "unasked")
 
 
 def ce_match(answer: CeAnswer) -> CeMatch:
@@ -67,4 +67,4 @@ def _facts(answer: CeMatch, now: float) -> Iterator[tuple[str, object]]:
 
 
 def _word(verdict: str) -> str:
-    return verdict if verdict in ("full", "closed") else "no"
+    return verdict if verdict in ("full", "closed", "unasked") else "no"

@@ -26,11 +26,14 @@ from pilotage.core.classads import (
     unparse,
 )
 from pilotage.core.classads.partial import Kind
+from pilotage.core.classads.tree import children
 
 MOST_CLASSES: Final = 8
 """Host classes that are explained one by one."""
 MOST_RESIDUAL: Final = 4000
 """Characters of a residual in an answer."""
+MOST_WORK: Final = 3_000_000
+"""Nodes of expressions visited for one question of a user, about. It takes a few seconds."""
 JOB, CE = "job", "ce"
 
 _TRUE: Final = Literal(True)
@@ -149,6 +152,17 @@ def _of_hosts(
         return f"{count} of {explained} classes of hosts{more}"
 
     return tuple(ExplainedRefusal(refusal, JOB, named(count)) for refusal, count in classes.items())
+
+
+def work_of(requirements: Expression, host_classes: int) -> int:
+    """Nodes visited for the answer of one CE, about: a part of `MOST_WORK`."""
+    visits, stack = 0, [(requirements, 1)]
+    while stack:
+        node, depth = stack.pop()
+        # An explanation evaluates a node again at each level above it.
+        visits += depth
+        stack.extend((below, depth + 1) for below in children(node))
+    return visits * (2 + host_classes)
 
 
 def in_glue_spelling(expression: Expression) -> Expression:

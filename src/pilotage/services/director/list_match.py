@@ -12,7 +12,7 @@ import msgspec
 
 from pilotage.core.brokering.ad_text import suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.ce_answer import answer_for, as_plain, in_glue_spelling
+from pilotage.core.brokering.ce_answer import MOST_WORK, answer_for, as_plain, in_glue_spelling, work_of
 from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
 from pilotage.core.brokering.misspelt import misspelt_names
@@ -34,7 +34,8 @@ from pilotage.services.why.wording import CONDITIONS
 from pilotage.wire.ces import CeSummary
 from pilotage.wire.matchmaking import CeAdReport, CeMatch, HostClassAd, MatchReport
 
-UNFIT = "unfit"
+UNFIT, UNASKED = "unfit", "unasked"
+TOO_LARGE = "the Requirements are too large to ask all CEs at once: ask about this CE alone (--ce)"
 ACTIVE = "active"
 MOST_CLASSES = 100
 """Classes of hosts in the report of an ad."""
@@ -42,7 +43,7 @@ MOST_UNMAPPED = 1000
 """Characters of the unmapped part of a residual."""
 MOST_NAMES = 20
 """Names of hosts of one class there."""
-_ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT)
+_ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT, UNASKED)
 
 
 def list_match(
@@ -50,11 +51,18 @@ def list_match(
 ) -> MatchReport:
     """Match a requester with every CE of `rows`, or with one of them."""
     requester = requester_ad(identity, pool.policy)
-    answers = [
-        answer
-        for row in rows
-        if (not ce or row.name == ce) and (answer := _answer(pool, identity, row, now)) is not None
-    ]
+    answers: list[CeMatch] = []
+    requirements, work = stored_expression(identity.match_text or "true"), 0
+    for row in rows:
+        ad = pool.ce_ad(row.name, now) if not ce or row.name == ce else None
+        if ad is None or row.name not in pool.policy.ces:
+            continue  # Not asked for, or the policy lost the CE after `row` was read.
+        more = work_of(requirements, len(ad.host_classes))
+        if work and work + more > MOST_WORK:
+            answers.append(CeMatch(row.name, UNASKED, row.site, TOO_LARGE))
+            continue
+        work += more
+        answers.append(_answer(pool, identity, ad, row, now))
     answers.sort(key=_fitting_first)
     return MatchReport(
         identity.owner,
@@ -72,10 +80,8 @@ def _fitting_first(answer: CeMatch) -> tuple[int, float, str]:
     return place, -answer.rank if answer.rank is not None else float("inf"), answer.ce
 
 
-def _answer(pool: Pool, identity: QueueIdentity, row: CeSummary, now: float) -> CeMatch | None:
-    policy, ad = pool.policy, pool.ce_ad(row.name, now)
-    if ad is None or row.name not in policy.ces:
-        return None  # The policy lost the CE after `row` was read.
+def _answer(pool: Pool, identity: QueueIdentity, ad: CeAd, row: CeSummary, now: float) -> CeMatch:
+    policy = pool.policy
     pilot_type = _type_of_pilots(policy.ces[row.name], identity)
     offer = possible_offer(pool, row.name, pool.local_nodes.get(row.name) or NO_NODE)
     facts = pool.brokering.ce(ad, as_private(offer) if pilot_type == PRIVATE else offer).facts

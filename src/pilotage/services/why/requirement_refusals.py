@@ -8,11 +8,14 @@ import msgspec
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import (
+    MOST_CLASSES,
+    MOST_WORK,
     ExplainedRefusal,
     explain_match,
     facts_of,
     in_glue_spelling,
     refusal_as_plain,
+    work_of,
 )
 from pilotage.core.brokering.explanation import explain_refusal
 from pilotage.core.brokering.glue import kinds
@@ -50,8 +53,9 @@ def requirement_refusals(
     for known_offer in known:
         offers.setdefault(known_offer.offer.ce, []).append(known_offer)
     answers: list[CeRefusals] = []
-    for name, ce in sorted(policy.ces.items()):
-        if len(answers) == MOST_CES:
+    work = work_of(stored_expression(identity.match_text), MOST_CLASSES)
+    for asked, (name, ce) in enumerate(sorted(policy.ces.items())):
+        if len(answers) == MOST_CES or work * asked > MOST_WORK:
             break
         if name in offers:
             explained = _by_offers(identity, requester, offers[name])
