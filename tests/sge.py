@@ -192,6 +192,12 @@ class GridEngine:
             modify, "\n".join([*kept, *(f"{key} {value}" for key, value in settings.items()), ""]), name
         )
 
+    def replace_queue(self, queue: str, **settings: str) -> None:
+        """Replace lines of a queue, such as prolog."""
+        lines = self.run("qconf", "-sq", queue).splitlines()
+        kept = [line for line in lines if line.split(" ", 1)[0] not in settings]
+        self.change("-Mq", "\n".join([*kept, *(f"{key} {value}" for key, value in settings.items()), ""]))
+
     def limit(self, **limits: str) -> None:
         """Set values of the cell's configuration, such as max_u_jobs."""
         self.replace_settings("-sconf", "-Mconf", "global", **limits)
