@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pilotage.core.brokering.ce_ad import ce_ad
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
-from pilotage.core.pilots.ads import node_ad, offer_ad
+from pilotage.core.pilots.ads import ATTRIBUTES, node_ad, offer_ad, own_attributes
 from pilotage.core.policy import Ce
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
@@ -215,3 +215,15 @@ def test_the_offer_agrees_with_all_that_the_ce_fixes(
         assert evaluate(expression, my=offer) == evaluate(expression, my=ad.fixed), name
     assert len(offer.attributes) == len(offer.index) == len(ClassAd(offer.attributes).index)
     assert ClassAd(offer.attributes).index == offer.index
+
+
+def test_own_attributes_are_those_of_the_offer_that_no_node_tells() -> None:
+    offer = Offer(
+        site="here", ce="local", cpu_time=1.0, memory=5, tags=frozenset({"gpu"}), pilot_type="private"
+    )
+    whole = offer_ad(offer, node_ad(offer, None, "n1", "el9", {"Glibc": "2.4"}))
+    own = dict(own_attributes(offer))
+    assert own == {
+        name: value for name, value in whole.attributes if name not in ("Hostname", "Platform", "Glibc")
+    }
+    assert set(ATTRIBUTES) == own.keys() | {"Hostname", "Platform"}

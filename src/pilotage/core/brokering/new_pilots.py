@@ -9,7 +9,7 @@ from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.glue import ATTRIBUTES, is_dynamic
 from pilotage.core.brokering.match import CeFacts
 from pilotage.core.classads import UNDEFINED, ClassAd, Expression, Literal
-from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.pilots.ads import own_attributes
 from pilotage.core.queues.fit import Offer
 
 MEASURED: Final = frozenset(
@@ -34,7 +34,6 @@ _NEVER_FOUND: Final = tuple(
     if attribute.name.lower() not in MEASURED and not is_dynamic(attribute.name)
 )
 _UNDEFINED: Final = Literal(UNDEFINED)
-_NO_NODE: Final = ClassAd()
 
 
 def facts_of_new_pilots(ad: CeAd, offer: Offer) -> CeFacts:
@@ -43,7 +42,7 @@ def facts_of_new_pilots(ad: CeAd, offer: Offer) -> CeFacts:
     The offer of a pilot on a host of a known class has no other values than the class, the CE and the pilot have.
     So a GLUE attribute that neither tells is undefined there, and not unknown.
     """
-    own = offer_ad(offer, _NO_NODE).attributes
+    own = own_attributes(offer)
     of_classes = {name.lower(): name for host_class in ad.host_classes for name in host_class.attributes}
     never = (*_NEVER_FOUND, *(name for key, name in of_classes.items() if key not in MEASURED))
     return CeFacts(

@@ -56,9 +56,22 @@ def node_ad(
             known[key] = (name, Literal(text if key in _TEXTS else _number_or_text(text)))
     for key in _OWN:
         known.pop(key, None)
-    own: tuple[tuple[str, Expression], ...] = (
-        ("Hostname", Literal(hostname)),
-        ("Platform", Literal(platform)),
+    own = (("Hostname", Literal(hostname)), ("Platform", Literal(platform)))
+    return ClassAd((*known.values(), *own, *_lasting(offer)))
+
+
+def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
+    """The ad of an offer; `node` is the `node_ad` of this offer with any sizes."""
+    return node.extended(_sizes(offer))
+
+
+def own_attributes(offer: Offer) -> tuple[tuple[str, Expression], ...]:
+    """The attributes of the offer's ad that no node tells."""
+    return (*_lasting(offer), *_sizes(offer))
+
+
+def _lasting(offer: Offer) -> tuple[tuple[str, Expression], ...]:
+    return (
         ("Site", Literal(offer.site)),
         ("GridCE", Literal(offer.ce)),
         ("Setup", Literal(offer.setup)),
@@ -66,18 +79,16 @@ def node_ad(
         ("Tags", _texts(offer.tags)),
         ("PilotType", Literal(offer.pilot_type)),
     )
-    return ClassAd((*known.values(), *own))
 
 
-def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
-    """The ad of an offer; `node` is the `node_ad` of this offer with any sizes."""
+def _sizes(offer: Offer) -> list[tuple[str, Expression]]:
     sizes: list[tuple[str, Expression]] = [
         ("Processors", Literal(offer.processors)),
         ("CPUTime", Literal(float(offer.cpu_time))),
     ]
     if offer.memory:
         sizes.append(("Memory", Literal(offer.memory)))
-    return node.extended(sizes)
+    return sizes
 
 
 def _host_names(hostname: str, attributes: Mapping[str, str]) -> tuple[str, ...]:

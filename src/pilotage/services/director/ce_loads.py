@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pilotage.core.brokering.match import DEFAULT_RANK, closed_reason, full_reason, jobs_left, rank_of
 from pilotage.core.classads import ClassAd, Literal
-from pilotage.core.pilots.ads import offer_ad
+from pilotage.core.pilots.ads import own_attributes
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.batch import room_for_pilots
 from pilotage.core.provisioning.iteration import CeLoad
@@ -56,7 +56,9 @@ def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         closed=closed,
         full=full,
         draining=pool.site_state(ce.site) is not SiteState.NORMAL,
-        rank=_rank(policy, ce, offer_ad(offer, ad.ad), waiting, running) if not closed else 0.0,
+        rank=_rank(policy, ce, ad.ad.extended(own_attributes(offer)), waiting, running)
+        if not closed
+        else 0.0,
     )
 
 
