@@ -54,11 +54,12 @@ def _of_server(session: Session, name: str) -> CeAdReport:
 
 
 def _of_file(name: str) -> list[CeAdReport]:
-    from pilotage.cli.matchmaking.local_ads import read_ce_ads
-    from pilotage.core.brokering.ad_text import suspicions_of
+    from pilotage.cli.matchmaking.local_ads import ce_ads_of_text, read_text
+    from pilotage.core.brokering.ad_text import parse_ads, suspicions_of
     from pilotage.core.classads import unparse
 
-    now = time.time()
+    now, text = time.time(), read_text(name)
+    # The text as written has the paths of the slips; the ads have been completed.
     return [
         CeAdReport(
             ad.name,
@@ -67,9 +68,9 @@ def _of_file(name: str) -> list[CeAdReport]:
             ad.updated or None,
             ad.updated + ad.expiry if ad.updated else None,
             not ad.is_current(now),
-            suspicions=[f"{suspicion.path}: {suspicion.message}" for suspicion in suspicions_of(ad.ad)],
+            suspicions=[f"{suspicion.path}: {suspicion.message}" for suspicion in suspicions_of(written)],
         )
-        for ad in read_ce_ads([name], now)
+        for ad, written in zip(ce_ads_of_text(name, text, now), parse_ads(text), strict=True)
     ]
 
 

@@ -34,19 +34,22 @@ def read_text(name: str) -> str:
         raise InvalidInput(f"{name} is not a text in UTF-8") from error
 
 
-def read_ce_ads(names: Sequence[str], now: float) -> list[CeAd]:
-    """The CE ads of files, expired ones included. Errors name the file."""
+def ce_ads_of_text(name: str, text: str, now: float) -> tuple[CeAd, ...]:
+    """The CE ads of the text of a file, expired ones included. Errors name the file."""
     from pilotage.core.brokering.ad_text import load_ce_ads
 
+    try:
+        return load_ce_ads(text, now=now, allow_expired=True)
+    except InvalidInput as error:
+        error.message = f"{name}: {error.message}"
+        raise
+
+
+def read_ce_ads(names: Sequence[str], now: float) -> list[CeAd]:
+    """The CE ads of files, expired ones included. Errors name the file."""
     ads: dict[str, CeAd] = {}
     for name in names:
-        try:
-            loaded = load_ce_ads(read_text(name), now=now, allow_expired=True)
-        except InvalidInput as error:
-            if not error.message.startswith("cannot read"):
-                error.message = f"{name}: {error.message}"
-            raise
-        for ad in loaded:
+        for ad in ce_ads_of_text(name, read_text(name), now):
             if ad.name in ads:
                 raise InvalidInput(f"{name}: two ads have the identity {ad.name}")
             ads[ad.name] = ad
