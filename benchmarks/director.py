@@ -14,7 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+from benchmarks.ce_ads import ce_values, requirement_sets
 from benchmarks.figure import Figure, part, told
+from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.classads import parse_expression, unparse
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import parse
 from pilotage.core.queues.identity import QueueIdentity
@@ -50,6 +53,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ces", type=int, default=200)
     parser.add_argument("--pilots", type=int, default=50000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument(
+        "--information",
+        action="store_true",
+        help="CEs tell GLUE facts, and every second queue has Requirements",
+    )
     parser.add_argument("--demand", choices=("document", "matched"), default="document")
 
 
@@ -179,7 +187,7 @@ def _filled(folder: Path, asked: argparse.Namespace) -> Iterator[tuple[WriterCon
         connection.execute("BEGIN")
         instance.create(connection, "bench", 0.0)
         instance.save_policy(connection, text=text, now=0.0, by="bench", reason="")
-        queues = _fill_queues(connection, asked.queues)
+        queues = _fill_queues(connection, asked.queues, information=asked.information)
         _fill_jobs(connection, queues)
         _fill_pilots(connection, asked, queues)
         connection.execute("COMMIT")
@@ -200,11 +208,24 @@ def _open(writer: WriterConnection, text: str, asked: argparse.Namespace) -> Poo
     pool: Pool = _request(writer, opened)
     node = Node(platform="el9", processors=4, memory=0)
     _request(writer, lambda tx: [tx.put(pool.local_nodes, f"c{number}", node) for number in range(asked.ces)])
+    if asked.information:
+        _request(writer, lambda tx: _tell_information(pool, tx, asked.ces))
     return pool
 
 
+def _tell_information(pool: Pool, tx: Transaction, ces: int) -> None:
+    rng, now = Random(4), time.time()
+    for number in range(ces):
+        values, classes = ce_values(number, rng)
+        hosts = tuple(HostClass(4, host) for host in classes)
+        values |= {"GlueCEStateStatus": "Production", "GlueCEPolicyMaxTotalJobs": 999999}
+        facts = CeInformation(values, hosts, updated=now, expiry=1e6)
+        tx.put(pool.ce_information, f"c{number}", facts)
+
+
 def _policy(asked: argparse.Namespace) -> str:
-    lines = [f"[groups.g{number}]\nshare = {100 + number}" for number in range(GROUPS)]
+    vo = 'vo = "vo{0:02}.example.org"\n' if asked.information else ""
+    lines = [f"[groups.g{number}]\n{vo.format(number)}share = {100 + number}" for number in range(GROUPS)]
     lines += [f'[users.u{number}]\ngroups = ["g{number % GROUPS}"]' for number in range(OWNERS)]
     lines += [f"[sites.s{number}]" for number in range(SITES)]
     lines += [
@@ -220,12 +241,16 @@ def _policy(asked: argparse.Namespace) -> str:
     )
 
 
-def _fill_queues(connection: Connection, count: int) -> list[QueueId]:
+def _fill_queues(connection: Connection, count: int, *, information: bool) -> list[QueueId]:
     rng = Random(1)
+    sets = [f"{unparse(parse_expression(text))}" for text in requirement_sets(100, Random(5))]
     ids = []
     for number in range(count):
         owner = number % OWNERS
         sites = frozenset(f"s{rng.randrange(SITES)}" for _ in range(rng.choice((0, 0, 3, 10))))
+        requirements = f"target.Processors >= {number % 3}" if number % 10 == 1 else ""
+        if information and number % 2:
+            requirements = sets[number % len(sets)]
         identity = QueueIdentity(
             f"u{owner}",
             f"g{owner % GROUPS}",
@@ -233,7 +258,7 @@ def _fill_queues(connection: Connection, count: int) -> list[QueueId]:
             processors=rng.choice((1, 1, 1, 2)),
             job_type=f"Type{number}",
             sites=sites,
-            requirements=f"target.Processors >= {number % 3}" if number % 10 == 1 else "",
+            requirements=requirements,
         )
         ids.append(submissions.insert_queue(connection, identity, 0.0))
     return ids

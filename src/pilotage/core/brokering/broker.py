@@ -257,7 +257,7 @@ class _Question:
         if without is not None:
             codes[without] = _CODES[Verdict.NO_HOSTS]
         known = self.answers.residuals
-        impossible = [place for place in np.unique(residuals).tolist() if not known[place].can_be_true]
+        impossible = [place for place in set(residuals.tolist()) if not known[place].can_be_true]
         if impossible:
             codes[np.isin(residuals, impossible)] = _CODES[Verdict.IMPOSSIBLE]
         return _Side(residuals, hosts, codes)
@@ -269,7 +269,7 @@ class _Question:
             return None, None
         of_hosts = residuals[table.owners]
         hosts: Mask = np.ones(len(of_hosts), dtype=np.bool_)
-        for place in np.unique(of_hosts).tolist():
+        for place in set(of_hosts.tolist()):
             if place == self.answers.true:
                 continue
             column: Mask | None = self._memory.get(place)

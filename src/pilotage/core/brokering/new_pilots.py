@@ -34,17 +34,17 @@ _NEVER_FOUND: Final = tuple(
     if attribute.name.lower() not in MEASURED and not is_dynamic(attribute.name)
 )
 _UNDEFINED: Final = Literal(UNDEFINED)
+_OF_NODE: Final = frozenset({"hostname", "platform"})
 
 
 def facts_of_new_pilots(ad: CeAd, offer: Offer) -> CeFacts:
     """The facts for pilots that make `offer`. Hostname, Platform and findings of a pilot on its node are unknown.
 
     The offer of a pilot on a host of a known class has no other values than the class, the CE and the pilot have.
-    So a GLUE attribute that neither tells is undefined there, and not unknown.
+    So a GLUE attribute that none of them tells is undefined there, and not unknown.
     """
     own = own_attributes(offer)
-    of_classes = {name.lower(): name for host_class in ad.host_classes for name in host_class.attributes}
-    never = (*_NEVER_FOUND, *(name for key, name in of_classes.items() if key not in MEASURED))
+    never = [name for name in _NEVER_FOUND if name.lower() not in ad.ad.index]
     return CeFacts(
         ad.name,
         _merged(ad.ad, own),
@@ -53,10 +53,15 @@ def facts_of_new_pilots(ad: CeAd, offer: Offer) -> CeFacts:
     )
 
 
+def ad_of_new_pilots(ad: CeAd, offer: Offer) -> ClassAd:
+    """The whole ad of a CE with the attributes of its new pilots, as Rank sees it."""
+    return _merged(ad.ad, own_attributes(offer))
+
+
 def _merged(ad: ClassAd, own: Iterable[tuple[str, Expression]], undefined: Iterable[str] = ()) -> ClassAd:
     attributes = {name.lower(): (name, value) for name, value in ad.attributes}
-    for name in ("Hostname", "Platform", "Memory"):
-        attributes.pop(name.lower(), None)
+    for key in (*_OF_NODE, "memory"):
+        attributes.pop(key, None)
     attributes |= {name.lower(): (name, value) for name, value in own}
     for name in undefined:
         attributes.setdefault(name.lower(), (name, _UNDEFINED))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
+from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.match import DEFAULT_RANK, closed_reason, full_reason, jobs_left, rank_of
+from pilotage.core.brokering.new_pilots import ad_of_new_pilots
 from pilotage.core.classads import ClassAd, Literal
-from pilotage.core.pilots.ads import own_attributes
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.batch import room_for_pilots
 from pilotage.core.provisioning.iteration import CeLoad
+from pilotage.core.queues.fit import Offer
 from pilotage.core.sites import SiteState
 from pilotage.services.matching.known_offers import possible_offer
 from pilotage.services.matching.requirements import stored_expression
@@ -56,9 +58,7 @@ def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
         closed=closed,
         full=full,
         draining=pool.site_state(ce.site) is not SiteState.NORMAL,
-        rank=_rank(policy, ce, ad.ad.extended(own_attributes(offer)), waiting, running)
-        if not closed
-        else 0.0,
+        rank=_rank(policy, ce, ad, offer, waiting, running) if not closed else 0.0,
     )
 
 
@@ -87,13 +87,14 @@ def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
     return f"paused: {row.progress.trouble or 'pilots came in vain'}" if now < paused else ""
 
 
-def _rank(policy: Policy, ce: Ce, ad: ClassAd, waiting: int, running: int) -> float:
+def _rank(policy: Policy, ce: Ce, ad: CeAd, offer: Offer, waiting: int, running: int) -> float:
     """The pool's Rank for the ad of a CE; 0 where the pool does no list-match."""
     settings = policy.director.pool(ce.submit_pool)
     if not settings.enable_list_match:
         return 0.0
     numbers = rank_numbers(waiting, running, ce.max_waiting, ce.max_running)
-    return rank_of(stored_expression(settings.rank or DEFAULT_RANK), ad.extended(numbers))
+    known = ad_of_new_pilots(ad, offer).extended(numbers)
+    return rank_of(stored_expression(settings.rank or DEFAULT_RANK), known)
 
 
 def rank_numbers(

@@ -30,6 +30,8 @@ from pilotage.services.pool.state import Pool
 EXPLAINED: Final = 2
 """Sub-expressions in the reason of one CE."""
 
+QUEUES_AT_ONCE: Final = 32
+"""Queues between two pauses, where each answer is known."""
 _TRUE: Final = Literal(True)
 
 
@@ -103,7 +105,9 @@ class RequesterMatching:
     def run(self, queues: Sequence[DemandQueue]) -> Iterator[None]:
         """Find the answers for all queues. Each step is short."""
         restricted = any(ad.ad.index.get("requirements", _TRUE) != _TRUE for ad in self._ads)
-        for queue in queues:
+        for number, queue in enumerate(queues):
+            if not number % QUEUES_AT_ONCE:
+                yield
             identity = queue.identity
             if not restricted and not identity.match_text:
                 continue

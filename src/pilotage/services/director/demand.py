@@ -45,7 +45,7 @@ from pilotage.store.writer.transaction import Transaction
 
 PART = 500
 """Queues or rows of one step."""
-CES_AT_ONCE = 40
+CES_AT_ONCE = 4
 """CEs whose state is copied in one step."""
 
 Row = TypeVar("Row")
