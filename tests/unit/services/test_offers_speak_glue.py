@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.pilots.ads import ATTRIBUTES, node_ad, offer_ad, own_attributes
 from pilotage.core.policy import Ce
@@ -71,6 +71,35 @@ def test_the_documents_conditional_runs_on_the_valid_hosts(
     describe(bench, max_cpu_time, SLOW, FAST)
     bench.submit(1, requirements=CONDITIONAL)
     assert taken(bench, hostname=host) == runs
+
+
+@pytest.mark.parametrize("age", [0.0, 1e7, None])
+@pytest.mark.parametrize(
+    "requirements",
+    [
+        'other.GlueCEStateStatus == "Production"',
+        "other.GlueCEStateFreeCPUs > 0",
+        "other.GlueCEStateEstimatedResponseTime < 86400",
+    ],
+)
+@as_writer()
+def test_a_running_pilot_proves_the_state_of_its_ce(
+    bench: Bench, requirements: str, age: float | None
+) -> None:
+    """Otherwise pilots are submitted while the state is unknown, and their job runs on none of them."""
+    if age is not None:
+        state: dict[str, Value] = {"GlueCEStateStatus": "Production", "GlueCEStateFreeCPUs": 0}
+        bench.pool.ce_information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
+    bench.submit(1, requirements=requirements)
+    assert taken(bench) == 1
+
+
+@as_writer()
+def test_a_known_state_of_the_ce_counts(bench: Bench) -> None:
+    describe(bench, 3000, GlueCEStateStatus="Draining", GlueCEStateEstimatedResponseTime=900)
+    bench.submit(1, requirements='other.GlueCEStateStatus == "Production"')
+    bench.submit(1, requirements="other.GlueCEStateEstimatedResponseTime < 600")
+    assert taken(bench) == 0
 
 
 @as_writer()

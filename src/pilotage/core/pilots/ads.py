@@ -34,6 +34,14 @@ BATCH_HOST: Final = "BatchHost"
 """Of a pilot's attributes: the name of its host in the batch system."""
 
 _OWN: Final = frozenset(name.lower() for name in ATTRIBUTES)
+_FREE: Final = "GlueCEStateFreeCPUs"
+_PROVEN: Final = (
+    ("GlueCEStateStatus", Literal("Production")),
+    (_FREE, Literal(1)),
+    ("GlueCEStateEstimatedResponseTime", Literal(0)),
+    ("GlueCEStateWorstResponseTime", Literal(0)),
+)
+"""The CE starts jobs, the processors of the pilot are free for jobs, and a job starts there at once."""
 _TEXTS: Final = frozenset(name for name, known in BY_NAME.items() if known.kind is Kind.STRING)
 
 
@@ -54,10 +62,24 @@ def node_ad(
         key = name.lower()
         if key not in fixed:
             known[key] = (name, Literal(text if key in _TEXTS else _number_or_text(text)))
+    if ce is not None:
+        _add_proven(known)
     for key in _OWN:
         known.pop(key, None)
     own = (("Hostname", Literal(hostname)), ("Platform", Literal(platform)))
     return ClassAd((*known.values(), *own, *_lasting(offer)))
+
+
+def _add_proven(known: dict[str, tuple[str, Expression]]) -> None:
+    """Add the states of the CE that its running pilot proves, in place of unknown ones.
+
+    The director submits while a state is not known. If it stayed undefined here, no such pilot would ever take its
+    job. Nor would the pilot that occupies the last free processor.
+    """
+    for name, proven in _PROVEN:
+        known.setdefault(name.lower(), (name, proven))
+    if known[_FREE.lower()][1] == Literal(0):
+        known[_FREE.lower()] = (_FREE, Literal(1))
 
 
 def offer_ad(offer: Offer, node: ClassAd) -> ClassAd:
