@@ -282,6 +282,8 @@ class _SingleMapper:
             request = _bound_of(conditions[0], relation, is_integer=is_integer)
             if request is not None:
                 value, is_exact = request
+                if isinstance(rule, OptionRule) and value <= 0:
+                    return None  # Batch systems refuse such a bound.
                 return Mapped((BoundRequest(self._name, rule, value),), is_exact)
         return self._bound_of_values(rule, relation)
 
@@ -291,6 +293,8 @@ class _SingleMapper:
         if not numbers or len(numbers) != len(self._fitting) or relation in ("<", ">"):
             return None
         value = min(numbers) if relation == "<=" else max(numbers)
+        if isinstance(rule, OptionRule) and value <= 0:
+            return None
         unfit = [v for v in self._values if v not in numbers and isinstance(v, int | float)]
         if any(compare(value, relation, v) for v in unfit):
             return None

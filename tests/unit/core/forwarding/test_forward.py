@@ -322,3 +322,12 @@ def test_a_minimum_of_the_ce_holds_on_hosts_without_a_value_of_their_own() -> No
         forwarding = forward(parse_expression(text), terms, HOSTS, KINDS)
         assert forwarding.flags == flags
         assert (forwarding.unmapped is None) is bool(flags)
+
+
+@pytest.mark.parametrize("hosts", [(), (HostClass(1, {"Disk": 0}, ("n1",)),)])
+@pytest.mark.parametrize("text", ["Disk >= 0", "Disk > -5", "Disk == 0", "Disk > -9 && Disk < 9"])
+def test_a_bound_that_no_option_takes_is_left_to_the_match(text: str, hosts: Sequence[HostClass]) -> None:
+    """Slurm refuses `--tmp=-4M` and `--cores-per-socket=0`, so pilots would never be submitted."""
+    for option in SLURM.options:
+        made = forwarded(text, SLURM, {"Disk": f"option {option}"}, hosts)
+        assert (made.flags, made.is_possible, unmapped_text(made) != "") == ((), True, True)
