@@ -75,6 +75,29 @@ def test_a_child_that_keeps_the_output_open_does_not_hold_the_answer_back_for_ev
         run_hook(program(tmp_path, "sleep 1000 & exit 0"), PATH, timeout=1.0)
 
 
+def test_a_hook_that_closes_its_output_ends_in_the_same_time(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="did not end within"):
+        run_hook(program(tmp_path, "exec >&- 2>&-; exec sleep 1000"), PATH, timeout=0.5)
+
+
+@pytest.mark.parametrize("text", ["exit 0", "exit 3", "exec sleep 1000", "yes"])
+def test_its_group_is_killed_while_its_id_is_its_own(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is reaped its id may be that of a foreign group."""
+    is_reaped: list[bool] = []
+    kill = os.killpg
+
+    def watched(group: int, number: int) -> None:
+        is_reaped.append(not Path(f"/proc/{group}").exists())
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", watched)
+    with contextlib.suppress(InvalidInput):
+        run_hook(program(tmp_path, text), PATH, timeout=0.5)
+    assert is_reaped == [False]
+
+
 def test_no_descriptor_of_the_server_reaches_the_hook(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     try:

@@ -37,15 +37,18 @@ def run_hook(program: str, environment: Mapping[str, str], timeout: float = HOOK
         )
     except (OSError, ValueError) as error:
         raise InvalidInput(f"it cannot be run: {getattr(error, 'strerror', None) or error}") from None
+    end = time.monotonic() + timeout
     with process:
         try:
-            output, errors = _read(process, time.monotonic() + timeout)
-            status = process.wait(timeout)
-        except (TimeoutError, subprocess.TimeoutExpired):
+            output, errors = _read(process, end)
+            _await_end(process, end)
+        except TimeoutError:
             raise InvalidInput(f"it did not end within {timeout:g} s") from None
         finally:
+            # Before `wait`: until then no other process can get its id, nor can another group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
     if status:
         said = " ".join(errors.decode(errors="replace").split())[:200]
         raise InvalidInput(f"it ended with status {status}" + (f": {said}" if said else ""))
@@ -53,6 +56,18 @@ def run_hook(program: str, environment: Mapping[str, str], timeout: float = HOOK
         return output.decode("ascii")
     except UnicodeDecodeError:
         raise InvalidInput("it printed characters that are not ASCII") from None
+
+
+def _await_end(process: subprocess.Popen[bytes], end: float) -> None:
+    """Wait for its end and leave it a zombie. `TimeoutError`: it runs at the instant `end`."""
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            if not selector.select(max(0.0, end - time.monotonic())):
+                raise TimeoutError
+    finally:
+        os.close(descriptor)
 
 
 def _read(process: subprocess.Popen[bytes], end: float) -> tuple[bytes, bytes]:
