@@ -16,7 +16,7 @@ from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.outside.batch.adapter import Receipt, Submission
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
-from pilotage.server.duties.forward_hook import KEPT, ForwardHook
+from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_status import summaries
@@ -165,3 +165,20 @@ def test_a_hook_that_hangs_is_a_refusal(bench: Bench, hook: Callable[[str], Path
     [intent] = ordered(bench, BatchDirector("batch", NODE.platform))
     with pytest.raises(Exception, match="did not end within"):
         ForwardHook(timeout=0.5).flags(bench.pool.policy.ces["batch"], intent)
+
+
+def test_a_hook_that_hangs_is_not_run_for_each_submission(
+    bench: Bench, hook: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Each run would hold up the thread of the CE, which also makes the listings of its pilots."""
+    hook(f"echo run >> {tmp_path}/runs; exec sleep 1000")
+    [intent] = ordered(bench, BatchDirector("batch", NODE.platform))
+    ce, clock = bench.pool.policy.ces["batch"], [0.0]
+    runner = ForwardHook(lambda: clock[0], timeout=0.5)
+    for _ in range(3):
+        with pytest.raises(Exception, match="did not end within"):
+            runner.flags(ce, intent)
+    assert (tmp_path / "runs").read_text() == "run\n"
+    hook("echo --tmp=5")
+    clock[0] = HANG_PAUSE
+    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")

@@ -15,16 +15,23 @@ from pilotage.services.director.submissions import SubmissionIntent
 
 KEPT = 300.0
 """Seconds for which an answer is used again."""
+HANG_PAUSE = 60.0
+"""Seconds without a run after one that hung. Each run holds up the listings of its CE."""
 MOST_KEPT = 1000
 """Answers of one CE."""
 
 
 class ForwardHook:
-    """The hook of one CE. Failures are not kept, so that a repaired hook counts at once."""
+    """The hook of one CE. Failures are not kept, so that a repaired hook counts at once.
+
+    Only a hook that hangs is not run for `HANG_PAUSE`.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, timeout: float = HOOK_TIMEOUT) -> None:
         self._clock, self._timeout = clock, timeout
         self._answers: dict[HookCall, tuple[float, dict[str, str]]] = {}
+        self._hung = 0.0, ""
+        """The end of the pause after a run that hung, and its reason."""
 
     def flags(self, ce: Ce | None, intent: SubmissionIntent) -> tuple[str, ...]:
         """The flags of a submission with the arguments of the hook. `SubmissionFailed`: the hook is of no use."""
@@ -43,10 +50,19 @@ class ForwardHook:
         now, known = self._clock(), self._answers.get(call)
         if known is not None and now < known[0] + KEPT:
             return known[1]
-        answer = read_arguments(
-            run_hook(call.program, dict(call.environment), self._timeout), ce.forward_table
-        )
+        if now < self._hung[0]:
+            raise InvalidInput(self._hung[1])
+        answer = read_arguments(self._run(call), ce.forward_table)
         if len(self._answers) >= MOST_KEPT:
             self._answers.clear()
         self._answers[call] = now, answer
         return answer
+
+    def _run(self, call: HookCall) -> str:
+        began = time.monotonic()
+        try:
+            return run_hook(call.program, dict(call.environment), self._timeout)
+        except InvalidInput as error:
+            if time.monotonic() - began >= self._timeout:
+                self._hung = self._clock() + HANG_PAUSE, error.message
+            raise
