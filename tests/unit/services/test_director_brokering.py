@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pilotage.core.brokering.ce_ad import ce_ad
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.new_pilots import MEASURED
 from pilotage.core.classads import evaluate, parse_expression
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.policy import parse
+from pilotage.core.policy import Ce, parse
 from pilotage.core.provisioning.iteration import Shortfall
+from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.pilot.host_facts import host_facts
 from pilotage.services.director.batch import BatchDirector
@@ -24,6 +26,7 @@ from pilotage.services.director.demand import Iteration, run_iteration
 from pilotage.services.director.iteration_report import report
 from pilotage.services.matching.known_offers import known_offers
 from pilotage.services.policy.apply import apply_policy
+from pilotage.services.pool.brokering import PoolBroker
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.services.why.requirement_refusals import requirement_refusals
 from tests.unit.services.bench import NODE, POLICY, Bench
@@ -341,3 +344,18 @@ def test_pilots_go_only_where_a_class_of_hosts_makes_requirements_true(
         if of_ce:
             assert (name in chosen) == bool(fitting)
     grid.bench.act("kill", *jobs)
+
+
+def test_ces_are_forgotten_while_other_threads_add_some() -> None:
+    broker = PoolBroker()
+    offer = Offer(site="here", ce="a", cpu_time=1.0)
+    ads = [ce_ad(name, Ce(site="here"), CeInformation(), 0.0) for name in "abc"]
+
+    class Names(frozenset[str]):
+        def __contains__(self, name: object) -> bool:
+            broker.ce(ads[2], offer)
+            return super().__contains__(name)
+
+    kept, _ = broker.ce(ads[0], offer), broker.ce(ads[1], offer)
+    broker.retain(Names("a"))
+    assert broker.ce(ads[0], offer) is kept

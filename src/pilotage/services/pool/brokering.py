@@ -37,5 +37,7 @@ class PoolBroker:
 
     def retain(self, names: Container[str]) -> None:
         """Forget the CEs that the policy no longer has."""
-        for key in [key for key in self._ces if key[0] not in names]:
-            del self._ces[key]
+        # Other threads may add CEs meanwhile.
+        for key in tuple(self._ces):
+            if key[0] not in names:
+                self._ces.pop(key, None)
