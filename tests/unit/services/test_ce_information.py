@@ -404,3 +404,26 @@ def test_a_ce_that_changes_is_asked_again_and_one_that_goes_is_forgotten(bench: 
     assert near.closed
     assert bench.pool.ce_information.keys() == {"far"}
     assert ce_information.names(bench.connection) == {"far"}
+
+
+def test_the_answer_of_another_cluster_is_not_taken_for_the_changed_ce(bench: Bench) -> None:
+    """Its hosts would decide which jobs get pilots, for as long as the new cluster does not answer."""
+    site = Site(bench)
+    site.cycles("far", "near")
+    assert bench.pool.ce_information.keys() == {"far", "near"}
+    old = site.batches["far"]
+    old.gate.clear()
+    bench.now += 61
+    site.cycles("near")
+    asked, question = bench.now, site.duty._questions["far"]
+    moved = bench.policy_text.replace("[ces.near]", '[ces.far.slurm]\npartition = "other"\n[ces.near]')
+    apply(bench, moved)
+    bench.now += 1
+    site.cycle()
+    assert old.closed
+    assert "far" not in bench.pool.ce_information, "facts of the former cluster"
+    old.gate.set()
+    until(lambda: question.ended, 60, "the old answer")
+    site.cycles("far")
+    assert bench.pool.ce_information["far"].updated == asked + 1
+    assert site.batches["far"].questions == 1

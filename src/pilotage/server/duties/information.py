@@ -97,6 +97,7 @@ class InformationDuty:
 
     async def cycle(self) -> None:
         """Store the answers that have come, and ask the CEs whose period is over."""
+        self._drop_outdated()
         await self._store()
         await self._forget_gone()
         now = self._context.clock()
@@ -107,6 +108,16 @@ class InformationDuty:
             if self._concerns(ce) and name not in self._questions and self._is_due(name, ce, now):
                 self._ask(name, ce, now)
                 room -= 1
+
+    def _drop_outdated(self) -> None:
+        """Give up the questions of CEs that the policy has changed since: their answers may be of another cluster."""
+        ces = self._context.pool.policy.ces
+        for name, question in list(self._questions.items()):
+            if ces.get(name) != question.ce:
+                del self._questions[name]
+                # Its command would hold up the thread for minutes.
+                if (known := self._adapters.get(name)) is not None:
+                    known[1].close()
 
     def _is_due(self, name: str, ce: Ce, now: float) -> bool:
         known = self._adapters.get(name)
@@ -143,7 +154,11 @@ class InformationDuty:
         await self._read_times()
         pool = self._context.pool
         for first in range(0, len(ended), ANSWERS_PER_TRANSACTION):
-            part = [q for q in ended[first : first + ANSWERS_PER_TRANSACTION] if q.name in pool.policy.ces]
+            part = [
+                question
+                for question in ended[first : first + ANSWERS_PER_TRANSACTION]
+                if pool.policy.ces.get(question.name) == question.ce
+            ]
             if not part:
                 continue
             answers, now = [self._answer_of(question) for question in part], self._context.clock()
@@ -169,14 +184,24 @@ class InformationDuty:
         self._times, self._times_read = response_times(waits, now), now
 
     async def _forget_gone(self) -> None:
-        """Close the adapters of CEs that have gone from the policy, and delete their facts."""
+        """Close the adapters of CEs that have gone from the policy, and delete their facts.
+
+        The facts of a CE that is another cluster now are deleted too.
+        """
         policy = self._context.pool.policy
         if policy is self._cleaned_for:
             return
         for name in [name for name in self._adapters if name not in policy.ces]:
             self._adapters.pop(name)[1].close()
             self._due.pop(name, None)
-        if gone := await self._context.quick_read(ce_information.names) - policy.ces.keys():
+            self._questions.pop(name, None)
+        moved = {
+            name
+            for name, (ce, _) in self._adapters.items()
+            if _batch_system(ce) != _batch_system(policy.ces[name])
+        }
+        gone = await self._context.quick_read(ce_information.names) - policy.ces.keys() | moved
+        if gone:
             await self._context.writer.acall(lambda tx: forget(self._context.pool, tx, sorted(gone)))
         self._cleaned_for = policy
 
@@ -185,6 +210,11 @@ class InformationDuty:
         for _, batch in self._adapters.values():
             with contextlib.suppress(OSError):
                 batch.close()
+
+
+def _batch_system(ce: Ce) -> tuple[object, ...]:
+    """The settings that say which batch system a CE is, and which part of it."""
+    return (ce.type, None) if ce.type == "local" else (ce.type, ce.batch_options())
 
 
 def _log_changes(changes: Sequence[ProblemChange]) -> None:
