@@ -71,3 +71,30 @@ def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
     tried = run(tmp_path, *words)
     assert tried.returncode == 2
     assert "--jobs" in tried.stderr or "no such option" in tried.stderr
+
+
+def test_a_grid_engine_is_ended_without_naming_its_ports_again(short_folder: Path) -> None:
+    sge.require()
+    ports = " ".join(str(free_port()) for _ in range(2))
+    environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "HOME": str(short_folder)}
+
+    def call(command: str, **variables: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            env={**environment, **variables},
+            cwd=short_folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        return done.stdout
+
+    script = RUN.with_name("grid-engine")
+    call(f"{script} up {short_folder}/sge", SGE_PORTS=ports)
+    payload = f"/bin/sh -c 'echo $$ > {short_folder}/id; exec sleep 600'"
+    call(f". sge/settings; qsub -terse -b y -o /dev/null -j y {payload}")
+    call("for try in $(seq 300); do [ ! -s id ] || exit 0; sleep 0.1; done; exit 1")
+    call(f"{script} down {short_folder}/sge")
+    process = Path("/proc", (short_folder / "id").read_text().strip(), "cmdline")
+    assert not process.exists() or b"600" not in process.read_bytes(), "the master has cancelled its job"

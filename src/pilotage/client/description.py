@@ -88,7 +88,7 @@ def read_description_file(path: Path) -> LocalDescription:
     try:
         if path.stat().st_size > MAX_FILE:
             raise InvalidInput(f"{path} is too large for a job description")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as trouble:
         raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
     except UnicodeDecodeError as trouble:

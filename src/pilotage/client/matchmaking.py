@@ -17,7 +17,7 @@ class MatchmakingMethods(TypedRequests):
         return self._post("/v1/matchmaking", query, MatchReport)
 
     def ce_ad(self, name: str) -> CeAdReport:
-        """Return the ad of a CE as it is matched. Raises InvalidInput for a CE that is not in the policy."""
+        """Return the ad of a CE as it is matched. Raises NotFound for a CE that is not in the policy."""
         return self._get("/v1/ces/ad", CeAdReport, {"name": name})
 
     def job_ad(self, job: int) -> RequesterAd:

@@ -49,7 +49,32 @@ def test_ads_from_files_need_no_server(
     assert cli(*words, "--json", "--ce", "slow", "--owner", "ada", "--vo", "EGEE") == 0
     report = document(capsys)
     assert [answer["ce"] for answer in report["ces"]] == ["slow"]
+    assert report["verdicts"] == {"impossible": 1}, "other ads are not counted"
     assert 'VirtualOrganisation = "EGEE"' in report["ad"]
+    assert state.requests == []
+
+
+def test_a_ce_that_no_ad_describes(
+    cli: Cli, state: State, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("match-ce", f"{files}/job.jdl", "--ad", f"{files}/slow.ad", "--ce", "fast") == 4
+    assert "no ad is of the CE fast\n  hint: CEs: slow" in capsys.readouterr().err
+    assert state.requests == []
+
+
+def test_the_mark_that_some_editors_put_before_a_text(cli: Cli, files: Path) -> None:
+    for name in ("job.jdl", "fast.ad"):
+        (files / name).write_text((files / name).read_text(), encoding="utf-8-sig")
+    assert cli("match-ce", f"{files}/job.jdl", "--ad", f"{files}/fast.ad") == 0
+    assert cli("ce", "ad", f"{files}/fast.ad") == 0
+
+
+def test_a_path_is_never_the_name_of_a_ce(
+    cli: Cli, state: State, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path, reason in ((f"{files}/absent", "No such file"), (f"{files}", "Is a directory")):
+        assert cli("ce", "ad", path) == 2
+        assert reason in capsys.readouterr().err
     assert state.requests == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilotage.cli.ces.show import clocks_text, efficiency_text
+from pilotage.cli.ces.show import clocks_text, efficiency_text, reason_of
 from pilotage.cli.lists import pilot_cells
 from pilotage.cli.pilots.kill import DONE, NOT_CALLED, summary
 from pilotage.cli.pilots.show import efficiency_of
@@ -58,3 +58,12 @@ def test_a_ce_shows_its_efficiency_and_the_clocks_that_are_off() -> None:
     assert efficiency_text(report) == "75.0% of 2 core-h in the last 24 h"
     assert clocks_text(report) == "n1 is 125 s ahead of the server; n2 is 90 s behind the server"
     assert (efficiency_text(CeReport(ce)), clocks_text(CeReport(ce))) == ("", "")
+
+
+def test_the_list_of_ces_keeps_the_last_failure_when_a_pause_has_ended() -> None:
+    failed = CeSummary("cluster", "slurm", "here", "any", "active", alike=2, failure="the hook broke")
+    assert reason_of(failed) == "last failure: the hook broke"
+    paused = CeSummary("cluster", "slurm", "here", "any", "paused", "the hook broke", alike=2, failure="old")
+    assert reason_of(paused) == "the hook broke"
+    started = CeSummary("cluster", "slurm", "here", "any", "active", failure="old", information="no answer")
+    assert reason_of(started) == "information: no answer"

@@ -40,7 +40,7 @@ def test_it_gets_its_environment_and_nothing_else(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("echo wrong queue >&2; exit 3", "it ended with status 3: wrong queue"),
-        ("kill -9 $$", "it ended with status -9"),
+        ("kill -9 $$", "it was killed by signal 9"),
         (f"head -c {MAX_OUTPUT + 1} /dev/zero", "printed more than"),
         ("yes", "printed more than"),
         ("printf '\\303\\244'", "not ASCII"),

@@ -394,7 +394,11 @@ def test_a_pattern_is_never_a_name(stamp: str) -> None:
 
 def test_a_master_that_cannot_be_asked() -> None:
     batch = SgeBatch(Recorded({}), "root", SgeOptions(), Cell.of({"SGE_ROOT": "/nosuch"}))
-    assert "act_qmaster cannot be read" in batch.list_pilots().failure
+    failure = batch.list_pilots().failure
+    assert (
+        "/nosuch/default/common/act_qmaster cannot be read: No such file or directory (set SGE_ROOT"
+        in failure
+    )
     with pytest.raises(Unreachable, match="did not answer"):
         batch.describe()
     assert "not installed" in str(SgeBatch._unreachable(batch, "qsub", CommandResult(127)))

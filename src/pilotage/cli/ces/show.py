@@ -45,7 +45,7 @@ def list_ces(session: Session) -> int | None:
             _room(ce.running, ce.max_running),
             ce.in_doubt,
             "" if ce.until is None else format_instant(ce.until, now, exact=exact),
-            _reason(ce),
+            reason_of(ce),
         )
         for ce in summaries
     )
@@ -53,10 +53,11 @@ def list_ces(session: Session) -> int | None:
     return None
 
 
-def _reason(ce: CeSummary) -> str:
-    """Why a CE is not active, or why its pilots wait, or why it is not known well."""
+def reason_of(ce: CeSummary) -> str:
+    """Why a CE is not active, or why its pilots wait or failed, or why it is not known well."""
     waits = next((f"pilots wait: {reason}" for reason in ce.waits), "")
-    return ce.reason or waits or (f"information: {ce.information}" if ce.information else "")
+    failure = f"last failure: {ce.failure}" if ce.alike else ""
+    return ce.reason or waits or failure or (f"information: {ce.information}" if ce.information else "")
 
 
 def _room(number: int, most: int | None) -> str:

@@ -29,8 +29,8 @@ def ce_ad(
 ) -> int | None:
     """Print the ad of a CE as it is matched. Of a file, check the ads and print them.
 
-    A file with a slash or a dot in its name is read if it exists. Probable mistakes are reported on standard error;
-    for a file the exit code is then 1. Errors have a line and a column.
+    A name with a slash is a file; so is a name with a dot if the file exists. Probable mistakes are reported on
+    standard error; for a file the exit code is then 1. Errors have a line and a column.
     """
     reports = _of_file(target) if _is_file(target) else [_of_server(session, target)]
     if session.as_json:
@@ -45,7 +45,7 @@ def ce_ad(
 
 
 def _is_file(target: str) -> bool:
-    return target == "-" or (("." in target or "/" in target) and Path(target).is_file())
+    return target == "-" or "/" in target or ("." in target and Path(target).exists())
 
 
 def _of_server(session: Session, name: str) -> CeAdReport:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from pilotage.core.brokering.ce_ad import CeAd
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pilotage.wire.matchmaking import MatchReport
 
 MOST_BYTES = 64 * 1024 * 1024
+MOST_NAMED = 20
 
 
 def read_text(name: str) -> str:
@@ -27,7 +28,7 @@ def read_text(name: str) -> str:
         path = Path(name)
         if path.stat().st_size > MOST_BYTES:
             raise InvalidInput(f"{name} is too large for an ad")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InvalidInput(f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -54,6 +55,16 @@ def read_ce_ads(names: Sequence[str], now: float) -> list[CeAd]:
                 raise InvalidInput(f"{name}: two ads have the identity {ad.name}")
             ads[ad.name] = ad
     return list(ads.values())
+
+
+def only_ce(name: str, ads: Sequence[CeAd]) -> list[CeAd]:
+    """The ad of the CE with this name. Raises NotFound."""
+    chosen = [ad for ad in ads if ad.name == name]
+    if not chosen:
+        raise NotFound(
+            f"no ad is of the CE {name}", hint=f"CEs: {', '.join(ad.name for ad in ads[:MOST_NAMED])}"
+        )
+    return chosen
 
 
 def read_description(name: str) -> JobDescription:

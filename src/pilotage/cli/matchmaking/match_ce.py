@@ -42,12 +42,10 @@ def match_ce(
     Nothing is submitted. With --ad the CE ads come from files, and no server is asked.
     """
     report = (
-        _from_files(session, target, ads, owner=owner, group=group, vo=vo, limit=limit)
+        _from_files(session, target, ads, ce=ce, owner=owner, group=group, vo=vo, limit=limit)
         if ads
         else _from_server(session, target, ce=ce, owner=owner, group=group, vo=vo, limit=limit)
     )
-    if ads and ce:
-        report.ces = [answer for answer in report.ces if answer.ce == ce]
     if session.as_json:
         session.screen.json(report)
     else:
@@ -56,9 +54,9 @@ def match_ce(
 
 
 def _from_files(
-    session: Session, target: str, ads: list[str], *, owner: str, group: str, vo: str, limit: int
+    session: Session, target: str, ads: list[str], *, ce: str, owner: str, group: str, vo: str, limit: int
 ) -> MatchReport:
-    from pilotage.cli.matchmaking.local_ads import match_files, read_ce_ads, read_description
+    from pilotage.cli.matchmaking.local_ads import match_files, only_ce, read_ce_ads, read_description
 
     if target.isdecimal():
         raise InvalidInput("--ad matches a job file", hint="without --ad the server matches a waiting job")
@@ -66,9 +64,8 @@ def _from_files(
         raise InvalidInput("standard input cannot be both the job file and an ad")
     now = time.time()
     description = read_description(target)
-    return match_files(
-        description, read_ce_ads(ads, now), owner=owner, group=group, vo=vo, limit=limit, now=now
-    )
+    ce_ads = only_ce(ce, read_ce_ads(ads, now)) if ce else read_ce_ads(ads, now)
+    return match_files(description, ce_ads, owner=owner, group=group, vo=vo, limit=limit, now=now)
 
 
 def _from_server(

@@ -51,7 +51,8 @@ def run_hook(program: str, environment: Mapping[str, str], timeout: float = HOOK
         status = process.wait()
     if status:
         said = " ".join(errors.decode(errors="replace").split())[:200]
-        raise InvalidInput(f"it ended with status {status}" + (f": {said}" if said else ""))
+        outcome = f"it was killed by signal {-status}" if status < 0 else f"it ended with status {status}"
+        raise InvalidInput(f"{outcome}: {said}" if said else outcome)
     try:
         return output.decode("ascii")
     except UnicodeDecodeError:

@@ -36,8 +36,10 @@ class Cell:
         hint = "set SGE_ROOT and SGE_CELL of the server, or `root` and `cell` in the CE's section"
         try:
             host = path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Unreachable(f"the file {path} cannot be read: {error}", hint=hint) from None
+        except OSError as error:
+            raise Unreachable(f"the file {path} cannot be read: {error.strerror}", hint=hint) from None
+        except UnicodeDecodeError:
+            raise Unreachable(f"the file {path} is no text", hint=hint) from None
         if not host:
             raise Unreachable(f"the file {path} is empty: the master has not been started", hint=hint)
         return host
