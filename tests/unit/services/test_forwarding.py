@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.classads import quote
 from pilotage.core.ids import QueueId
+from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.services.director import forwarding
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.forwarding import forwarding_of
 from pilotage.services.director.submissions import SubmissionIntent
@@ -119,3 +123,42 @@ def test_the_identity_that_submits_takes_part(bench: Bench) -> None:
     )
     bob = forwarding_of(bench.pool, "batch", QueueIdentity("bob", "physics", requirements=text), bench.now)
     assert (alice.flags, bob.flags) == ((), ("--constraint=si00_600",))
+
+
+def test_the_writer_finds_prepared_flags_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large requirements over 500 classes of hosts take long, and everybody waits for the writer."""
+    describe(bench, 1500)
+    bench.submit(1, requirements=CONDITIONAL)
+    [queue] = bench.pool.queues.index.entries
+    order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
+    with as_writer():
+        bench.pool.pilot_orders["batch"] = (order, replace(order, queue=QueueId(99)))
+    forwarding.prepare_forwardings(bench.pool, bench.connection, "batch", bench.now)
+
+    def made_again(*_: object) -> None:
+        raise AssertionError("made in the writer's thread")
+
+    monkeypatch.setattr(forwarding, "_made", made_again)
+    [prepared] = bench.do(
+        lambda tx: forwarding.forwarded_orders(bench.pool, tx, "batch", [order], bench.now + 1)
+    )
+    assert prepared.forwarding.flags == ("--constraint=si00_600",)
+
+
+def test_a_ce_that_goes_meanwhile_has_no_ad_and_no_flags(bench: Bench) -> None:
+    """A thread that explains or prepares runs beside a change of the policy."""
+    describe(bench, 1500)
+    policy = bench.pool.policy
+
+    class Vanishing(dict[str, Ce]):
+        def get(self, name: str, default: object = None) -> Any:
+            found = super().get(name, default)
+            with as_writer():
+                bench.pool.policy = msgspec.structs.replace(policy, ces={})
+            return found
+
+    with as_writer():
+        bench.pool.policy = msgspec.structs.replace(policy, ces=Vanishing(policy.ces))
+    identity = QueueIdentity("alice", "physics", requirements=CONDITIONAL)
+    assert forwarding_of(bench.pool, "batch", identity, bench.now) == forwarding.NOTHING
+    assert bench.pool.ce_ad("batch", bench.now) is None

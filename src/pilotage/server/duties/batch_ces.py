@@ -23,6 +23,7 @@ from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
 from pilotage.services.director.accounted_ends import unexplained, with_accounted
 from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.forwarding import prepare_forwardings
 from pilotage.services.director.listing_comparison import ListingComparison, compare
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
@@ -162,6 +163,9 @@ class BatchCeDuty:
         # To count many pilots takes the database long. Nobody else submits pilots to this CE meanwhile.
         live = await self._call(
             lambda: ces.live_totals(self._context.readers.connection(), self._director.ce)
+        )
+        await self._call(
+            lambda: prepare_forwardings(pool, self._context.readers.connection(), self._director.ce, clock())
         )
         intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), live))
         self._full = ""

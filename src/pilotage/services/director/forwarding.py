@@ -25,6 +25,8 @@ from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.matching.requirements import stored_expression
 from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import submissions
 from pilotage.store.writer.transaction import Transaction
 
 _TRUE = Literal(True)
@@ -64,7 +66,11 @@ def forwarding_of(pool: Pool, name: str, identity: QueueIdentity, now: float) ->
     submitter = requester(identity, pool.policy)
     known, key = pool.forwardings.of(ad), (text, identity.host_requirements, submitter)
     if key not in known:
-        known[key] = _made(identity, pool.policy.ces[name], ad, submitter)
+        # Read after the ad: flags of a newer policy may be kept with an older ad, which nobody asks for again.
+        ce = pool.policy.ces.get(name)
+        if ce is None:
+            return NOTHING
+        known[key] = _made(identity, ce, ad, submitter)
     return known[key]
 
 
@@ -97,6 +103,17 @@ def _minima(ce: Ce, ad: CeAd) -> dict[str, Value]:
 
 def _residual(text: str, ad: CeAd, submitter: ClassAd) -> Expression:
     return residual(stored_expression(text), submitter, ad.fixed, kinds()) if text else _TRUE
+
+
+def prepare_forwardings(pool: Pool, connection: Connection, name: str, now: float) -> None:
+    """Make the flags for the orders of CE `name` in a thread of its own, so that the writer finds them made.
+
+    Large requirements and many classes of hosts take hundreds of milliseconds.
+    """
+    for order in pool.pilot_orders.get(name, ()):
+        identity = submissions.queue_identity(connection, order.queue)
+        if identity is not None:
+            forwarding_of(pool, name, identity, now)
 
 
 def forwarded_orders(

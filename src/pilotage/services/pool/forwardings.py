@@ -1,4 +1,4 @@
-"""The flags that were made last for each CE. Only the writer's thread uses them."""
+"""The flags that were made last for each CE. The writer and threads that explain or prepare use them."""
 
 from __future__ import annotations
 

@@ -122,8 +122,13 @@ class Pool:
 
     def ce_ad(self, name: str, now: float) -> CeAd | None:
         """The ad of a CE, from its information; None: the policy has no such CE."""
-        ce = self.policy.ces.get(name)
-        return None if ce is None else self.ce_ads.of(name, ce, self.current_information(name, now), now)
+        policy = self.policy  # Read once: threads that explain run beside a change of the policy.
+        ce = policy.ces.get(name)
+        if ce is None:
+            return None
+        live = self.ce_information.get(name)
+        published = self.published.of(policy, name, live, self.home_owner, now)
+        return self.ce_ads.of(name, ce, published.information, now)
 
     def current_information(self, ce: str, now: float) -> CeInformation:
         """The information of a CE of the policy that counts now, with the policy applied.
