@@ -147,7 +147,9 @@ def _read_log_collect(log: MistakeLog, reader: TableReader) -> LogCollect | None
         return None
     inner = TableReader(log, reader.path("log_collect"), table, LOG_COLLECT, _TABLES)
     return LogCollect(
-        _dataset_name(inner), *(inner.value(name) for name in ("places", "max_size", "max_files", "cleanup"))
+        _dataset_name(inner),
+        _places(inner),
+        *(inner.value(name) for name in ("max_size", "max_files", "cleanup")),
     )
 
 
@@ -162,12 +164,22 @@ def _dataset_name(reader: TableReader) -> str:
     return name
 
 
+def _places(reader: TableReader) -> tuple[str, ...]:
+    """The field `places`. The policy has only absolute paths, so no site has any other place."""
+    places: tuple[str, ...] = reader.value("places")
+    for place in places:
+        if not place.startswith("/"):
+            hint = "name an absolute path, such as /data/pilotage"
+            reader.mistake("places", f"{place!r} cannot be a storage place", hint)
+    return places
+
+
 def _read_output(log: MistakeLog, reader: TableReader) -> Output:
     table = reader.table("output")
     if table is None:
         return Output()
     inner = TableReader(log, reader.path("output"), table, OUTPUT, _TABLES)
-    return Output(inner.value("files") or (), _dataset_name(inner), inner.value("places"))
+    return Output(inner.value("files") or (), _dataset_name(inner), _places(inner))
 
 
 def _read_retry(log: MistakeLog, reader: TableReader) -> Retry:
