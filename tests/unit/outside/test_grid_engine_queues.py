@@ -163,6 +163,7 @@ def test_spans(text: str, seconds: float | None) -> None:
         ("0.000", 0),
         ("infinity", None),
         ("G", None),
+        ("999999999999999T", None),
     ],
 )
 def test_sizes(text: str, size: int | None) -> None:

@@ -110,9 +110,10 @@ _UNITS |= {"t": 10**12, "T": 1 << 40}
 
 
 def read_memory(text: str) -> int | None:
-    """Bytes of a size such as `23.541G`; None: no limit, or not known."""
+    """Bytes of a size such as `23.541G`; None: no limit, or not known. More than 63 bits are no size."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKmMgGtT]?)", text)
-    return None if match is None else int(float(match[1]) * _UNITS[match[2]])
+    size = None if match is None else int(float(match[1]) * _UNITS[match[2]])
+    return size if size is not None and size < 1 << 63 else None
 
 
 def partitions(listing: QueueListing) -> list[Partition]:
