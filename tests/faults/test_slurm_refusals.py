@@ -22,6 +22,9 @@ WRONG = {
     "inactive": ("[slurm]", 'partition = "closed"', "not available"),
 }
 """By CE: where the wrong key belongs, the key, and words of Slurm's refusal."""
+CLOSED = ("feature", "gres", "inactive")
+"""CEs where Slurm tells that no node can start their pilots. The policy says that they can, so Slurm refuses them."""
+OPEN = 'GlueCEStateStatus = "Production"'
 COUNTER = """\
 #!/bin/sh
 echo "$*" >> {calls}
@@ -39,7 +42,8 @@ def cluster() -> Iterator[slurm.Cluster]:
 def section(name: str, table: str, key: str) -> str:
     lines = SLURM_CE.replace("[ces.slurm]", f"[ces.{name}]").splitlines()
     if table:
-        return "\n".join([*lines, f"[ces.{name}.slurm]", key, ""])
+        told = [f"[ces.{name}.attributes]", OPEN] if name in CLOSED else []
+        return "\n".join([*lines, f"[ces.{name}.slurm]", key, *told, ""])
     kept = [line for line in lines if line.partition(" =")[0] != key.partition(" =")[0]]
     return "\n".join([*kept, key, ""])
 
@@ -122,5 +126,27 @@ def test_a_machine_without_slurm_is_told_once(tmp_path: Path) -> None:
         assert before == 1
         row = client.pilots()
         assert not list(row)
+    finally:
+        made.close()
+
+
+def test_a_ce_whose_pilots_no_node_can_start_is_closed(cluster: slurm.Cluster, tmp_path: Path) -> None:
+    """Slurm tells it before any submission; `ce list` and `why` tell it to people."""
+    made = Instance(tmp_path)
+    closed = {name: section(name, *WRONG[name][:2]).replace(OPEN, "") for name in CLOSED}
+    made.policy = made.policy.partition("[ces.local]")[0] + "".join(closed.values())
+    made.environment = cluster.environment
+    try:
+        made.start()
+        made.apply()
+        client = made.client()
+        jobs = {name: client.submit({"executable": "true", "grid_ces": [name]}).first for name in CLOSED}
+        until(lambda: all(client.ce(name).ce.state == "closed" for name in CLOSED), 120, "the states")
+        assert "its state is Closed" in client.ce("inactive").ce.reason
+        for name, job in jobs.items():
+            assert "its state is " in client.ce(name).ce.reason
+            until(lambda job=job: client.why(job).reason == "ce", 120, "the reason")  # type: ignore[misc]
+            assert f"CE {name} is closed" in client.why(job).detail
+        assert not list(client.pilots())
     finally:
         made.close()

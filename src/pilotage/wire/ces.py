@@ -113,7 +113,8 @@ class CeSummary:
     state: str
     """active, paused, unreachable, stopped (after failures), disabled (by an administrator), or banned (its site).
 
-    full: the batch system accepts no further job now. spent: its budget allows no further pilot.
+    full: the batch system accepts no further job now. closed: by its state, it starts none.
+    spent: its budget allows no further pilot.
     unusable: its wall time is too short for any job."""
     reason: str = ""
     """Why it is not active."""

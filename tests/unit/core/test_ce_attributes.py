@@ -51,7 +51,7 @@ def test_attributes_and_hosts_are_read() -> None:
         parse(WHOLE.replace("period = 30", "period = 30\ninformation_expiry = 70"))
         .ces["c"]
         .information_lifetime
-        == 40
+        == 70
     )
 
 

@@ -165,7 +165,7 @@ class InformationDuty:
             changes = await self._context.writer.acall(
                 lambda tx, answers=answers, now=now: store_answers(pool, tx, answers, now)  # type: ignore[misc]
             )
-            _log_changes(changes)
+            _log_changes(changes, {question.name for question in part if question.answer is None})
         for question in ended:
             del self._questions[question.name]
 
@@ -217,9 +217,12 @@ def _batch_system(ce: Ce) -> tuple[object, ...]:
     return (ce.type, None) if ce.type == "local" else (ce.type, ce.batch_options())
 
 
-def _log_changes(changes: Sequence[ProblemChange]) -> None:
+def _log_changes(changes: Sequence[ProblemChange], unanswered: set[str]) -> None:
+    """Log problems of facts. `unanswered`: CEs that gave no answer, which their own duty tells."""
     for change in changes:
-        if change.new:
+        if change.new and change.ce not in unanswered:
             log.warning("CE %s: no information: %s", change.ce, change.new)
+        elif change.new:
+            log.debug("CE %s: no information: %s", change.ce, change.new)
         else:
             log.info("CE %s: information again", change.ce)

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
+from pilotage.core.brokering.match import closed_reason, full_reason
+from pilotage.core.brokering.published import is_usable
+from pilotage.core.classads import ClassAd, Literal
 from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
@@ -49,6 +52,7 @@ def summaries(
             status_of(connection, name, ce, now),
             now,
             switched.get(ce.site),
+            informed.get(name),
         )
         for name, ce in sorted(policy.ces.items())
     }
@@ -80,9 +84,12 @@ def _summary(
     budget: BudgetStatus | None,
     now: float,
     switched: SiteStateRow | None,
+    informed: InformationRow | None,
 ) -> CeSummary:
     progress = row.progress
     state, reason, advice = _state(name, ce, policy, row, now, switched)
+    if state == "active":
+        state, reason, advice = _told_state(name, ce, informed, now)
     if state == "active" and (spent := exhausted(budget)):
         advice = f"use leaves the window as time goes on; or raise ces.{name}.budget and apply the policy"
         state, reason = "spent", spent
@@ -97,7 +104,7 @@ def _summary(
         advice=advice,
         by=row.switched_by,
         since=row.switched,
-        until=progress.not_before if state in ("paused", "full") else None,
+        until=progress.not_before if state in ("paused", "full") and now < progress.not_before else None,
         max_waiting=ce.max_waiting if batch else None,
         max_running=ce.max_running if batch else None,
         listed=progress.listed,
@@ -157,6 +164,21 @@ def _state(
     return "active", "", ""
 
 
+def _told_state(name: str, ce: Ce, row: InformationRow | None, now: float) -> tuple[str, str, str]:
+    """As `_state`, by the facts of the batch system and the policy: the director obeys them."""
+    facts = None if row is None else row.information
+    told = facts.attributes if facts is not None and is_usable(facts, now) else {}
+    known = {key.lower(): value for source in (told, ce.attributes) for key, value in source.items()}
+    scalars = ((key, value) for key, value in known.items() if not isinstance(value, tuple))
+    ad = ClassAd(tuple((key, Literal(value)) for key, value in scalars))
+    advice = f"`pilotage ce ad {name}` shows the facts; [ces.{name}.attributes] of the policy replaces them"
+    if closed := closed_reason(ad):
+        return "closed", f"{closed}: its batch system starts no jobs for these pilots", advice
+    if full := full_reason(ad):
+        return "full", full, advice
+    return "active", "", ""
+
+
 def clocks_off(connection: Connection, ce: str) -> list[NodeClock]:
     """The nodes of a CE whose clock is off, the worst first."""
     nodes = [row for row in node_clocks.last_offsets(connection, ce) if clocks.is_off(row.offset)]
@@ -176,13 +198,17 @@ def recent_use(connection: Connection, ce: str, now: float) -> CoreSeconds:
 def closed_ces(policy: Policy, connection: Connection, now: float) -> dict[str, str]:
     """CE → its state and the reason, for the CEs of the policy that get no new pilots now."""
     rows, switched = ces.all_rows(connection), site_states.load(connection)
+    informed = ce_information.load_facts(connection)
     closed = {}
     for name, ce in policy.ces.items():
         state, reason = "active", ""
         if (row := rows.get(name)) is not None:
             state, reason, _ = _state(name, ce, policy, row, now, switched.get(ce.site))
-        if state == "active" and exhausted(status_of(connection, name, ce, now)):
+        if state == "active":
+            state, reason, _ = _told_state(name, ce, informed.get(name), now)
             # The numbers change all the time, and the history of a wait has a row for each change.
+            reason = "its batch system takes no further job" if state == "full" else reason
+        if state == "active" and exhausted(status_of(connection, name, ce, now)):
             state, reason = "spent", "its budget allows no further pilot"
         if state != "active":
             closed[name] = f"{state}: {reason}" if reason else state
