@@ -97,6 +97,9 @@ def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with instance_on(
         faulty.cluster, folder, environment=faulty.environment, settle="2", max_waiting="8"
     ) as made:
+        # Pilots shall wait in a partition that is down, which the director would not submit them to.
+        head, mark, rest = made.policy.partition("[director]")
+        made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
         yield made
 
 

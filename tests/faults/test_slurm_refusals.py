@@ -145,7 +145,7 @@ def test_a_ce_whose_pilots_no_node_can_start_is_closed(cluster: slurm.Cluster, t
         assert "its state is Closed" in client.ce("inactive").ce.reason
         for name, job in jobs.items():
             assert "its state is " in client.ce(name).ce.reason
-            until(lambda job=job: client.why(job).reason == "ce", 120, "the reason")  # type: ignore[misc]
+            until(lambda job=job: client.why(job).reason == "ce", 120, "the reason")
             assert f"CE {name} is closed" in client.why(job).detail
         assert not list(client.pilots())
     finally:

@@ -167,8 +167,8 @@ def _state(
 def _told_state(name: str, ce: Ce, row: InformationRow | None, now: float) -> tuple[str, str, str]:
     """As `_state`, by the facts of the batch system and the policy: the director obeys them."""
     facts = None if row is None else row.information
-    told = facts.attributes if facts is not None and is_usable(facts, now) else {}
-    known = {key.lower(): value for source in (told, ce.attributes) for key, value in source.items()}
+    live = facts.attributes if facts is not None and is_usable(facts, now) else {}
+    known = {key.lower(): value for source in (live, ce.attributes) for key, value in source.items()}
     scalars = ((key, value) for key, value in known.items() if not isinstance(value, tuple))
     ad = ClassAd(tuple((key, Literal(value)) for key, value in scalars))
     advice = f"`pilotage ce ad {name}` shows the facts; [ces.{name}.attributes] of the policy replaces them"
