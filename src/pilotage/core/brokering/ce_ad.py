@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
-from pilotage.core.classads import ERROR, UNDEFINED, ClassAd, Expression, ListOf, Literal, parse_expression
+from pilotage.core.brokering.information import CeInformation, HostClass, Value, literal
+from pilotage.core.classads import ERROR, UNDEFINED, ClassAd, Expression, Literal, parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Ce
 
@@ -214,13 +214,6 @@ def complete(ad: ClassAd) -> ClassAd:
         return ad
     checks = [check for check in _CHECKS if ad.get(check) is not None]
     return ClassAd((*ad.attributes, ("Requirements", parse_expression(" && ".join(checks) or "true"))))
-
-
-def literal(value: Value) -> Expression:
-    """The value of an attribute as an expression."""
-    if isinstance(value, tuple):
-        return ListOf(tuple(Literal(item) for item in value))
-    return Literal(value)
 
 
 def _add(

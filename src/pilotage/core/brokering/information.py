@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pilotage.core.classads import Expression, ListOf, Literal
+
 Value: TypeAlias = int | float | str | bool | tuple[str, ...]
 
 DEFAULT_EXPIRY = 300.0
 """Seconds, as in the CE ad of "Approaches to batch system description"."""
+
+
+def literal(value: Value) -> Expression:
+    """The value of an attribute as an expression."""
+    if isinstance(value, tuple):
+        return ListOf(tuple(Literal(item) for item in value))
+    return Literal(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, isfinite
 
-from pilotage.core.brokering.information import Value
-from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, ListOf, Literal, evaluate, references
+from pilotage.core.brokering.information import Value, literal
+from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, Literal, evaluate, references
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
 from pilotage.core.classads.tree import children
 from pilotage.core.forwarding.native import (
@@ -71,10 +71,10 @@ class Facts:
         values = tuple((name, type(host[name]), host[name]) for name in names if name in host)
         key = (id(part), values)
         if key not in self._truths:
-            known = {name: literal_of(value) for name, _, value in values}
+            known = {name: literal(value) for name, _, value in values}
             for name in names:
                 if name in self.published and name not in host:
-                    known[name] = literal_of(self.minima[name]) if name in self.minima else _UNDEFINED
+                    known[name] = literal(self.minima[name]) if name in self.minima else _UNDEFINED
             ad = ClassAd(tuple(known.items()))
             self._truths[key] = _truth(
                 part, ad, self.kinds, can_evaluate=is_steady and len(known) == len(names)
@@ -91,14 +91,8 @@ class Mapped:
     """False: hosts are accepted for which the part is not true."""
 
 
-def literal_of(value: Value) -> Expression:
-    if isinstance(value, tuple):
-        return ListOf(tuple(Literal(text) for text in value))
-    return Literal(value)
-
-
 def ad_of(host: Host) -> ClassAd:
-    return ClassAd(tuple((name, literal_of(value)) for name, value in host.items()))
+    return ClassAd(tuple((name, literal(value)) for name, value in host.items()))
 
 
 def attributes_of(part: Expression) -> frozenset[str]:

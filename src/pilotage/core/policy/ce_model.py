@@ -190,7 +190,8 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
         bool, Setting("true: all hosts are alike, so GlueHost* attributes of the CE hold for each of them")
     ] = False
     hosts: Annotated[
-        tuple[HostsEntry, ...], Setting("its hosts by class, in place of those that the batch system tells")
+        tuple[HostsEntry, ...],
+        Setting("classes of its hosts; they replace the classes that the batch system reports"),
     ] = ()
     information_period: Annotated[
         float, Setting("seconds between two questions to the batch system about its hosts and jobs", 1, YEAR)
