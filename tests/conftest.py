@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import postgres
+from tests import failure_reports, postgres
 from tests.order import order_tests, read_durations, write_durations
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -47,6 +48,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _module(test: str) -> str:
     return test.partition("::")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the servers to the report of a failure: a run elsewhere cannot be looked at."""
+    report = yield
+    if report.failed:
+        report.sections += failure_reports.sections()
+    return report
 
 
 _durations: dict[str, float] = defaultdict(float)

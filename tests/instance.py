@@ -25,7 +25,7 @@ from pilotage.client import Client
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
-from tests import writer_guard
+from tests import failure_reports, writer_guard
 from tests.ports import free_port
 
 Found = TypeVar("Found")
@@ -96,6 +96,7 @@ class Instance:
         """What the interpreter runs as the server. With the guard, another user could not read the file."""
         self.prefix: tuple[str, ...] = ()
         """Command before those of the server and the command line: it enters a network namespace."""
+        failure_reports.watch(self)
 
     def start(self, *options: str, wait: bool = True) -> None:
         """Start the server and wait until it is ready."""
@@ -174,8 +175,7 @@ class Instance:
             text=True,
             capture_output=True,
             stdin=given,
-            timeout=120,
-            **more,
+            **{"timeout": 120, **more},
         )
 
     def kill_server(self) -> None:
@@ -217,6 +217,7 @@ class Instance:
         A pilot that is asked to leave would try for seconds to tell the server. So it is killed, and its guardian
         cleans up.
         """
+        failure_reports.unwatch(self)
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
