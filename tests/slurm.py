@@ -180,6 +180,13 @@ class Cluster:
         )
         return done.stdout
 
+    def cancel_all(self) -> None:
+        """Kill the jobs of all users at once, and wait for their end."""
+        if jobs := self.run("squeue", "-h", "-o", "%A").split():
+            self.run("scancel", "--full", "--signal=KILL", *jobs)
+            self.run("scancel", *jobs)
+        self.wait_until(lambda: not self.run("squeue", "-h"), "jobs do not end")
+
     def stop(self) -> None:
         """Cancel the jobs of all users, and end all daemons even if a job does not end."""
         try:

@@ -46,7 +46,7 @@ def instance_on(
     user: int | None = None,
     **ce: str,
 ) -> Iterator[Instance]:
-    """A server whose only CE is this cluster. `ce` replaces keys of the CE."""
+    """A server whose only CE is this cluster. `ce` replaces keys of the CE. Its pilots end with it."""
     folder.mkdir(exist_ok=True)
     instance = Instance(folder, user)
     begin, _, rest = instance.policy.partition("[ces.local]")
@@ -61,6 +61,7 @@ def instance_on(
         yield instance
     finally:
         instance.close()
+        cluster.cancel_all()
 
 
 @pytest.fixture(scope="module")

@@ -259,11 +259,13 @@ def test_a_full_batch_system_is_no_failure(instance: Instance, faulty: Faulty) -
 def test_a_pilot_that_an_administrator_holds_goes_on_when_it_is_released(
     instance: Instance, faulty: Faulty
 ) -> None:
-    engine = faulty.engine
+    engine, client = faulty.engine, instance.client()
+    # Else the server submits no pilots once it has seen that no queue starts jobs.
+    open_always = '[ces.sge.attributes]\nGlueCEStateStatus = "Production"\n[director]'
+    client.apply_policy(instance.policy.replace("[director]", open_always))
     engine.run("qmod", "-d", "*")
     try:
         jobs = submit(instance)
-        client = instance.client()
 
         def released() -> bool:
             """Whether the server has released all pilots, so that it does not end the hold that follows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -335,6 +336,24 @@ def test_each_ce_is_asked_once_in_its_period(bench: Bench) -> None:
     bench.now -= 10_000
     site.cycles("far", "near")
     assert site.batches["far"].questions == 2, "a clock that stepped back ends the wait"
+
+
+class ClosedBatch(SlowBatch):
+    """Its nodes have not registered with the controller yet."""
+
+    def information(self) -> CeInformation:
+        facts = super().information()
+        return replace(facts, attributes={**facts.attributes, "GlueCEStateStatus": "Queueing"})
+
+
+def test_a_closed_ce_is_asked_again_before_its_period_is_over(bench: Bench) -> None:
+    apply(bench, bench.policy_text.replace("information_period = 60", "information_period = 600"))
+    site = Site(bench, ClosedBatch)
+    site.cycles("far", "near")
+    for _ in range(2):
+        bench.now += 5
+        site.cycles("far", "near")
+    assert site.batches["far"].questions == 2
 
 
 def test_a_batch_system_that_hangs_holds_up_no_other(bench: Bench) -> None:

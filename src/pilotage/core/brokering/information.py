@@ -47,3 +47,9 @@ class CeInformation:
 
     def is_current(self, now: float) -> bool:
         return now < self.updated + self.expiry
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its state is known, and is not Production."""
+        status = self.attributes.get("GlueCEStateStatus")
+        return isinstance(status, str) and status.lower() != "production"

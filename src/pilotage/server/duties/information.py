@@ -36,6 +36,9 @@ INFORMATION_TICK = 2.0
 MOST_QUESTIONS = 16
 """Questions at the same time, so that a thousand CEs do not start a thousand commands at once."""
 
+CLOSED_PERIOD = 10.0
+"""Seconds to the next question to a closed CE: a controller that has just started tells so for a moment."""
+
 SLOW = 10.0
 """Seconds after which a question holds up no others."""
 
@@ -168,6 +171,9 @@ class InformationDuty:
             _log_changes(changes, {question.name for question in part if question.answer is None})
         for question in ended:
             del self._questions[question.name]
+            if question.answer is not None and question.answer.is_closed:
+                again = question.asked + CLOSED_PERIOD
+                self._due[question.name] = min(self._due[question.name], again)
 
     def _answer_of(self, question: _Question) -> Answer:
         if question.answer is None:
