@@ -7,11 +7,11 @@ import pytest
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.sge import commands, output
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.sge.cell import DEFAULT_PORT, Cell
-from pilotage.outside.batch.sge.output import UnreadableOutput
 from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
 
 LISTING = """\
@@ -401,7 +401,9 @@ def test_a_master_that_cannot_be_asked() -> None:
     )
     with pytest.raises(Unreachable, match="did not answer"):
         batch.describe()
-    assert "not installed" in str(SgeBatch._unreachable(batch, "qsub", CommandResult(127)))
+    bare = SgeBatch(Recorded({"qstat": CommandResult(127)}), "root", SgeOptions(), Cell.of({}))
+    with pytest.raises(Unreachable, match=r"qstat is not installed here \(install Grid Engine's client"):
+        bare.describe()
 
 
 def test_the_cell_of_an_environment() -> None:

@@ -7,8 +7,8 @@ import pytest
 from pilotage.core.brokering.information import HostClass, Value
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge import commands, queues
-from pilotage.outside.batch.sge.output import UnreadableOutput
 
 COMPLEXES = """\
 #name               shortcut   type      relop requestable consumable default  urgency 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.properties import read_properties, write_properties
 from pilotage.outside.batch.slurm import commands, output
-from pilotage.outside.batch.slurm.output import UnreadableOutput
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
 LISTING = """\

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.slurm import information
-from pilotage.outside.batch.slurm.output import UnreadableOutput
 
 CONFIGURATION = """\
 MaxJobCount             = 10000

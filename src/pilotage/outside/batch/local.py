@@ -35,6 +35,7 @@ from pilotage.outside.batch.adapter import (
     split_stamp,
     submissions_of,
 )
+from pilotage.outside.batch.ce_facts import job_counts
 from pilotage.outside.batch.processes import PROPERTIES, Process, Processes
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
 from pilotage.outside.batch.registry import Machine
@@ -260,12 +261,7 @@ class LocalBatch:
             "GlueCEStateStatus": "Production",
         }
         if complete:
-            attributes |= {
-                "GlueCEStateFreeCPUs": self._free_cores(listed),
-                "GlueCEStateRunningJobs": len(listed),
-                "GlueCEStateWaitingJobs": 0,
-                "GlueCEStateTotalJobs": len(listed),
-            }
+            attributes |= {"GlueCEStateFreeCPUs": self._free_cores(listed), **job_counts(len(listed), 0)}
         return CeInformation(attributes, hosts, homogeneous=True)
 
     def _free_cores(self, pilots: Mapping[tuple[str, int | None], Sequence[Process]]) -> int:

@@ -16,9 +16,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.policy import Ce
 from pilotage.outside import batch
 from pilotage.outside.batch.adapter import BatchAdapter
-
-TIMEOUT = 60.0
-"""Seconds for one call. Slurm's own clients give up after three times MessageTimeout."""
+from pilotage.outside.batch.runner import TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ def _find() -> Iterator[tuple[str, AdapterMaker]]:
 
 
 def make_adapter_of(ce: Ce, machine: Machine, timeout: float = TIMEOUT) -> BatchAdapter:
-    """The adapter of a CE. `timeout`: seconds for one call."""
+    """The adapter of a CE. `timeout`: seconds for one command."""
     makers = adapter_makers()
     if ce.type not in makers:
         raise NotFound(f"there is no batch system {ce.type!r}", hint=f"known: {', '.join(sorted(makers))}")

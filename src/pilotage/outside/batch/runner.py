@@ -29,10 +29,17 @@ MISSING = 127
 """Exit code for a command that is not installed or may not be executed, as a shell gives it."""
 
 
+TIMEOUT = 60.0
+"""Seconds for one command, unless the caller says otherwise.
+
+Slurm's clients give up after three times MessageTimeout; Grid Engine's wait without end for a master that hangs.
+"""
+
+
 class Runner(Protocol):
     """Runs a command where the batch system's clients are installed."""
 
-    def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
+    def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
         """Run `command` with `text` as its standard input. Raises nothing; a missing command has status MISSING."""
         ...
 
@@ -55,7 +62,7 @@ class LocalRunner:
         for process in tuple(self._running):
             _kill_group(process)
 
-    def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
+    def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
         if self._closed:
             return CommandResult(None, errors="the server stops")
         try:

@@ -13,12 +13,12 @@ from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.properties import decode_properties
-from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
+from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
 from pilotage.outside.batch.sge.cell import Cell
-from pilotage.outside.batch.sge.output import UnreadableOutput
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -27,9 +27,6 @@ from pilotage.outside.batch.submission import (
     Refusal,
     SubmissionFailed,
 )
-
-TIMEOUT = 60.0
-"""Seconds for one command. Grid Engine's clients wait for a master that hangs without an end of their own."""
 
 MOST_EXPLAINED = 20
 """Waiting submissions that a listing asks the reasons of."""
@@ -48,14 +45,13 @@ class SgeBatch:
         self, runner: Runner, user: str, options: SgeOptions, cell: Cell, timeout: float = TIMEOUT
     ) -> None:
         """`user`: the account that the pilots run under. `cell`: of the environment of `runner`."""
-        self._runner = runner
+        self._client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout)
         self._user = user
         self._options = options
         self._cell = cell
-        self._timeout = timeout
 
     def close(self) -> None:
-        self._runner.close()
+        self._client.runner.close()
 
     def submit(self, submission: Submission) -> Receipt:
         if not commands.is_stamp(submission.stamp):
@@ -64,10 +60,10 @@ class SgeBatch:
             per_slot = self._memory_per_slot(submission.shape)
             command = commands.submit(submission, self._options, memory_per_slot=per_slot)
         except InvalidInput as error:
-            raise SubmissionFailed(Refusal.REFUSED, f"{error}: {error.hint}") from None
+            raise SubmissionFailed(Refusal.REFUSED, str(error)) from None
         except Unreachable as error:
             raise SubmissionFailed(Refusal.IN_DOUBT, str(error)) from None
-        result = self._run(command, commands.script(submission, self._options))
+        result = self._client.run(command, commands.script(submission, self._options))
         if not result.succeeded:
             raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
         try:
@@ -81,7 +77,7 @@ class SgeBatch:
         name = self._options.memory_complex
         if shape.processors < 2 or not shape.memory or not name:
             return False
-        complexes = queues.read_complexes(self._checked(commands.list_complexes()))
+        complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
         return queues.is_consumed_per_slot(complexes, name)
 
     def release(self, stamps: Sequence[str]) -> None:
@@ -108,27 +104,18 @@ class SgeBatch:
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
         if not batch_ids:
             return
-        if self._epoch() != epoch:
-            raise Unreachable("Grid Engine's master was started again: its ids may belong to other jobs now")
+        self._client.check_epoch(epoch, self._epoch())
         for first in range(0, len(batch_ids), commands.MOST_IDS):
             self._change(commands.cancel_tasks(batch_ids[first : first + commands.MOST_IDS]))
 
     def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        """The listing is complete only if the master ran throughout."""
-        try:
-            before = self._epoch()
-            tasks = self._tasks(stamps)
-            if self._epoch() != before:
-                return BatchListing(failure="Grid Engine's master was started again during the listing")
-        except (Unreachable, UnreadableOutput) as error:
-            return BatchListing(failure=str(error))
-        return BatchListing(before, tasks)
+        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
 
     def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
         if stamps is not None and not stamps:
             return ()
         wanted = None if stamps is None else frozenset(stamps)
-        listed = output.read_listing(self._checked(commands.list_jobs(self._user)))
+        listed = output.read_listing(self._client.check_output(commands.list_jobs(self._user)))
         tasks = [task for task in listed if wanted is None or task.stamp in wanted]
         waiting = dict.fromkeys(task.array for task in tasks if task.state is NativeState.WAITING)
         reasons = self._reasons(list(waiting)[:MOST_EXPLAINED])
@@ -143,7 +130,7 @@ class SgeBatch:
         """Why these jobs wait. A job that ends meanwhile is left out."""
         if not arrays:
             return {}
-        return output.read_reasons(self._checked(commands.show_jobs(arrays)))
+        return output.read_reasons(self._client.check_output(commands.show_jobs(arrays)))
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         """By stamp: all jobs of the account are one short listing."""
@@ -154,9 +141,9 @@ class SgeBatch:
         if not stamps:
             return []
         [pattern] = stamps if len(stamps) == 1 else [commands.PILOTS]
-        result = self._run(commands.list_ended(self._user, pattern, since))
+        result = self._client.run(commands.list_ended(self._user, pattern, since))
         if not result.succeeded and not output.is_without_records(result.errors):
-            raise self._unreachable("qacct", result)
+            raise self._client.unreachable("qacct", result)
         return [task for task in output.read_ended(result.output) if task.stamp in stamps]
 
     def properties(
@@ -177,28 +164,22 @@ class SgeBatch:
     def _contexts(self, arrays: Sequence[str]) -> dict[str, dict[str, str]]:
         contexts: dict[str, dict[str, str]] = {}
         for first in range(0, len(arrays), commands.MOST_IDS):
-            shown = self._checked(commands.show_jobs(arrays[first : first + commands.MOST_IDS]))
-            try:
-                contexts |= output.read_context(shown)
-            except UnreadableOutput as error:
-                raise Unreachable(str(error)) from None
+            shown = self._client.check_output(commands.show_jobs(arrays[first : first + commands.MOST_IDS]))
+            contexts |= output.read_context(shown)
         return {array: decode_properties(context) for array, context in contexts.items()}
 
     def describe(self) -> list[Partition]:
-        try:
-            return queues.partitions(queues.read_queues(self._checked(commands.list_queues())))
-        except UnreadableOutput as error:
-            raise Unreachable(str(error)) from None
+        return queues.partitions(queues.read_queues(self._client.check_output(commands.list_queues())))
 
     def information(self) -> CeInformation:
         """Three questions, however many hosts there are."""
-        host, version = self._cell.master(), self._run(commands.show_version()).output.partition("\n")[0]
-        try:
-            listing = queues.read_queues(self._checked(commands.list_queues()))
-            complexes = queues.read_complexes(self._checked(commands.list_complexes()))
-            known = queues.describe_ce(listing, complexes, self._options.queue)
-        except UnreadableOutput as error:
-            raise Unreachable(str(error)) from None
+        host, version = (
+            self._cell.master(),
+            self._client.run(commands.show_version()).output.partition("\n")[0],
+        )
+        listing = queues.read_queues(self._client.check_output(commands.list_queues()))
+        complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
+        known = queues.describe_ce(listing, complexes, self._options.queue)
         own = {"GlueCEInfoHostName": host, "GlueCEInfoLRMSVersion": version}
         return replace(
             known, attributes={**known.attributes, **{key: text for key, text in own.items() if text}}
@@ -213,12 +194,12 @@ class SgeBatch:
             per_slot = self._memory_per_slot(shape)
             command = commands.check(shape, self._options, memory_per_slot=per_slot)
         except InvalidInput as error:
-            return f"{error}: {error.hint}"
-        result = self._run(command, "#!/bin/sh\n")
+            return str(error)
+        result = self._client.run(command, "#!/bin/sh\n")
         if result.succeeded:
             return ""
         if result.status in (None, MISSING) or output.is_unclear(result.errors):
-            raise self._unreachable("qsub", result)
+            raise self._client.unreachable("qsub", result)
         return "" if output.is_full(result.errors) else output.read_refusal(result.errors)
 
     def output(self, stamp: str, index: int, most: int) -> str:
@@ -228,35 +209,16 @@ class SgeBatch:
         """The master's start and its cell: ids of another one may belong to other jobs."""
         command = commands.show_master(self._cell.master(), self._cell.port)
         try:
-            start = output.read_master_start(self._checked(command))
+            start = output.read_master_start(self._client.check_output(command))
         except UnreadableOutput as error:
             raise Unreachable(str(error), hint=_HINT) from None
         return f"{start}{CLUSTER_MARK}{self._cell.folder}"
 
     def _change(self, command: list[str]) -> None:
         """Run a command that does no harm where its jobs are gone."""
-        result = self._run(command)
+        result = self._client.run(command)
         if not result.succeeded and not output.concerns_nothing(result.output + result.errors):
-            raise self._unreachable(command[0], result)
-
-    def _checked(self, command: list[str]) -> str:
-        result = self._run(command)
-        if result.succeeded:
-            return result.output
-        raise self._unreachable(command[0], result)
-
-    def _unreachable(self, command: str, result: CommandResult) -> Unreachable:
-        """The error for a command that gave no answer."""
-        if result.status is None:
-            return Unreachable(f"{command} did not answer within {self._timeout:.0f} s", hint=_HINT)
-        if result.status == MISSING:
-            hint = "install Grid Engine's client commands on the server's machine, on the PATH of the server"
-            return Unreachable(f"{command} is not installed here", hint=hint)
-        reason = " ".join((result.errors or result.output).split()) or f"status {result.status}"
-        return Unreachable(f"{command}: {reason}", hint=_HINT)
-
-    def _run(self, command: list[str], text: str = "") -> CommandResult:
-        return self._runner.run(command, text=text, timeout=self._timeout)
+            raise self._client.unreachable(command[0], result)
 
 
 def _named(stamps: Sequence[str]) -> list[str]:

@@ -6,16 +6,13 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
 MOST_TASKS = 1_000_000
 """Tasks of one listing."""
 
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
-
-
-class UnreadableOutput(Exception):
-    """A command printed something unexpected: its answer counts as unknown."""
 
 
 def read_xml(output: str) -> ElementTree.Element:

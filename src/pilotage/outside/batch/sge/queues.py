@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from pilotage.core.brokering.host_classes import Host, flattened, group_hosts
+from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.brokering.information import CeInformation, Value
 from pilotage.outside.batch.adapter import Partition
-from pilotage.outside.batch.sge.output import UnreadableOutput, read_state, read_tasks, read_xml
+from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts
+from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.sge.output import read_state, read_tasks, read_xml
 from pilotage.outside.batch.submission import NativeState
 
 DEFAULT_QUEUE = "all.q"
@@ -128,7 +130,7 @@ def partitions(listing: QueueListing) -> list[Partition]:
             Partition(
                 name,
                 any(host.usable for host in hosts),
-                _longest([host.wall for host in hosts]),
+                longest([host.wall for host in hosts]),
                 len(hosts),
                 max(host.slots for host in hosts),
                 max((read_memory(host.values.get("mem_total", "")) or 0) >> 20 for host in hosts),
@@ -136,10 +138,6 @@ def partitions(listing: QueueListing) -> list[Partition]:
             )
         )
     return described
-
-
-def _longest(limits: Sequence[float | None]) -> float | None:
-    return None if None in limits else max(limit for limit in limits if limit is not None)
 
 
 _PLATFORMS = {"lx-amd64": "x86_64", "lx24-amd64": "x86_64", "lx26-amd64": "x86_64", "linux-x64": "x86_64"}
@@ -248,24 +246,21 @@ def describe_ce(listing: QueueListing, complexes: Mapping[str, Complex], queue: 
     classes = group_hosts(_hosts(usable, complexes), details=tuple(set(complexes) - _STANDARD))
     running = sum(instance.running for instance in own)
     attributes: dict[str, Value] = {
-        **{name: value for name, value in flattened(classes).items() if name.startswith("Glue")},
+        **minima_of_hosts(classes),
+        **job_counts(running, listing.waiting),
         "GlueCEName": queue or ",".join(sorted({instance.queue for instance in own})),
         "GlueCEInfoLRMSType": "sge",
         "GlueCEInfoTotalCPUs": sum(instance.slots for instance in own),
         # Grid Engine accepts jobs for queues that are disabled, and lets them wait.
         "GlueCEStateStatus": "Production" if usable else "Queueing",
         "GlueCEStateFreeCPUs": sum(max(0, instance.slots - instance.used) for instance in usable),
-        "GlueCEStateRunningJobs": running,
-        "GlueCEStateWaitingJobs": listing.waiting,
-        "GlueCEStateTotalJobs": running + listing.waiting,
         "UnavailableHosts": len({instance.host for instance in own} - {instance.host for instance in usable}),
     }
     limits = {
-        "GlueCEPolicyMaxWallClockTime": _longest([instance.wall for instance in own]),
-        "GlueCEPolicyMaxCPUTime": _longest([instance.cpu_time for instance in own]),
+        "GlueCEPolicyMaxWallClockTime": longest([instance.wall for instance in own]),
+        "GlueCEPolicyMaxCPUTime": longest([instance.cpu_time for instance in own]),
     }
-    attributes |= {name: int(limit) for name, limit in limits.items() if limit is not None}
-    return CeInformation(attributes, classes)
+    return CeInformation(attributes | known_limits(limits), classes)
 
 
 def _is_wanted(instance: QueueInstance, queue: str) -> bool:

@@ -8,16 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pilotage.core.brokering.host_classes import Host, flattened, group_hosts
+from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.brokering.host_values import FEATURES
 from pilotage.core.brokering.information import CeInformation, Value
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.slurm.output import (
-    STATES,
-    UnreadableOutput,
-    read_setting,
-    read_span,
-)
+from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts
+from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.slurm.output import STATES, read_setting, read_span, whole_lines
 from pilotage.outside.batch.submission import NativeState
 
 GRES = "SlurmGres"
@@ -97,9 +94,7 @@ def read_shown_nodes(text: str) -> Iterator[ShownNode]:
 
 def _lines(text: str, start: str) -> Iterator[str]:
     """The lines of an output, each after a space, so that all names of fields follow one."""
-    if text and not text.endswith("\n"):
-        raise UnreadableOutput("the output ends in the middle of a line")
-    for line in text.split("\n"):
+    for line in whole_lines(text):
         if not line.strip():
             continue
         if not line.startswith(start):
@@ -196,10 +191,8 @@ def _has_gres(wanted: str, gres: Value) -> bool:
 
 def count_jobs(text: str) -> tuple[int, int]:
     """(running, waiting) jobs in the output of `commands.list_job_states`."""
-    if text and not text.endswith("\n"):
-        raise UnreadableOutput("the listing ends in the middle of a line")
     running = waiting = 0
-    for word, count in Counter(text.split()).items():
+    for word, count in Counter(" ".join(whole_lines(text)).split()).items():
         state = STATES.get(word)
         if state is None:
             raise UnreadableOutput(f"a job has the unknown state {word[:50]!r}")
@@ -223,7 +216,8 @@ def describe_ce(
     running, waiting = count_jobs(states)
     status = min((partition.status for partition in partitions), key=_BEST_FIRST.index)
     attributes: dict[str, Value] = {
-        **{name: value for name, value in flattened(classes).items() if name.startswith("Glue")},
+        **minima_of_hosts(classes),
+        **job_counts(running, waiting),
         "GlueCEName": ",".join(partition.name for partition in partitions),
         "GlueCEInfoLRMSType": "slurm",
         "GlueCEInfoLRMSVersion": read_setting(configuration, "SLURM_VERSION"),
@@ -232,23 +226,13 @@ def describe_ce(
         # Slurm accepts jobs for nodes that are all down, and lets them wait.
         "GlueCEStateStatus": "Queueing" if status == "Production" and not usable else status,
         "GlueCEStateFreeCPUs": sum(node.free for node in usable),
-        "GlueCEStateRunningJobs": running,
-        "GlueCEStateWaitingJobs": waiting,
-        "GlueCEStateTotalJobs": running + waiting,
         "UnavailableHosts": len(own) - len(usable),
     }
     limits = {
-        "GlueCEPolicyMaxWallClockTime": _longest(partitions),
+        "GlueCEPolicyMaxWallClockTime": longest([partition.wall for partition in partitions]),
         "GlueCEPolicyMaxTotalJobs": _job_limit(configuration),
     }
-    attributes |= {name: limit for name, limit in limits.items() if limit is not None}
-    return CeInformation(attributes, classes)
-
-
-def _longest(partitions: Sequence[ShownPartition]) -> int | None:
-    """The longest wall time of a job in any of these partitions, in seconds; None: no limit."""
-    walls = [partition.wall for partition in partitions]
-    return None if None in walls else int(max(wall for wall in walls if wall is not None))
+    return CeInformation(attributes | known_limits(limits), classes)
 
 
 def _job_limit(configuration: str) -> int | None:

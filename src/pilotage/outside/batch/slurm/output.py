@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from pilotage.outside.batch.adapter import Account, Partition
+from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
@@ -40,8 +41,11 @@ STATES = {
 _HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
 
 
-class UnreadableOutput(Exception):
-    """A command printed something unexpected: its answer counts as unknown."""
+def whole_lines(output: str) -> list[str]:
+    """The lines of an output. `UnreadableOutput` if it was cut off within a line."""
+    if output and not output.endswith("\n"):
+        raise UnreadableOutput("the output ends in the middle of a line")
+    return output.split("\n")[:-1]
 
 
 def _is_number(text: str) -> bool:
@@ -51,11 +55,10 @@ def _is_number(text: str) -> bool:
 
 def read_listing(output: str) -> Iterator[ListedTask]:
     """Read the output of `commands.list_jobs`. `UnreadableOutput`: a line is damaged, so the listing is partial."""
-    if output and not output.endswith("\n"):
-        raise UnreadableOutput("the listing ends in the middle of a line")
+    lines = whole_lines(output)
     if output and not output.startswith(LINE_START):
         raise UnreadableOutput(f"not a listing: {output[:200]!r}")
-    for line in output.split("\n")[:-1]:
+    for line in lines:
         if not line.startswith(LINE_START):
             continue  # The rest of a name with a line end: no pilot has one.
         fields = line.removeprefix(LINE_START).split("|", 5)
@@ -80,9 +83,7 @@ def read_ended(output: str, user_name: Callable[[str], str]) -> Iterator[ListedT
 
     `user_name`: the name of a user id. Slurm's Reason says why a job waited, also after its end.
     """
-    if output and not output.endswith("\n"):
-        raise UnreadableOutput("the accounting ends in the middle of a line")
-    for line in output.split("\n")[:-1]:
+    for line in whole_lines(output):
         fields = line.split("|", 5)
         if len(fields) < 6:
             continue  # The rest of a name with a line end: no pilot has one.

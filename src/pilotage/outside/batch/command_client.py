@@ -1,0 +1,70 @@
+"""Questions to a batch system by its client commands: one time limit, and one error for every missing answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pilotage.core.errors import Unreachable
+from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
+from pilotage.outside.batch.submission import BatchListing, ListedTask
+
+
+class UnreadableOutput(Unreachable):
+    """A command printed something unexpected: its answer counts as unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandClient:
+    """Runs the client commands of one batch system, and tells when its controller was started again."""
+
+    runner: Runner
+    system: str
+    """The name of the batch system, for messages."""
+    controller: str
+    """The program of the batch system that answers the commands, such as Slurm's controller."""
+    hint: str
+    """How to find out whether the controller answers."""
+    timeout: float
+    """Seconds for one command."""
+
+    def run(self, command: list[str], text: str = "") -> CommandResult:
+        """Run a command with `text` as its standard input. Raises nothing."""
+        return self.runner.run(command, text=text, timeout=self.timeout)
+
+    def check_output(self, command: list[str]) -> str:
+        """Run a command; its standard output. `Unreachable` if it fails."""
+        result = self.run(command)
+        if result.succeeded:
+            return result.output
+        raise self.unreachable(command[0], result)
+
+    def unreachable(self, command: str, result: CommandResult) -> Unreachable:
+        """The error for a command that gave no answer."""
+        if result.status is None:
+            return Unreachable(f"{command} did not answer within {self.timeout:.0f} s", hint=self.hint)
+        if result.status == MISSING:
+            hint = (
+                f"install {self.system}'s client commands on the server's machine, on the PATH of the server"
+            )
+            return Unreachable(f"{command} is not installed here", hint=hint)
+        reason = " ".join((result.errors or result.output).split()) or f"status {result.status}"
+        return Unreachable(f"{command}: {reason}", hint=self.hint)
+
+    def list_in_one_epoch(
+        self, read_epoch: Callable[[], str], list_tasks: Callable[[], tuple[ListedTask, ...]]
+    ) -> BatchListing:
+        """The listing is complete only if the controller ran throughout."""
+        try:
+            before = read_epoch()
+            tasks = list_tasks()
+            if read_epoch() != before:
+                return BatchListing(failure=f"{self.controller} was started again during the listing")
+        except Unreachable as error:
+            return BatchListing(failure=str(error))
+        return BatchListing(before, tasks)
+
+    def check_epoch(self, epoch: str, now: str) -> None:
+        """`Unreachable` if ids of the epoch `epoch` may belong to other jobs in the epoch `now`."""
+        if now != epoch:
+            raise Unreachable(f"{self.controller} was started again: its ids may belong to other jobs now")
