@@ -24,9 +24,8 @@ from pilotage.core.brokering.match import (
     CeMatch,
     Verdict,
     ce_requirements,
-    closed_reason,
-    full_reason,
     rank_of,
+    state_of,
 )
 from pilotage.core.brokering.parts import own_key
 from pilotage.core.classads import ClassAd, Expression, Literal
@@ -168,12 +167,7 @@ class Broker:
         ad = NumberedAd.of(facts.ad, values)
         fixed = ad if facts.fixed is facts.ad else NumberedAd.of(facts.fixed, values, ad)
         hosts = tuple(NumberedAd.of(host, values, ad) for host in facts.hosts)
-        state, reason = Verdict.YES, closed_reason(facts.ad)
-        if reason:
-            state = Verdict.CLOSED
-        elif reason := full_reason(facts.ad):
-            state = Verdict.FULL
-        return NumberedCe(facts, ad, fixed, hosts, ce_requirements(facts.ad), state, reason)
+        return NumberedCe(facts, ad, fixed, hosts, ce_requirements(facts.ad), *state_of(facts.ad))
 
     def requester(self, ad: ClassAd) -> NumberedAd:
         """The ad of a requester, ready for the match."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
 from pilotage.core.brokering.information import CeInformation, HostClass, Value, literal
+from pilotage.core.brokering.match import ce_requirements
 from pilotage.core.classads import ERROR, UNDEFINED, ClassAd, Expression, Literal, parse_expression
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import Ce
@@ -27,7 +28,6 @@ _AUTHORIZATION: Final = parse_expression(
 _CLOSE_OUTPUT: Final = parse_expression(
     "isUndefined(other.OutputSE) || member(other.OutputSE, GlueCESEBindGroupSEUniqueID)"
 )
-_CHECKS: Final = ("AuthorizationCheck", "CloseOutputSECheck")
 
 
 class HostNames:
@@ -212,8 +212,7 @@ def complete(ad: ClassAd) -> ClassAd:
     """The ad with `Requirements`: where it has none, its `AuthorizationCheck` and `CloseOutputSECheck`, if present."""
     if ad.get("Requirements") is not None:
         return ad
-    checks = [check for check in _CHECKS if ad.get(check) is not None]
-    return ClassAd((*ad.attributes, ("Requirements", parse_expression(" && ".join(checks) or "true"))))
+    return ClassAd((*ad.attributes, ("Requirements", ce_requirements(ad))))
 
 
 def _add(

@@ -114,14 +114,9 @@ def match(
         )
         if not classes:
             return CeMatch(Verdict.NO_HOSTS, REASONS[Verdict.NO_HOSTS], rank, rest, classes)
-    verdict, reason = Verdict.YES, ""
     if not accepts(ce.ad, requester, now):
-        verdict, reason = Verdict.REFUSED, REASONS[Verdict.REFUSED]
-    elif reason := closed_reason(ce.ad):
-        verdict = Verdict.CLOSED
-    elif reason := full_reason(ce.ad):
-        verdict = Verdict.FULL
-    return CeMatch(verdict, reason, rank, rest, classes)
+        return CeMatch(Verdict.REFUSED, REASONS[Verdict.REFUSED], rank, rest, classes)
+    return CeMatch(*state_of(ce.ad), rank, rest, classes)
 
 
 REASONS: Final[Mapping[Verdict, str]] = {
@@ -146,6 +141,14 @@ def ce_requirements(ad: ClassAd) -> Expression:
 def accepts(ce: ClassAd, requester: ClassAd, now: float) -> bool:
     """Whether the Requirements of a CE are true of a requester."""
     return evaluate(ce_requirements(ce), ce, requester, now=now, steps=STEPS) is True
+
+
+def state_of(ad: ClassAd) -> tuple[Verdict, str]:
+    """CLOSED or FULL with the reason, for a CE that takes no pilots at present; YES for any other."""
+    if reason := closed_reason(ad):
+        return Verdict.CLOSED, reason
+    reason = full_reason(ad)
+    return (Verdict.FULL if reason else Verdict.YES), reason
 
 
 def closed_reason(ad: ClassAd) -> str:
