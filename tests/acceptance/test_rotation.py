@@ -75,8 +75,15 @@ def test_pilots_and_users_learn_the_next_certificate_before_it_is_used(site: Sit
     rotate(site)
     assert site.fingerprints[0] == old
     new = site.fingerprints[1]
-    assert site.user_cli(user, "whoami").returncode == 0
-    assert json.loads((user / "server.json").read_text())["fingerprints"] == [old, new]
+
+    def known() -> list[str]:
+        """The fingerprints that the user has after one more request."""
+        assert site.user_cli(user, "whoami").returncode == 0
+        return list(json.loads((user / "server.json").read_text())["fingerprints"])
+
+    until(
+        lambda: known() == [old, new], what="the announcement, once the server has read the new certificate"
+    )
     seen = pilots(site)[0]["last_seen"]
     until(lambda: pilots(site)[0]["last_seen"] > seen + 1.0, what="two more messages of the pilot")
     rotate(site, "--activate", "--forget-previous")
