@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import select
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from pilotage.core import policy
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import read_arguments
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.hook import MAX_OUTPUT, run_hook
+from pilotage.outside.batch.hook import MAX_OUTPUT, HookRunner, obstacle_to_run
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -29,7 +30,7 @@ def program(folder: Path, text: str, mode: int = 0o755) -> str:
 def test_it_gets_its_environment_and_nothing_else(tmp_path: Path) -> None:
     hook = program(tmp_path, 'echo "--tmp=$X_Min"; env')
     environment = {**PATH, "X_Min": "5", "PILOTAGE_REQUIREMENTS": 'other.T == "$(id)`id`"'}
-    lines = run_hook(hook, environment).splitlines()
+    lines = HookRunner().run(hook, environment).splitlines()
     assert lines[0] == "--tmp=5"
     assert 'PILOTAGE_REQUIREMENTS=other.T == "$(id)`id`"' in lines
     names = {line.partition("=")[0] for line in lines[1:]}
@@ -48,20 +49,43 @@ def test_it_gets_its_environment_and_nothing_else(tmp_path: Path) -> None:
 )
 def test_failures_have_their_reason(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        run_hook(program(tmp_path, text), PATH)
+        HookRunner().run(program(tmp_path, text), PATH)
 
 
 def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
     for path in (str(tmp_path / "absent"), program(tmp_path, "", 0o644), str(tmp_path), "/\0"):
         with pytest.raises(InvalidInput, match="it cannot be run"):
-            run_hook(path, PATH)
+            HookRunner().run(path, PATH)
+
+
+def test_an_obstacle_is_told_before_the_first_run(tmp_path: Path) -> None:
+    absent, folder = str(tmp_path / "absent"), str(tmp_path)
+    assert obstacle_to_run(absent) == "it cannot be run: No such file or directory"
+    assert obstacle_to_run(folder) == "it is no file"
+    assert obstacle_to_run(program(tmp_path, "", 0o644)) == "it is not executable by the server"
+    assert obstacle_to_run(program(tmp_path, "")) == ""
+
+
+def test_a_runner_that_closes_ends_the_hook_at_once(tmp_path: Path) -> None:
+    """Even if a process that left the group keeps the output open."""
+    os.mkfifo(tmp_path / "started")
+    hook = program(tmp_path, f"setsid sleep 30 & echo > {tmp_path}/started; exec sleep 1000")
+    runner = HookRunner()
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(runner.run, hook, PATH, 1000.0)
+        (tmp_path / "started").read_text()
+        runner.close()
+        with pytest.raises(InvalidInput, match="the server stops"):
+            answer.result(20)
+    with pytest.raises(InvalidInput, match="the server stops"):
+        runner.run(hook, PATH)
 
 
 def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     hook = program(tmp_path, f"sleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait")
     with pytest.raises(InvalidInput, match="did not end within"):
-        run_hook(hook, PATH, timeout=1.0)
+        HookRunner().run(hook, PATH, timeout=1.0)
     with contextlib.suppress(ProcessLookupError):
         child = os.pidfd_open(int(pid.read_text()))
         # A descriptor of a process is readable when the process has ended, also while it is a zombie.
@@ -72,12 +96,12 @@ def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
 
 def test_a_child_that_keeps_the_output_open_does_not_hold_the_answer_back_for_ever(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="did not end within"):
-        run_hook(program(tmp_path, "sleep 1000 & exit 0"), PATH, timeout=1.0)
+        HookRunner().run(program(tmp_path, "sleep 1000 & exit 0"), PATH, timeout=1.0)
 
 
 def test_a_hook_that_closes_its_output_ends_in_the_same_time(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="did not end within"):
-        run_hook(program(tmp_path, "exec >&- 2>&-; exec sleep 1000"), PATH, timeout=0.5)
+        HookRunner().run(program(tmp_path, "exec >&- 2>&-; exec sleep 1000"), PATH, timeout=0.5)
 
 
 @pytest.mark.parametrize("text", ["exit 0", "exit 3", "exec sleep 1000", "yes"])
@@ -94,7 +118,7 @@ def test_its_group_is_killed_while_its_id_is_its_own(
 
     monkeypatch.setattr(os, "killpg", watched)
     with contextlib.suppress(InvalidInput):
-        run_hook(program(tmp_path, text), PATH, timeout=0.5)
+        HookRunner().run(program(tmp_path, text), PATH, timeout=0.5)
     assert is_reaped == [False]
 
 
@@ -103,7 +127,9 @@ def test_no_descriptor_of_the_server_reaches_the_hook(tmp_path: Path) -> None:
     try:
         os.set_inheritable(writer, False)
         assert (
-            run_hook(program(tmp_path, f"[ -e /proc/self/fd/{writer} ] && echo open; echo done"), PATH)
+            HookRunner().run(
+                program(tmp_path, f"[ -e /proc/self/fd/{writer} ] && echo open; echo done"), PATH
+            )
             == "done\n"
         )
     finally:
@@ -126,7 +152,7 @@ def test_the_hook_of_the_page_prints_arguments_that_are_allowed(
     tmp_path: Path, variables: dict[str, str], printed: list[str]
 ) -> None:
     script = PAGE.read_text(encoding="utf-8").partition("```sh\n")[2].partition("```")[0]
-    output = run_hook(program(tmp_path, script), {**PATH, **variables})
+    output = HookRunner().run(program(tmp_path, script), {**PATH, **variables})
     assert output.splitlines() == printed
     assert [
         f"{option}={value}" for option, value in read_arguments(output, SlurmOptions.forwarding).items()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -182,3 +184,21 @@ def test_a_hook_that_hangs_is_not_run_for_each_submission(
     hook("echo --tmp=5")
     clock[0] = HANG_PAUSE
     assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+
+
+def test_a_server_that_stops_ends_its_hook_at_once(
+    bench: Bench, hook: Callable[[str], Path], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "started")
+    hook(f"echo > {tmp_path}/started; exec sleep 1000")
+    director = BatchDirector("batch", NODE.platform)
+    [intent] = ordered(bench, director)
+    duty = BatchCeDuty(cast(Context, SimpleNamespace(in_loop=True)), director, PaperBatch())
+    duty._hook = ForwardHook(timeout=1000)
+    ce = bench.pool.policy.ces["batch"]
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(duty._hook.flags, ce, intent)
+        (tmp_path / "started").read_text()
+        duty.close()
+        with pytest.raises(Exception, match="the server stops"):
+            answer.result(20)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilotage.core import policy as policies
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.classads import quote
 from pilotage.core.ids import QueueId
@@ -20,6 +21,7 @@ from pilotage.services.director import forwarding
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.forwarding import forwarding_of
 from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.policy.apply import apply_policy
 from tests.unit.services.bench import NODE, Bench
 from tests.unit.services.test_batch_director import BATCH_POLICY
 from tests.writer_guard import as_writer
@@ -162,3 +164,21 @@ def test_a_ce_that_goes_meanwhile_has_no_ad_and_no_flags(bench: Bench) -> None:
     identity = QueueIdentity("alice", "physics", requirements=CONDITIONAL)
     assert forwarding_of(bench.pool, "batch", identity, bench.now) == forwarding.NOTHING
     assert bench.pool.ce_ad("batch", bench.now) is None
+
+
+def test_flags_of_ces_that_the_policy_lost_are_forgotten(bench: Bench) -> None:
+    describe(bench, 1500)
+    ordered(bench, requirements=CONDITIONAL)
+    [identity] = [entry.identity for entry in bench.pool.queues.index.entries.values()]
+    ad = bench.pool.ce_ad("batch", bench.now)
+    assert ad is not None
+    assert forwarding_of(bench.pool, "batch", identity, bench.now).flags
+    kept = bench.pool.forwardings.of(ad)
+    assert kept
+    text = POLICY.replace("ces.batch", "ces.other")
+    bench.do(
+        lambda tx: apply_policy(
+            bench.pool, tx, policies.parse(text), text, by="alice", reason="", now=bench.now
+        )
+    )
+    assert bench.pool.forwardings.of(ad) == {}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
-import signal
-import subprocess
+import stat
+import threading
 import time
 from collections.abc import Mapping
 
 from pilotage.core.errors import InvalidInput
+from pilotage.outside.batch.process_group import OutputTooLong, ProcessGroup
 
 HOOK_TIMEOUT = 10.0
 """Seconds."""
@@ -20,76 +19,72 @@ MAX_ERRORS = 2000
 """Bytes of its standard error output that are read; further ones are thrown away."""
 
 
-def run_hook(program: str, environment: Mapping[str, str], timeout: float = HOOK_TIMEOUT) -> str:
-    """The standard output of `program`. `InvalidInput` with the reason if it fails, hangs or prints too much.
+class HookRunner:
+    """Runs hooks in one thread, and ends the run when another thread closes it."""
 
-    `environment` is its whole environment. All its processes are killed at its end.
-    """
-    try:
-        process = subprocess.Popen(
-            [program],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environment),
-            cwd="/",
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"it cannot be run: {getattr(error, 'strerror', None) or error}") from None
-    end = time.monotonic() + timeout
-    with process:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: ProcessGroup | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Kill the hook that runs, and run none any more."""
+        with self._lock:
+            self._is_closed = True
+            if self._running is not None:
+                self._running.kill()
+
+    def run(self, program: str, environment: Mapping[str, str], timeout: float = HOOK_TIMEOUT) -> str:
+        """The standard output of `program`. `InvalidInput` with the reason if it fails, hangs or prints too much.
+
+        `environment` is its whole environment. All its processes are killed at its end.
+        """
         try:
-            output, errors = _read(process, end)
-            _await_end(process, end)
+            group = self._start(program, environment)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"it cannot be run: {getattr(error, 'strerror', None) or error}") from None
+        end = time.monotonic() + timeout
+        try:
+            group.read(end, MAX_OUTPUT, MAX_ERRORS)
+            group.await_end(end)
         except TimeoutError:
             raise InvalidInput(f"it did not end within {timeout:g} s") from None
+        except OutputTooLong:
+            raise InvalidInput(f"it printed more than {MAX_OUTPUT} bytes") from None
         finally:
-            # Before `wait`: until then no other process can get its id, nor can another group.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        status = process.wait()
-    if status:
-        said = " ".join(errors.decode(errors="replace").split())[:200]
-        outcome = f"it was killed by signal {-status}" if status < 0 else f"it ended with status {status}"
-        raise InvalidInput(f"{outcome}: {said}" if said else outcome)
+            group.kill()
+            status = group.reap()
+            self._running = None
+        return self._read_end(status, group)
+
+    def _start(self, program: str, environment: Mapping[str, str]) -> ProcessGroup:
+        with self._lock:
+            if self._is_closed:
+                raise InvalidInput("the server stops")
+            self._running = ProcessGroup([program], environment)
+            return self._running
+
+    def _read_end(self, status: int, group: ProcessGroup) -> str:
+        if self._is_closed:
+            raise InvalidInput("the server stops")
+        if status:
+            said = " ".join(group.errors.decode(errors="replace").split())[:200]
+            outcome = f"it was killed by signal {-status}" if status < 0 else f"it ended with status {status}"
+            raise InvalidInput(f"{outcome}: {said}" if said else outcome)
+        try:
+            return group.output.decode("ascii")
+        except UnicodeDecodeError:
+            raise InvalidInput("it printed characters that are not ASCII") from None
+
+
+def obstacle_to_run(program: str) -> str:
+    """Why this process could not run a hook; empty: nothing is known against it."""
     try:
-        return output.decode("ascii")
-    except UnicodeDecodeError:
-        raise InvalidInput("it printed characters that are not ASCII") from None
-
-
-def _await_end(process: subprocess.Popen[bytes], end: float) -> None:
-    """Wait for its end and leave it a zombie. `TimeoutError`: it runs at the instant `end`."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(descriptor, selectors.EVENT_READ)
-            if not selector.select(max(0.0, end - time.monotonic())):
-                raise TimeoutError
-    finally:
-        os.close(descriptor)
-
-
-def _read(process: subprocess.Popen[bytes], end: float) -> tuple[bytes, bytes]:
-    """Its output and errors. `TimeoutError`: it has not closed both at the instant `end`."""
-    output, errors = bytearray(), bytearray()
-    with selectors.DefaultSelector() as selector:
-        for stream, read in ((process.stdout, output), (process.stderr, errors)):
-            assert stream is not None
-            selector.register(stream, selectors.EVENT_READ, read)
-        while selector.get_map():
-            ready = selector.select(max(0.0, end - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            for key, _ in ready:
-                chunk = os.read(key.fd, 4096)
-                if not chunk:
-                    selector.unregister(key.fileobj)
-                key.data.extend(chunk)
-            if len(output) > MAX_OUTPUT:
-                raise InvalidInput(f"it printed more than {MAX_OUTPUT} bytes")
-            del errors[MAX_ERRORS:]
-            if time.monotonic() > end:
-                raise TimeoutError
-    return bytes(output), bytes(errors)
+        mode = os.stat(program).st_mode
+    except (OSError, ValueError) as error:
+        return f"it cannot be run: {getattr(error, 'strerror', None) or error}"
+    if not stat.S_ISREG(mode):
+        return "it is no file"
+    if not os.access(program, os.X_OK):
+        return "it is not executable by the server"
+    return ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from pilotage.outside.batch.process_group import ProcessGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +53,49 @@ class LocalRunner:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._running: set[ProcessGroup] = set()
         self._closed = False
 
     def close(self) -> None:
         """Kill the commands that run, and refuse further ones."""
-        self._closed = True
-        for process in tuple(self._running):
-            _kill_group(process)
+        with self._lock:
+            self._closed = True
+            for group in self._running:
+                group.kill()
 
     def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
-        if self._closed:
+        try:
+            group = self._start(command, text)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return CommandResult(MISSING, errors=f"{command[0]}: {reason}")
+        if group is None:
             return CommandResult(None, errors="the server stops")
+        end, in_time = time.monotonic() + timeout, False
         try:
-            process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._environment,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            return CommandResult(MISSING, errors=f"{command[0]}: {error.strerror}")
-        self._running.add(process)
-        try:
-            output, errors = process.communicate(text.encode(), timeout=timeout)
-        except subprocess.TimeoutExpired:
-            _kill_group(process)
-            output, errors = process.communicate()
-            return CommandResult(None, _decoded(output), _decoded(errors))
+            group.read(end)
+            group.await_end(end)
+            in_time = True
+        except TimeoutError:
+            pass
         finally:
-            self._running.discard(process)
-        return CommandResult(process.returncode, _decoded(output), _decoded(errors))
+            if not in_time:
+                group.kill()
+            status = group.reap()
+            with self._lock:
+                self._running.discard(group)
+        return CommandResult(status if in_time else None, _decoded(group.output), _decoded(group.errors))
+
+    def _start(self, command: Sequence[str], text: str) -> ProcessGroup | None:
+        """None: the server stops."""
+        with self._lock:
+            if self._closed:
+                return None
+            group = ProcessGroup(command, self._environment, text.encode())
+            self._running.add(group)
+            return group
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command together with the processes that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _decoded(output: bytes) -> str:
+def _decoded(output: bytearray) -> str:
     return output.decode(errors="replace")

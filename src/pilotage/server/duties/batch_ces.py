@@ -87,8 +87,9 @@ class BatchCeDuty:
         return set(pilots.killed(connection, self._director.ce))
 
     def close(self) -> None:
-        """Kill a command that still runs: a submission in doubt is looked up by the next director."""
+        """Kill a command or hook that still runs: a submission in doubt is looked up by the next director."""
         self._batch.close()
+        self._hook.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def cancel_all(self, *, waiting_only: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import read_arguments, with_arguments
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.hook import HOOK_TIMEOUT, run_hook
+from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookRunner
 from pilotage.outside.batch.submission import Refusal, SubmissionFailed
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.director.submissions import SubmissionIntent
@@ -29,9 +29,14 @@ class ForwardHook:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, timeout: float = HOOK_TIMEOUT) -> None:
         self._clock, self._timeout = clock, timeout
+        self._runner = HookRunner()
         self._answers: dict[HookCall, tuple[float, dict[str, str]]] = {}
         self._hung = 0.0, ""
         """The end of the pause after a run that hung, and its reason."""
+
+    def close(self) -> None:
+        """Kill a run that is under way, from any thread. Further submissions with a hook are refused."""
+        self._runner.close()
 
     def flags(self, ce: Ce | None, intent: SubmissionIntent) -> tuple[str, ...]:
         """The flags of a submission with the arguments of the hook. `SubmissionFailed`: the hook is of no use."""
@@ -61,7 +66,7 @@ class ForwardHook:
     def _run(self, call: HookCall) -> str:
         began = time.monotonic()
         try:
-            return run_hook(call.program, dict(call.environment), self._timeout)
+            return self._runner.run(call.program, dict(call.environment), self._timeout)
         except InvalidInput as error:
             if time.monotonic() - began >= self._timeout:
                 self._hung = self._clock() + HANG_PAUSE, error.message

@@ -62,6 +62,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     pool.policy, pool.policy_version = policy, version
     pool.ce_ads.retain(policy.ces)
     pool.brokering.retain(policy.ces)
+    pool.forwardings.retain(policy.ces)
     rebuild_index(pool, tx)
     rekey_offer_stats(pool)
     pool.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)

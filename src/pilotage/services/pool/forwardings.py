@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.forwarding.forward import Forwarding
@@ -23,3 +23,10 @@ class Forwardings:
         if known is None or known[0] is not ad or len(known[1]) >= MOST_KEPT:
             known = self._by_ce[ad.name] = ad, {}
         return known[1]
+
+    def retain(self, names: Container[str]) -> None:
+        """Forget the CEs that the policy no longer has."""
+        # Other threads may add CEs meanwhile.
+        for name in tuple(self._by_ce):
+            if name not in names:
+                self._by_ce.pop(name, None)
