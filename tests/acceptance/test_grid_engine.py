@@ -100,6 +100,13 @@ def test_a_cell_is_described_by_its_queues(instance: Instance) -> None:
         (("--wall", "31m"), 2, "allows 1800 s", "--wall"),
         (("--qos", "fast"), 2, "no --qos", "queue"),
         (("--set", "qmaster_port=port"), 2, "qmaster_port", ""),
+        (("--set", "resourses=x=1"), 2, "has no key 'resourses'", "did you mean resources?"),
+        (("--set", "resources"), 2, "must be KEY=VALUE", "keys of [ces.NAME.sge]"),
+        (("--set", "max_waiting=3"), 2, "has no key 'max_waiting'", "use --max-waiting"),
+        (("--set", "queue=a.q", "--partition", "all.q"), 2, "queue has two values", "give one of them"),
+        (("--name", "a b"), 2, "'a b' would need quotes", "letters, digits"),
+        (("--name", ""), 2, "is empty", "letters, digits"),
+        (("--name", "-x"), 2, "would need quotes", "letters, digits"),
     ],
 )
 def test_a_wrong_answer_changes_nothing(

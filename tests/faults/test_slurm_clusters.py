@@ -137,7 +137,7 @@ def test_a_ce_that_is_moved_to_another_cluster_loses_none_of_its_pilots(
         (("--qos", "night"), "has no QOS night", "QOS: normal"),
         (("--conf", "slurm.conf"), "must be an absolute path", "/etc/slurm/slurm.conf"),
         (("--conf", "/nosuch/slurm.conf"), "sinfo", ""),
-        (("--set", "nosuch=1"), "has no --nosuch", "keys of [ces.NAME.slurm]"),
+        (("--set", "nosuch=1"), "has no key 'nosuch'", "its keys: conf, partition"),
     ],
 )
 def test_only_the_accounts_of_the_user_are_accepted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy import parse
+from pilotage.core.policy import parse, warnings
 from pilotage.core.policy.differences import changes
 
 HEAD = """\
@@ -73,6 +73,8 @@ def test_attributes_and_hosts_are_read() -> None:
         ("rack = 1\nRACK = 2", "RACK has two values", "the same attribute as rack"),
         ('Requirements = "other.X =="', "Requirements is no ClassAd expression", ""),
         ("AuthorizationCheck = true", "must be a ClassAd expression", ""),
+        ('GlueCEUniqueID = "ce.org:2119/q"', "is the name of the CE", '[ces."ce.org:2119/q"]'),
+        ('CEid = "other"', "is the name of the CE", "[ces.other]"),
         ('Site = "x"', "Site cannot be set", ""),
         ("Rack = { a = 1 }", "ces.c.attributes.Rack: must be", "attributes: attributes of its ad"),
         ("Rack = [1]", "ces.c.attributes.Rack.0: must be a text", ""),
@@ -94,6 +96,10 @@ def test_a_wrong_attribute_is_refused_with_its_line(line: str, message: str, hin
     [
         ('count = 3\nhosts = ["a"]', "count is 3, but hosts has 1 names"),
         ('hosts = ["a", "A"]', "the host a is named twice"),
+        ('hosts = ["n[1-40]"]', "'n[1-40]' is no name of a host"),
+        ('hosts = ["n1; id"]', "is no name of a host"),
+        ('hosts = [""]', "'' is no name of a host"),
+        ('hosts = ["a,b"]', "is no name of a host"),
         ('hosts = ["n0"]', "the host n0 is named twice"),
         ("attributes = { GlueCEPolicyMaxCPUTime = 5 }", "GlueCEPolicyMaxCPUTime is no attribute of hosts"),
         ('attributes = { Requirements = "true" }', "Requirements is no attribute of hosts"),
@@ -109,6 +115,26 @@ def test_wrong_hosts_are_refused_with_their_line(entry: str, message: str) -> No
     assert message in refused.value.message
     lines = text.splitlines()
     assert refused.value.line in (len(lines), len(lines) - 1, lines.index("[[ces.c.hosts]]") + 3)
+
+
+def test_names_of_hosts_with_queues_and_domains_are_accepted() -> None:
+    text = (
+        HEAD
+        + '[ces.c.attributes]\nGlueCEUniqueID = "c"\n[[ces.c.hosts]]\nhosts = ["all.q@n1.example.org", "n_2"]\n'
+    )
+    assert parse(text).ces["c"].hosts[0].size == 2
+
+
+@pytest.mark.parametrize("name", ["", "a\\nb", "a\\u202eb", " a", "x" * 201])
+def test_a_name_of_a_ce_that_no_command_can_give_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="of a CE"):
+        parse(HEAD + f'[ces."{name}"]\nsite = "s"\n')
+
+
+def test_a_name_of_a_ce_that_needs_quotes_is_a_warning() -> None:
+    policy = parse(HEAD + '[ces."a b"]\nsite = "s"\n[ces."ce.org:2119/q"]\nsite = "s"\n')
+    assert [text for text in warnings(policy) if "needs quotes" in text and 'ces."a b"' in text]
+    assert not [text for text in warnings(policy) if "needs quotes" in text and "ce.org" in text]
 
 
 def test_an_answer_may_not_expire_before_the_next_one() -> None:

@@ -426,8 +426,29 @@ def test_the_cell_of_an_environment() -> None:
         SgeOptions(memory_complex="mem_free=1,x"),
         SgeOptions(resources='a="b"'),
         SgeOptions(resources="-soft"),
+        SgeOptions(resources="=1"),
+        SgeOptions(resources="gpu="),
+        SgeOptions(resources="gpu=1\n"),
+        SgeOptions(resources="gpu=1,si00=400, gpu=2"),
+        SgeOptions(resources="h_rt=60"),
+        SgeOptions(resources="slots=2"),
+        SgeOptions(resources="x=" + "1" * 2000),
     ],
 )
 def test_options_that_no_grid_engine_could_use(options: SgeOptions) -> None:
     [(key, reason)] = options.mistakes()
     assert key in reason
+
+
+@pytest.mark.parametrize(
+    ("resources", "names"),
+    [
+        ("arch=lx-amd64,gpu=1", {"arch", "gpu"}),
+        ("arch=!(a|b) exclusive", {"arch", "exclusive"}),
+        ("hostname=n[1-4]*,,x=a=b", {"hostname", "x"}),
+    ],
+)
+def test_requests_that_qsub_takes_are_accepted(resources: str, names: set[str]) -> None:
+    options = SgeOptions(resources=resources, memory_complex="")
+    assert list(options.mistakes()) == []
+    assert options.own_requests == {*names, "h_rt", ""}

@@ -26,7 +26,9 @@ def add(
         str,
         typer.Argument(metavar="TYPE", help="slurm, sge or another batch system, or local (this machine)"),
     ],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")] = "",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")
+    ] = None,
     site: Annotated[
         str,
         typer.Option("--site", metavar="SITE", help="Site of the CE; default: the only site of the policy"),
@@ -102,9 +104,10 @@ def add(
 
     options = {"conf": conf, partition_key(kind) or "partition": partition, "account": account, "qos": qos}
     options |= {"constraint": constraint, "log_folder": log_folder}
-    options = {key: value for key, value in options.items() if value} | _settings(settings or ())
+    options = {key: value for key, value in options.items() if value}
     _check_usage(kind, options, max_waiting, max_running)
-    name = name or kind
+    options = _with_settings(kind, options, settings or ())
+    name = kind if name is None else name
     with session.client() as client:
         current = client.policy()
         policy = parse(current.text)
@@ -131,14 +134,48 @@ def add(
     return None
 
 
-def _settings(words: Sequence[str]) -> dict[str, str]:
-    pairs = {}
+def _with_settings(kind: str, options: dict[str, str], words: Sequence[str]) -> dict[str, str]:
+    """The options together with the values of `--set`. Each key must be one of the type, and have one value."""
+    from pilotage.core.policy.new_ce import option_names
+
+    known, chosen = option_names(kind), dict(options)
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise InvalidInput(f"--set {word}: KEY=VALUE is needed")
-        pairs[key] = value
-    return pairs
+            hint = f"keys of [ces.NAME.{kind}]: {', '.join(known) or 'none'}"
+            raise InvalidInput(f"--set {word[:80]!r}: it must be KEY=VALUE", hint=hint)
+        if key not in known:
+            raise InvalidInput(
+                f"--set: [ces.NAME.{kind}] has no key {key[:80]!r}", hint=_hint_for_key(kind, key, known)
+            )
+        if chosen.get(key, value) != value:
+            raise InvalidInput(
+                f"{key} has two values: {chosen[key]!r} and {value!r}", hint="give one of them"
+            )
+        chosen[key] = value
+    return {key: value for key, value in chosen.items() if value}
+
+
+_OWN_OPTIONS = {
+    "site": "--site",
+    "owners": "--owners",
+    "wall": "--wall",
+    "max_waiting": "--max-waiting",
+    "max_running": "--max-running",
+    "pilot_processors": "--processors",
+    "pilot_memory": "--memory",
+}
+"""Keys of [ces.NAME] with an option of their own."""
+
+
+def _hint_for_key(kind: str, key: str, known: Sequence[str]) -> str:
+    """Where an unknown key of `--set` belongs, else the nearest known one."""
+    if option := _OWN_OPTIONS.get(key):
+        return f"use {option}"
+    if not known:
+        return "--set is for batch systems"
+    near = difflib.get_close_matches(key, known, 1)
+    return f"did you mean {near[0]}?" if near else f"its keys: {', '.join(known)}"
 
 
 def _check_usage(

@@ -11,7 +11,8 @@ from pilotage.core.brokering.glue import BY_NAME, EXPRESSIONS, FixedBy
 from pilotage.core.brokering.information import Value
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy.ce_model import Ce
+from pilotage.core.policy import toml
+from pilotage.core.policy.ce_model import Ce, HostsEntry
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _RESERVED: Final = frozenset(
@@ -19,37 +20,53 @@ _RESERVED: Final = frozenset(
 )
 _EXPRESSIONS: Final = frozenset(name.lower() for name in EXPRESSIONS)
 
+_IDENTITIES: Final = frozenset({"glueceuniqueid", "ceid"})
+_HOST_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?"
+_HOST: Final = re.compile(rf"(?:{_HOST_NAME}@)?{_HOST_NAME}")
+_HOST_HINT: Final = 'name each host by itself, such as ["n1", "n2"], or QUEUE@HOST for Grid Engine'
+
 AttributeMistake = tuple[tuple[str, ...], str, str]
 """The keys below the CE's table, the reason and a hint."""
 
 
-def attribute_mistakes(ce: Ce) -> Iterator[AttributeMistake]:
-    """The mistakes in `attributes` and `hosts` of a CE, and in the times of its information."""
+def attribute_mistakes(ce_name: str, ce: Ce) -> Iterator[AttributeMistake]:
+    """The mistakes in `attributes` and `hosts` of the CE `ce_name`, and in the times of its information."""
     for name, reason, hint in _mistakes(ce.attributes):
         yield ("attributes", name), reason, hint
     for name, value in ce.attributes.items():
         if name.lower() in _EXPRESSIONS and (reason := _expression_mistake(value)):
             yield ("attributes", name), f"{name} {reason}", 'as text: Requirements = "other.X == 1"'
+        if name.lower() in _IDENTITIES and value != ce_name:
+            reason = f"{name} is the name of the CE in the policy, and cannot be another"
+            yield ("attributes", name), reason, f"name the CE so: {toml.table('ces', str(value))}"
     if 0 < ce.information_expiry < 2 * ce.information_period:
         reason = "information_expiry must be at least two information_period, or 0"
         yield ("information_expiry",), reason, "an answer would expire before the next one"
     seen: set[str] = set()
     for place, entry in enumerate(ce.hosts):
         here = ("hosts", str(place))
-        for name, reason, hint in _mistakes(entry.attributes):
-            yield (*here, "attributes", name), reason, hint
-        for name in entry.attributes:
-            known = BY_NAME.get(name.lower())
-            if name.lower() in _EXPRESSIONS or (known is not None and known.fixed_by is FixedBy.CE):
-                hint = "set it in the attributes of the CE"
-                yield (*here, "attributes", name), f"{name} is no attribute of hosts", hint
-        if entry.count and entry.hosts and entry.count != len(entry.hosts):
-            reason = f"count is {entry.count}, but hosts has {len(entry.hosts)} names"
-            yield (*here, "count"), reason, "leave count out: the names are counted"
+        for keys, reason, hint in _mistakes_in_class(entry):
+            yield (*here, *keys), reason, hint
         names = [host.lower() for host in entry.hosts]
         if twice := next((host for host in names if host in seen or names.count(host) > 1), ""):
             yield (*here, "hosts"), f"the host {twice} is named twice", "a host is in one class"
         seen.update(names)
+
+
+def _mistakes_in_class(entry: HostsEntry) -> Iterator[AttributeMistake]:
+    for name, reason, hint in _mistakes(entry.attributes):
+        yield ("attributes", name), reason, hint
+    for name in entry.attributes:
+        known = BY_NAME.get(name.lower())
+        if name.lower() in _EXPRESSIONS or (known is not None and known.fixed_by is FixedBy.CE):
+            hint = "set it in the attributes of the CE"
+            yield ("attributes", name), f"{name} is no attribute of hosts", hint
+    odd = next((host for host in entry.hosts if not _HOST.fullmatch(host)), None)
+    if odd is not None:
+        yield ("hosts",), f"{odd[:80]!r} is no name of a host", _HOST_HINT
+    if entry.count and entry.hosts and entry.count != len(entry.hosts):
+        reason = f"count is {entry.count}, but hosts has {len(entry.hosts)} names"
+        yield ("count",), reason, "leave count out: the names are counted"
 
 
 def _mistakes(attributes: Mapping[str, Value]) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ import msgspec
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.policy import toml
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain, mistake_in_name
 from pilotage.core.policy.differences import changes
 from pilotage.core.policy.key_lines import statement_lines
 from pilotage.core.policy.model import Policy
@@ -99,7 +100,12 @@ def choose_site(policy: Policy, site: str) -> str:
 
 
 def require_free_name(policy: Policy, name: str) -> None:
-    """Raise `Conflict` if the policy has a CE of this name."""
+    """Raise `InvalidInput` for a name that a shell would not take as it is, `Conflict` if the policy has the CE."""
+    reason = mistake_in_name(name) or ("" if is_plain(name) else "would need quotes in commands")
+    if reason:
+        raise InvalidInput(
+            f"--name: the name {name[:80]!r} {reason}", hint=f"use {PLAIN_CHARACTERS}", field="name"
+        )
     if name in policy.ces:
         hint = (
             "choose another with --name, or edit the policy: `pilotage policy show`, `pilotage policy apply`"

@@ -13,6 +13,8 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
+from pilotage.core.policy import toml
+from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain
 from pilotage.core.policy.cpu_normalization import with_normalized_cpu
 from pilotage.core.policy.director import SubmitPool
 from pilotage.core.policy.isolation import ISOLATED_TAG
@@ -70,6 +72,11 @@ def warnings(policy: Policy) -> list[str]:
                 " account of the server. They can read and change all files of this account, including the"
                 " files and keys of this server. Use it only among people who trust each other."
             )
+    messages += [
+        f"ces.{toml.key(name)}: the name needs quotes in every command; plain ones have {PLAIN_CHARACTERS}"
+        for name in policy.ces
+        if not is_plain(name)
+    ]
     messages += _unusable_ces(policy)
     messages += _short_walls(policy)
     messages += _small_budgets(policy)

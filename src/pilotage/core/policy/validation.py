@@ -13,6 +13,7 @@ from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.ce_attributes import attribute_mistakes
 from pilotage.core.policy.ce_model import Ce
+from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.key_lines import line_of
@@ -109,17 +110,21 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
             most, reason = limit
             if ce.pilot_processors > most:
                 refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
-        for keys, reason, hint in attribute_mistakes(ce):
+        for keys, reason, hint in attribute_mistakes(name, ce):
             refuse(f"CE {name}: {reason}", "ces", name, *keys, hint=hint)
         for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
             refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
-        if ce.forward_hook and (ce.type == "local" or not ce.forward_hook.startswith("/")):
+        hook = ce.forward_hook
+        if hook and (ce.type == "local" or not hook.startswith("/") or not hook.isprintable()):
             hint = "name an absolute path of a program; a local CE has no flags and no hook"
             refuse(f"CE {name}: forward_hook cannot be used", "ces", name, "forward_hook", hint=hint)
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:
     for name, ce in policy.ces.items():
+        if reason := mistake_in_name(name):
+            hint = f"use {PLAIN_CHARACTERS}"
+            refuse(f"the name {name[:80]!r} of a CE {reason}", "ces", name, hint=hint)
         if ce.site not in policy.sites:
             refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
         for path in map(visible_path, ce.visible):

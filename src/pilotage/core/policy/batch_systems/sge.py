@@ -12,7 +12,9 @@ from pilotage.core.setting import Setting
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _QUEUE = re.compile(r"[A-Za-z_*@][A-Za-z0-9_.*?@,-]{0,255}")
-_RESOURCES = re.compile(r"[A-Za-z_][^\0-\037\"'\\]{0,1023}")
+_REQUESTED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,127})(=[^\0-\037\177\"'\\]+)?")
+_MOST_RESOURCES = 1024
+"""Characters of `resources`."""
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
 _REQUEST = rf"{_WORD}=[A-Za-z0-9_.:|+-]{{1,200}}"
@@ -82,8 +84,7 @@ class SgeOptions(BatchOptions, frozen=True):
 
     @property
     def own_requests(self) -> frozenset[str]:
-        named = {request.partition("=")[0] for request in self.resources.split(",") if request}
-        return frozenset({*named, "h_rt", self.memory_complex})
+        return frozenset({*requested_names(self.resources), "h_rt", self.memory_complex})
 
     @property
     def largest_pilot(self) -> tuple[int, str] | None:
@@ -106,5 +107,26 @@ class SgeOptions(BatchOptions, frozen=True):
                 yield key, f"{key} must be a name of letters, digits and `_.-`"
         if self.queue and not _QUEUE.fullmatch(self.queue):
             yield "queue", "queue must be names such as all.q or long.q@@fast, with commas between them"
-        if self.resources and not _RESOURCES.fullmatch(self.resources):
-            yield "resources", "resources must be NAME=VALUE, with commas between them and without quotes"
+        if reason := _mistake_in_resources(self.resources):
+            yield "resources", f"resources {reason}"
+
+
+def requested_names(resources: str) -> list[str]:
+    """The names of a list of requests as for `qsub -l`. Commas and blanks stand between requests."""
+    return [request.partition("=")[0] for request in re.split(r"[, ]+", resources) if request]
+
+
+def _mistake_in_resources(resources: str) -> str:
+    """Why Grid Engine would refuse or change the requests; empty: it would do neither."""
+    if len(resources) > _MOST_RESOURCES:
+        return f"must have at most {_MOST_RESOURCES} characters"
+    if any(not _REQUESTED.fullmatch(request) for request in re.split(r"[, ]+", resources) if request):
+        return "must be NAME=VALUE, with commas between them and without quotes"
+    names = requested_names(resources)
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        return f"names {twice} twice, and only the last of the two requests would count"
+    if "h_rt" in names:
+        return "names h_rt, which `wall` of the CE sets: change wall"
+    if taken := {"slots", "s"}.intersection(names):
+        return f"names {taken.pop()}, which Grid Engine does not take: set `pe` and pilot_processors"
+    return ""
