@@ -25,7 +25,8 @@ from pilotage.client import Client
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
-from tests import failure_reports, writer_guard
+from tests import failure_reports, forked, writer_guard
+from tests.forked import ForkedProcess
 from tests.ports import free_port
 
 Found = TypeVar("Found")
@@ -86,7 +87,7 @@ class Instance:
             **{"owner": _account(user), "owners": "home", "processors": 2, "heartbeat": 0.5}
             | {"lease": 60, "idle": 2, **policy}
         )
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._clients: dict[str, Client] = {}
         self.environment: dict[str, str] = {}
         """Variables of the server beside those of the tests."""
@@ -96,6 +97,8 @@ class Instance:
         """What the interpreter runs as the server. With the guard, another user could not read the file."""
         self.prefix: tuple[str, ...] = ()
         """Command before those of the server and the command line: it enters a network namespace."""
+        self.forked = user is None
+        """Whether server and commands are forks of a process that has imported Pilotage: they start much faster."""
         failure_reports.watch(self)
 
     def start(self, *options: str, wait: bool = True) -> None:
@@ -104,33 +107,37 @@ class Instance:
         if self.user is not None:
             os.chown(self.home, self.user, self.user)
         python, environment = (sys.executable, None) if self.user is None else python_for(self.user)
-        command = [
-            *self.prefix,
-            python,
-            *self.program,
-            "up",
-            "--home",
-            str(self.home),
-            "--port",
-            str(self.port),
-        ]
+        words = [*self.program, "up", "--home", str(self.home), "--port", str(self.port), *options]
         environment = {**(environment or os.environ), **self.environment}
         if self.database_url:
             environment["PILOTAGE_DATABASE_URL"] = self.database_url
-        with (self.home / "test.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *options],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                cwd="/",
-                user=self.user,
-                group=self.user,
-                extra_groups=None if self.user is None else [],
-            )
+        with (self.home / "test.log").open("ab") as log, open(os.devnull, "rb") as nothing:
+            if self._can_fork(environment):
+                self.process = ForkedProcess(
+                    words,
+                    environment=environment,
+                    folder="/",
+                    stdin=nothing.fileno(),
+                    stdout=log.fileno(),
+                    stderr=log.fileno(),
+                )
+            else:
+                self.process = subprocess.Popen(
+                    [*self.prefix, python, *words],
+                    stdout=log,
+                    stderr=log,
+                    stdin=nothing,
+                    env=environment,
+                    cwd="/",
+                    user=self.user,
+                    group=self.user,
+                    extra_groups=None if self.user is None else [],
+                )
         if wait:
             self.started()
+
+    def _can_fork(self, environment: dict[str, str]) -> bool:
+        return self.forked and not self.prefix and forked.can_fork(environment)
 
     def started(self) -> None:
         """Wait until the server is ready."""
@@ -165,12 +172,16 @@ class Instance:
     def cli_with_input(
         self, given: IO[str] | int, *words: str, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        command = [*self.prefix, sys.executable, "-m", "pilotage.main", *words]
         environment = {**os.environ, "PILOTAGE_HOME": str(self.home), "COLUMNS": "200"}
         if self.database_url:
             environment["PILOTAGE_DATABASE_URL"] = self.database_url
+        program = ["-m", "pilotage.main", *words]
+        if more.keys() <= {"cwd"} and self._can_fork(environment):
+            return forked.run(
+                program, environment=environment, folder=more.get("cwd"), stdin=given, timeout=120
+            )
         return subprocess.run(
-            command,
+            [*self.prefix, sys.executable, *program],
             env=environment,
             text=True,
             capture_output=True,

@@ -61,6 +61,7 @@ def test_jobs_run_end_to_end_and_nothing_is_lost_when_the_server_is_killed(insta
 
 def test_no_password_is_shown_anywhere(instance: Instance) -> None:
     instance.cli("db", "upgrade")
+    instance.forked = False  # a fork has the command line of its parent
     instance.start("--verbose")
     assert instance.process is not None
     shown = Path(f"/proc/{instance.process.pid}/cmdline").read_text() + instance.log()

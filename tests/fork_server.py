@@ -1,0 +1,158 @@
+"""A program that has imported Pilotage, and forks for each program that a test starts.
+
+The start of an interpreter and the imports take seconds of a processor for a server, and half a second for a command.
+A fork of this process starts at once. It then has its own arguments, environment, folder and files, and ends as any
+interpreter does. `tests/forked.py` is its client.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+LIBRARIES = (
+    "alembic.command",
+    "alembic.script",
+    "cryptography.x509",
+    "httptools",
+    "psycopg.types.json",
+    "rich.console",
+    "rich.table",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+)
+"""Libraries that Pilotage imports at their first use."""
+
+NUMBER = struct.Struct("=q")
+"""A number in the messages to the client: the id of a process, then its status."""
+
+FILES = 4
+"""Descriptors with each order: of its own socket, and of the standard input, output and error output."""
+
+
+def import_all() -> None:
+    """Import every module that a command or a server may need."""
+    import pilotage
+
+    for module in pkgutil.walk_packages(pilotage.__path__, "pilotage."):
+        # A `__main__` runs when it is imported, and alembic loads migrations by itself.
+        if not module.name.endswith(".__main__") and ".migrations" not in module.name:
+            with suppress(ImportError):  # an optional library
+                importlib.import_module(module.name)
+    for name in LIBRARIES:
+        importlib.import_module(name)
+
+
+def serve(orders: socket.socket) -> dict[str, Any]:
+    """Fork for each order until the client closes its end. Returns in each fork only, with the order."""
+    wake, waker = os.pipe()
+    os.set_blocking(waker, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and what they have started
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([orders.fileno(), wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+            _report_ends(running)
+        if orders.fileno() in ready:
+            message, files, _, _ = socket.recv_fds(orders, 1, FILES)
+            if not message:
+                sys.exit()
+            own = socket.socket(fileno=files[0])
+            pid = os.fork()
+            if pid == 0:
+                return _take_order(own, files[1:])
+            for file in files[1:]:
+                os.close(file)
+            running[pid] = own
+            with suppress(OSError):
+                own.sendall(NUMBER.pack(pid))
+
+
+def _report_ends(running: dict[int, socket.socket]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with running.pop(pid) as own, suppress(OSError):
+            own.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+
+def _take_order(own: socket.socket, files: list[int]) -> dict[str, Any]:
+    """Become a process as a new interpreter would be: its files, signals, environment, folder."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with own.makefile("rb") as stream:
+        order: dict[str, Any] = json.loads(stream.readline())
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):
+                os.close(int(name))
+    own.detach()
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    time.tzset()
+    os.umask(order["umask"])
+    os.chdir(order["folder"])
+    _renew_streams()
+    return order
+
+
+def _renew_streams() -> None:
+    """Make the standard streams as the interpreter makes them at its start."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        is_output, direct = number > 0, old.write_through
+        buffering = 0 if direct and is_output else -1
+        file = os.fdopen(number, "wb" if is_output else "rb", buffering, closefd=False)
+        getattr(file, "raw", file).name = old.name
+        stream = io.TextIOWrapper(
+            file,
+            encoding=old.encoding,
+            errors=old.errors,
+            newline="\n" if is_output else None,
+            line_buffering=not direct and (number == 2 or file.isatty()),
+            write_through=direct,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def run(words: list[str]) -> None:
+    """Run what an interpreter with these arguments would: `-m MODULE ...` or `FILE ...`."""
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = words
+        sys.path.insert(0, os.path.dirname(words[0]))
+        runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # this folder, which the programs do not see
+    import_all()
+    gc.collect()
+    gc.freeze()
+    run(serve(socket.socket(fileno=int(sys.argv[1])))["words"])
