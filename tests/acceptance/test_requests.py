@@ -214,7 +214,7 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     repaired.touch()
     said, _ = cli(shared, "request", "resubmit", str(number), "--json")
     again = json.loads(said)
-    assert again["state"] == "assigned"
+    assert (again["state"], again["parts"], again["left_out"]) == ("assigned", 1, [])
     cli(shared, "request", "wait", str(again["id"]), "--timeout", "100s")
     detail = shared.client().request(again["id"])
     assert [(step.name, step.jobs) for step in detail.steps] == [
@@ -225,3 +225,5 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     assert shared.client().dataset(detail.steps[2].output).dataset.files == 1
     _, told = cli(shared, "request", "resubmit", str(again["id"]), code=5)
     assert "has failed for good" in told
+    _, told = cli(shared, "request", "resubmit", str(number), code=5)
+    assert f"each failed part of request {number} has a resubmission: 1 in request {again['id']}" in told

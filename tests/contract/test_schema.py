@@ -23,7 +23,17 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
 from pilotage.store.engine.connection import database_time
 from pilotage.store.schema import metadata
-from pilotage.store.tables import chunks, costs, events, jobs, listing, partitions, pilots, submissions
+from pilotage.store.tables import (
+    chunks,
+    costs,
+    events,
+    jobs,
+    listing,
+    partitions,
+    pilots,
+    resubmissions,
+    submissions,
+)
 from pilotage.store.tables.partitions import is_partition, is_schema_object
 from tests.contract.stores import STORES, Store, fill
 
@@ -136,6 +146,25 @@ def test_elements_of_before_that_were_not_split_can_be_resubmitted(unmade: Store
     with unmade.engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT digest, unsplit FROM elements ORDER BY digest"))
         assert [tuple(row) for row in rows] == [("a", 0), ("b", 1), ("c", 0)]
+
+
+def test_resubmissions_of_before_know_their_chain(unmade: Store) -> None:
+    """A clone has an origin too, and belongs to no chain."""
+    upgrade(unmade.engine, "0036")
+    insert = (
+        "INSERT INTO requests (id, name, owner, grp, priority, state, specification, sites, created, changed,"
+        " origin_id) VALUES (:id, 'r', 'alice', 'physics', 1, 'completed', :specification, '[]', 1.0, 1.0, :origin)"
+    )
+    chains = {1: (None, {}), 2: (1, {"resubmits": [1]}), 3: (2, {"resubmits": [1, 2]}), 4: (1, {})}
+    with unmade.engine.begin() as connection:
+        for number, (origin, more) in chains.items():
+            text = json.dumps({"name": "r", "steps": [], **more})
+            connection.execute(sa.text(insert), {"id": number, "specification": text, "origin": origin})
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    assert [other.id for other in resubmissions.of_chain(opened, 1)] == [2, 3]
+    assert resubmissions.of_chain(opened, 2) == []
+    opened.close()
 
 
 def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:

@@ -31,6 +31,7 @@ from pilotage.wire.requests import (
     RequestSites,
     RequestsPage,
     RequestSummary,
+    ResubmissionAccepted,
 )
 
 ENDED_STATES = frozenset(str(state) for state in ENDED)
@@ -161,9 +162,13 @@ class RequestMethods(TypedRequests):
         body = changes or RequestClone()
         return self._change(request, "clone", replace(body, key=body.key or str(uuid.uuid4())))
 
-    def resubmit_request(self, request: int, *, key: str = "") -> RequestSummary:
-        """Make exactly the failed jobs of an ended request again; return the new request. Raises Conflict."""
-        return self._change(request, "resubmit", RequestResubmission(key or str(uuid.uuid4())))
+    def resubmit_request(self, request: int, *, key: str = "") -> ResubmissionAccepted:
+        """Make the failed parts of an ended request again; return the new request.
+
+        Parts that another resubmission does or has done are left out. Raises Conflict if no part remains.
+        """
+        body = RequestResubmission(key or str(uuid.uuid4()))
+        return self._post(f"/v1/requests/{request}/resubmit", body, ResubmissionAccepted)
 
     def why_request(self, request: int) -> RequestWhy:
         """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""

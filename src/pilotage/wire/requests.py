@@ -14,7 +14,7 @@ POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
 POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
 POST   /v1/requests/{id}/archive           RequestChange → RequestSummary
 POST   /v1/requests/{id}/clone             RequestClone → RequestSummary: a new request
-POST   /v1/requests/{id}/resubmit          RequestResubmission → RequestSummary: a new request
+POST   /v1/requests/{id}/resubmit          RequestResubmission → ResubmissionAccepted: a new request
 """
 
 from __future__ import annotations
@@ -89,6 +89,24 @@ class RequestSummary:
     """Failed for good."""
     failed_elements: int = 0
     """With failed jobs, or not split."""
+
+
+@dataclass
+class ResubmissionCount:
+    """A resubmission that does, or has done, failed parts which a new one leaves out."""
+
+    request: int
+    parts: int
+    """The parts that are left out, as a whole or partly."""
+
+
+@dataclass
+class ResubmissionAccepted(RequestSummary):
+    """A new request of the failed parts of another one."""
+
+    parts: int = 0
+    """The failed parts that it makes again: jobs that failed for good, and elements that could not be split."""
+    left_out: List[ResubmissionCount] = field(default_factory=list)
 
 
 @dataclass

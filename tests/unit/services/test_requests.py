@@ -321,7 +321,9 @@ def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBe
     pool = queue.bench.pool
 
     def resubmit(number: int, key: str = "") -> RequestRow:
-        return queue.bench.do(lambda tx: copies.resubmit(pool, tx, number, MANAGER, key=key, now=queue.now))
+        return queue.bench.do(
+            lambda tx: copies.resubmit(pool, tx, number, MANAGER, key=key, now=queue.now)
+        ).row
 
     with pytest.raises(Conflict, match="may still be tried again"):
         resubmit(row.id)
@@ -388,7 +390,7 @@ def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
     [summary] = queue.bench.do(lambda tx: progress.summaries(tx.connection, [ended]))
     assert (summary.failed_jobs, summary.failed_elements) == (0, 1)
     pool = queue.bench.pool
-    again = queue.bench.do(lambda tx: copies.resubmit(pool, tx, row.id, MANAGER, key="", now=queue.now))
+    again = queue.bench.do(lambda tx: copies.resubmit(pool, tx, row.id, MANAGER, key="", now=queue.now)).row
     queue.intake(again.id)
     agent.sync()
     agent.split()

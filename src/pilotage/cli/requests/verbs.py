@@ -164,10 +164,15 @@ def resubmit(
     """Make exactly the failed parts of a request again, as a new request with data sets of its own.
 
     These are the jobs that have failed for good, and elements that could not be split into jobs.
+    Parts that another resubmission does or has done are left out.
     """
     with session.client() as client:
         row = client.resubmit_request(request, key=key)
-    _show_new(session, row, f"the failed parts of request {request}")
+    parts = f"{row.parts:,} failed {'part' if row.parts == 1 else 'parts'} of request {request}"
+    _show_new(session, row, parts)
+    for other in row.left_out:
+        noun = "part" if other.parts == 1 else "parts"
+        session.screen.line(f"left out: {other.parts:,} {noun} that request {other.request} does or has done")
     return None
 
 

@@ -16,7 +16,7 @@ from pilotage.core.requests.states import (
 )
 from pilotage.services.requests.rights import Actor, request_to_change
 from pilotage.services.requests.submission import approve as approve_row
-from pilotage.store.tables import requests
+from pilotage.store.tables import elements, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -41,6 +41,13 @@ def reject(tx: Transaction, number: int, change: Change) -> RequestRow:
     """Refuse a request that is not assigned, or the result of one that has ended."""
     change.actor.need_to_manage("reject")
     row = request_to_change(tx.connection, change.actor, number)
+    return _reject(tx, row, change)
+
+
+def _reject(tx: Transaction, row: RequestRow, change: Change) -> RequestRow:
+    """A resubmission has elements before it is assigned; they are cancelled."""
+    if elements.has_available(tx.connection, row.id):
+        return _end(tx, row, RequestState.REJECTED, change)
     return _move(tx, row, RequestState.REJECTED, change)
 
 
@@ -119,7 +126,7 @@ def abort(tx: Transaction, number: int, change: Change) -> RequestRow:
     """End a request: its elements and jobs are cancelled. One that is not assigned yet is rejected."""
     row = request_to_change(tx.connection, change.actor, number)
     if row.state in (RequestState.NEW, RequestState.ASSIGNMENT_APPROVED):
-        return _move(tx, row, RequestState.REJECTED, replace(change, reason=change.reason or "withdrawn"))
+        return _reject(tx, row, replace(change, reason=change.reason or "withdrawn"))
     if row.state is RequestState.ABORTED:
         return row
     return _end(tx, row, RequestState.ABORTED, change)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput
@@ -10,11 +11,12 @@ from pilotage.core.requests.json_format import specification_from_text
 from pilotage.core.requests.parser import NAME
 from pilotage.core.requests.specification import MAX_PRIORITY, Specification
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
-from pilotage.core.workqueue.states import ElementJobState
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit
-from pilotage.store.tables import element_masks, request_progress
+from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import requests, resubmissions
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -23,6 +25,8 @@ RESUBMITTABLE = (
     *(RequestState.REJECTED, RequestState.FAILED),
 )
 """States without further tries of failed jobs."""
+RESUBMIT = "resubmit"
+"""The kind of the event with the parts of a resubmission."""
 
 
 def clone(
@@ -44,27 +48,56 @@ def clone(
     return submit(pool, tx, PreparedRequest(changed, _owner_for(actor, row), key, row.id), now)
 
 
-def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str, now: float) -> RequestRow:
-    """A new request of exactly the failed parts of an ended one.
+@dataclass(frozen=True, slots=True)
+class Resubmitted:
+    """A new request of failed parts."""
+
+    row: RequestRow
+    parts: int
+    """The failed parts that it makes again."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """Another resubmission, and the number of failed parts that it does or has done."""
+
+
+def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str, now: float) -> Resubmitted:
+    """A new request of exactly the failed parts of an ended one that no other resubmission has.
 
     These are the jobs that have failed for good, and the rest of elements that could not be split.
     """
-    row = request_to_change(tx.connection, actor, number)
+    connection = tx.connection
+    root = lock_chain(connection, seen_request(connection, actor, number))
+    row = request_to_change(connection, actor, number)
+    owner = _owner_for(actor, row)
+    known = requests.by_key(connection, owner.user, key) if key else None
+    if known is not None:
+        return _resubmitted_before(connection, known, row, key)
     if row.state not in RESUBMITTABLE:
         raise Conflict(
             f"request {number} is {row.state}: its failed jobs may still be tried again",
             hint="wait for its end: `pilotage request wait`",
         )
-    counts = request_progress.jobs_by_request(tx.connection, [row.id])
-    has_failed_job = any(state == ElementJobState.EXHAUSTED and jobs for _, state, jobs in counts)
-    if not has_failed_job and not element_masks.has_unsplit(tx.connection, row.id):
-        raise Conflict(
-            f"no job of request {number} has failed for good, and all of its elements could be split",
-            hint="`pilotage request clone` runs all",
-        )
+    parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)
-    return submit(pool, tx, PreparedRequest(specification, _owner_for(actor, row), key, row.id), now)
+    new = submit(pool, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
+    store_parts(tx, new, parts, now)
+    left_out = tuple(sorted(parts.left_out.items()))
+    document = {"of": row.id, "parts": parts.taken, "left_out": left_out}
+    requests.record(connection, new, RESUBMIT, actor=actor.name, now=now, detail=json.dumps(document))
+    return Resubmitted(new, parts.taken, left_out)
+
+
+def _resubmitted_before(connection: Connection, known: RequestRow, row: RequestRow, key: str) -> Resubmitted:
+    """The answer to a resubmission that was sent before. Raises `Conflict` if the key belongs to another request."""
+    if known.root is None or known.origin != row.id:
+        raise Conflict(
+            f"the key {key} belongs to another request ({known.id})",
+            hint="a key identifies one request: use another key, or none",
+        )
+    event = next((e for e in requests.events_of(connection, known.id) if e.kind == RESUBMIT), None)
+    document: dict[str, Any] = json.loads(event.detail) if event is not None else {"parts": 0, "left_out": []}
+    left_out = tuple((request, parts) for request, parts in document["left_out"])
+    return Resubmitted(known, document["parts"], left_out)
 
 
 def _owner_for(actor: Actor, row: RequestRow) -> Actor:

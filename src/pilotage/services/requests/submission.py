@@ -36,6 +36,8 @@ class PreparedRequest:
     actor: Actor
     key: str
     origin: int | None = None
+    root: int | None = None
+    """The first request of its chain of resubmissions; None: it resubmits none."""
     warnings: tuple[str, ...] = ()
     jobs: int = 0
     """Estimated."""
@@ -207,6 +209,7 @@ def _new_row(prepared: PreparedRequest, now: float) -> RequestRow:
         changed=now,
         origin=prepared.origin,
         key=prepared.key or None,
+        root=prepared.root,
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.mask import Mask
-from pilotage.core.splitting.pieces import count_lumis
+from pilotage.core.splitting.pieces import Piece, Window, count_lumis
 from pilotage.core.splitting.remainder import Coverage, restrict
 from pilotage.core.splitting.split import split
 from pilotage.core.workqueue.start_policy import FailedPiece
@@ -47,16 +49,69 @@ def _rest_of(connection: Connection, element: UnsplitElement, algorithm: Algorit
             yield FailedPiece(element.id, blocks, part, 0, 0, element.location_set)
     else:
         files = element_masks.files_of_blocks(connection, [number for number, _ in blocks])
-        pieces = sorted(Coverage(existing).rest(restrict(files, mask)))
-        if pieces:
-            rest = Mask(tuple(piece.range for piece in pieces), events=sum(piece.events for piece in pieces))
-            size, lumis = (
-                sum(piece.size for piece in pieces),
-                sum(count_lumis(piece.lumis) for piece in pieces),
-            )
-            yield FailedPiece(
-                *(element.id, blocks, rest, len(pieces), size, element.location_set), lumis=lumis
-            )
+        parts = sorted(Coverage(existing).rest(restrict(files, mask)))
+        if parts:
+            yield _of_parts(whole, parts)
+
+
+def unclaimed(
+    connection: Connection,
+    piece: FailedPiece,
+    claims: Mapping[int, Coverage],
+    algorithm: Algorithm,
+    left_out: Counter[int],
+) -> Iterator[FailedPiece]:
+    """The parts of a failed piece that no request of `claims` has. `left_out` counts the pieces that each has."""
+    mask = piece.mask
+    if not claims:
+        yield piece
+    elif mask is not None and mask.generates:
+        whole = Window(mask.first_event, mask.events, mask.first_lumi, mask.lumis)
+        windows = [whole]
+        for request, coverage in claims.items():
+            rest = [part for window in windows for part in coverage.rest_of_window(window)]
+            is_touched = sum(part.events for part in rest) < sum(window.events for window in windows)
+            left_out[request] += is_touched
+            windows = rest if is_touched else windows
+        if windows == [whole]:
+            yield piece
+            return
+        for window in windows:
+            for part in algorithm.generate(whole, window):
+                yield replace(piece, mask=part)
+    else:
+        yield from _unclaimed_files(connection, piece, claims, left_out)
+
+
+def _unclaimed_files(
+    connection: Connection, piece: FailedPiece, claims: Mapping[int, Coverage], left_out: Counter[int]
+) -> Iterator[FailedPiece]:
+    if piece.mask is None:
+        files = list(element_masks.files_of_blocks(connection, [number for number, _ in piece.blocks]))
+    else:
+        files = element_masks.files_by_ids(connection, sorted({part.file for part in piece.mask.ranges}))
+    all_parts = sorted(restrict(files, piece.mask))
+    parts = all_parts
+    for request, coverage in claims.items():
+        rest = sorted(coverage.rest(parts))
+        if rest != parts:
+            left_out[request] += 1
+            parts = rest
+    if parts is all_parts:
+        yield piece
+    elif parts:
+        yield _of_parts(piece, parts)
+
+
+def _of_parts(whole: FailedPiece, parts: Sequence[Piece]) -> FailedPiece:
+    """The piece of these parts of the files of `whole`."""
+    mask = Mask(tuple(part.range for part in parts), events=sum(part.events for part in parts))
+    size = sum(part.size for part in parts)
+    lumis = sum(count_lumis(part.lumis) for part in parts)
+    return FailedPiece(
+        *(whole.number, whole.blocks, mask, len({part.file for part in parts}), size, whole.location_set),
+        lumis=lumis,
+    )
 
 
 def _blocks(text: str) -> tuple[tuple[int, str], ...]:

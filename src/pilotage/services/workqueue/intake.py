@@ -16,24 +16,18 @@ from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep, rows_of_step
 from pilotage.core.requests.specification import CLEANUP
 from pilotage.core.requests.states import RequestState
-from pilotage.core.splitting.algorithm import Algorithm, Amount
-from pilotage.core.splitting.parser import parse_splitting
-from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.core.workqueue.start_policies import START_POLICIES
 from pilotage.core.workqueue.start_policy import (
-    ANY_LOCATION,
     Generator,
     InputBlock,
-    JobCount,
-    PlannedElement,
     Reads,
     StartPlan,
     StepInput,
 )
-from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
-from pilotage.services.workqueue.failed_pieces import failed_pieces
+from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
+from pilotage.services.workqueue.resubmission import free_pieces
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.totals import limit_to_total
 from pilotage.store.tables import (
@@ -46,7 +40,6 @@ from pilotage.store.tables import (
 )
 from pilotage.store.tables.dataset_blocks import InputDataset
 from pilotage.store.tables.datasets import BlockRow
-from pilotage.store.tables.elements import NewElement
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -177,7 +170,7 @@ class _Intake:
 
     def _limited(self, planned: PlannedStep, part: _Slice) -> _Slice:
         """The part of a slice within the total of the splitting. A step that has reached it is closed."""
-        algorithm = self._algorithm(planned)
+        algorithm = algorithm_of(planned)
         if not algorithm.total:
             return part
         plan, is_reached = limit_to_total(
@@ -189,13 +182,12 @@ class _Intake:
         )
         return _Slice(plan, part.taken, closed=True) if is_reached else part
 
-    @staticmethod
-    def _algorithm(planned: PlannedStep) -> Algorithm:
-        return parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
-
     def _store(self, step: StepRow, part: _Slice) -> None:
         connection = self.tx.connection
-        new = [self._row(step, element) for element in part.plan.elements]
+        new = [
+            new_element(connection, step.request, step.position, element, self.now)
+            for element in part.plan.elements
+        ]
         stored = elements.insert_new(connection, new) if new else 0
         self.room -= len(new)
         self.left_out.update({**part.plan.bad, **part.plan.rejected})
@@ -209,28 +201,6 @@ class _Intake:
                 document["bad"] = dict(list(part.plan.bad.items())[:MOST_NAMED])
             detail = json.dumps(document, separators=(",", ":"))
             requests.record(connection, self.request, "intake", actor=ACTOR, now=self.now, detail=detail)
-
-    def _row(self, step: StepRow, element: PlannedElement) -> NewElement:
-        mask = element.mask
-        location_set = element.location_set
-        if location_set == ANY_LOCATION:
-            location_set = location_sets.anywhere(self.tx.connection)
-        identity: dict[str, object] = {} if mask is None else mask.to_json()
-        return NewElement(
-            request_id=step.request,
-            step=step.position,
-            digest=element_digest(step.request, step.position, element.names, identity),
-            state=ElementState.AVAILABLE,
-            jobs=element.jobs,
-            events=element.events,
-            files=element.files,
-            size=element.size,
-            blocks=json.dumps(element.blocks),
-            mask="" if mask is None else mask.text,
-            location_set=location_set,
-            created=self.now,
-            changed=self.now,
-        )
 
     # --- inputs
 
@@ -294,19 +264,19 @@ class _Intake:
         return _Slice(plan, taken, closed=taken >= planned.events, is_full=taken < planned.events)
 
     def _failures(self, step: StepRow, planned: PlannedStep) -> _Slice:
-        """The pieces of the same step of the original request that have failed for good."""
-        origin = self.request.origin
-        if origin is None:
-            raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
-        pieces = list(failed_pieces(self.tx.connection, origin, step.position, self._algorithm(planned)))
-        job_count = self._job_count(planned)
+        """The failed pieces of the same step of the original request, for a resubmission without elements.
+
+        Only earlier versions have accepted such resubmissions.
+        """
+        pieces = free_pieces(self.tx.connection, self.request, step.position, algorithm_of(planned))
+        job_count = job_count_of(planned)
         plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
         return _Slice(plan, len(pieces), closed=True)
 
     def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[BlockRow]) -> StepInput:
         needs_lumis = bool(planned.runs) or "Lumi" in planned.splitting.algorithm
         return StepInput(
-            job_count=self._job_count(planned),
+            job_count=job_count_of(planned),
             blocks=[self._input_block(block, needs_lumis=needs_lumis) for block in blocks],
             block_list=frozenset(planned.blocks),
             block_bans=frozenset(planned.banned_blocks),
@@ -328,14 +298,6 @@ class _Intake:
             lumis,
             frozenset(runs),
         )
-
-    def _job_count(self, planned: PlannedStep) -> JobCount:
-        algorithm = self._algorithm(planned)
-
-        def count(*, files: int, events: int, lumis: int, size: int) -> int:
-            return algorithm.estimate_jobs(Amount(files, events, size, lumis))
-
-        return count
 
 
 def _last_number(blocks: Sequence[BlockRow], otherwise: int) -> int:

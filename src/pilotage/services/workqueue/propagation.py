@@ -28,6 +28,8 @@ from pilotage.store.writer.transaction import Transaction
 
 E = ElementState
 ACTOR = "server"
+REJECTED = (RequestState.REJECTED, RequestState.REJECTED_ARCHIVED)
+"""States of a request whose elements, if it has any, were never pulled."""
 
 
 @dataclass(slots=True)
@@ -111,6 +113,10 @@ def _steps(tx: Transaction, row: RequestRow) -> Sequence[_Step]:
             _KillJobs(early),
             *(_FinishCancel(step) for step in early),
         ]
+    if row.state in REJECTED:
+        steps = [step.position for step in requests.steps_of(tx.connection, row.id)]
+        cancelling.close_steps(tx.connection, row.id, steps)
+        return [_EndElements(step, E.AVAILABLE, E.CANCELED) for step in steps]
     return [_Relocate()] if row.state in WORKING else []
 
 
@@ -240,5 +246,7 @@ def _take_back(queue: WorkQueue, tx: Transaction, group: Sequence[WaitingElement
 
 
 def _reason(row: RequestRow) -> str:
+    if row.state in REJECTED:
+        return f"request {row.id} was rejected"
     verb = "aborted" if row.state is RequestState.ABORTED else "completed by force"
     return f"request {row.id} was {verb}"

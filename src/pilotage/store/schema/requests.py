@@ -36,12 +36,19 @@ requests = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     # The request that it resubmits, or is a clone of.
     sa.Column("origin_id", Id),
+    # The first request of its chain of resubmissions; NULL: it resubmits none.
+    sa.Column("root_id", Id),
     sa.Column("idempotency_key", sa.Text),
     # 1: an abort, a force-complete or a change of lists or priority is not carried out everywhere yet.
     sa.Column("propagating", sa.SmallInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_requests_key"),
     sa.Index("ix_requests_state", "state", "id"),
     sa.Index("ix_requests_owner", "owner", "id"),
+    sa.Index(
+        *("ix_requests_root", "root_id"),
+        sqlite_where=sa.text("root_id IS NOT NULL"),
+        postgresql_where=sa.text("root_id IS NOT NULL"),
+    ),
     sqlite_autoincrement=True,
 )
 

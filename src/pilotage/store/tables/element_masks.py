@@ -97,6 +97,15 @@ def files_of_blocks(connection: Connection, blocks: Sequence[int]) -> Iterator[F
             yield _file(row)
 
 
+def files_by_ids(connection: Connection, ids: Sequence[int]) -> list[FileRecord]:
+    """These files, as far as they exist, in the order of their ids."""
+    if not ids:
+        return []
+    condition, value = in_list(connection, "id", ids)
+    sql = f"SELECT {_FILE} FROM files WHERE {condition} ORDER BY id"
+    return [_file(row) for row in connection.execute(sql, (value,))]
+
+
 def block_of_file(connection: Connection, file: int) -> int | None:
     row = connection.execute("SELECT block_id FROM files WHERE id = ?", (file,)).fetchone()
     return None if row is None else int(row[0])

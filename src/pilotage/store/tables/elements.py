@@ -107,6 +107,12 @@ def insert_new(connection: Connection, elements: Iterable[NewElement]) -> int:
     return connection.execute_bulk(_INSERT, list(elements))
 
 
+def has_available(connection: Connection, request: int) -> bool:
+    """Whether a request has an element that no agent has taken."""
+    sql = "SELECT 1 FROM elements WHERE request_id = ? AND state = 'Available' LIMIT 1"
+    return connection.execute(sql, (request,)).fetchone() is not None
+
+
 def by_ids(connection: Connection, ids: Sequence[int], *, lock: bool = False) -> dict[int, ElementRow]:
     """Elements by id. `lock`: other servers cannot change them before this transaction ends."""
     if not ids:

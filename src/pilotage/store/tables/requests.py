@@ -41,6 +41,8 @@ class RequestRow:
     """The request that it resubmits, or is a clone of."""
     key: str | None = None
     propagating: bool = False
+    root: int | None = None
+    """The first request of its chain of resubmissions; None: it resubmits none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class RequestEvent:
 
 _COLUMNS: Final = (
     "id, name, owner, grp, priority, team, campaign, state, specification, sites, banned_sites, trust_input,"
-    " trust_pileup, open_until, created, changed, version, reason, origin_id, idempotency_key, propagating"
+    " trust_pileup, open_until, created, changed, version, reason, origin_id, idempotency_key, propagating,"
+    " root_id"
 )
 _STEP_COLUMNS: Final = (
     "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
@@ -124,7 +127,7 @@ def insert(connection: Connection, request: RequestRow) -> RequestRow:
         *(request.state, request.specification, json.dumps(request.sites), json.dumps(request.banned_sites)),
         *(int(request.trust_input), int(request.trust_pileup), request.open_until),
         *(request.created, request.changed, request.version, request.reason, request.origin, request.key),
-        int(request.propagating),
+        *(int(request.propagating), request.root),
     )
     marks = ", ".join("?" * len(values))
     columns = _COLUMNS.removeprefix("id, ")

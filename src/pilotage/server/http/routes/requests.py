@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -42,6 +42,8 @@ from pilotage.wire.requests import (
     RequestsPage,
     RequestSubmission,
     RequestSummary,
+    ResubmissionAccepted,
+    ResubmissionCount,
 )
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=CheckedRoute)
@@ -293,8 +295,9 @@ async def resubmit_request(
     body: RequestResubmission,
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
-) -> RequestSummary:
-    """Make the failed parts of an ended request again, and only these; returns the new request."""
+) -> ResubmissionAccepted:
+    """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
-    row = await context.writer.acall(lambda tx: copies.resubmit(pool, tx, id_, actor, key=body.key, now=now))
-    return progress.summary_of(row)
+    new = await context.writer.acall(lambda tx: copies.resubmit(pool, tx, id_, actor, key=body.key, now=now))
+    left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]
+    return ResubmissionAccepted(**asdict(progress.summary_of(new.row)), parts=new.parts, left_out=left_out)

@@ -1,0 +1,147 @@
+"""Resubmissions: each failed part of a request is in at most one resubmission that is under way or has done it.
+
+A resubmission gets its elements in the transaction of its submission, and this transaction locks the first request
+of the chain. So the elements are its claim, whichever servers accept two resubmissions at the same time. A claim ends
+with its request: then only the parts that are done stay claimed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.mask import FileRange, Mask
+from pilotage.core.splitting.remainder import Coverage
+from pilotage.core.workqueue.start_policies import START_POLICIES
+from pilotage.core.workqueue.start_policy import FailedPiece, Reads, StepInput
+from pilotage.services.workqueue.failed_pieces import failed_pieces, unclaimed
+from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import element_masks, elements, queued_requests, requests, resubmissions
+from pilotage.store.tables.requests import RequestRow
+from pilotage.store.tables.resubmissions import Resubmission
+from pilotage.store.writer.transaction import Transaction
+
+KEEPING = frozenset({*UNFINISHED, RequestState.FAILED})
+"""A resubmission in one of these states may still do its parts. A failed one may be assigned again."""
+
+
+@dataclass(slots=True)
+class FailedParts:
+    """The failed parts of a request that a resubmission may make again."""
+
+    pieces: dict[int, list[FailedPiece]] = field(default_factory=dict)
+    """By step."""
+    failed: int = 0
+    """All failed parts: jobs that failed for good, and elements that could not be split."""
+    taken: int = 0
+    """Of these, the parts that are not left out as a whole."""
+    left_out: Counter[int] = field(default_factory=Counter)
+    """By resubmission: the parts that it does or has done, at least partly."""
+
+
+def lock_chain(connection: Connection, row: RequestRow) -> int:
+    """Let no other server resubmit a request of the chain before this transaction ends; returns the first request."""
+    root = row.root or row.id
+    requests.for_change(connection, root)
+    return root
+
+
+def failed_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmission]) -> FailedParts:
+    """The failed parts of a request that no resubmission of `chain` has."""
+    parts = FailedParts()
+    others = [other for other in chain if other.id != row.id]
+    for planned in stored_steps(row.specification, row.id):
+        algorithm = algorithm_of(planned)
+        failed = list(failed_pieces(connection, row.id, planned.position, algorithm))
+        if not failed:
+            continue
+        claims = _claims(connection, others, planned.position)
+        parts.failed += len(failed)
+        for piece in failed:
+            rest = list(unclaimed(connection, piece, claims, algorithm, parts.left_out))
+            parts.taken += bool(rest)
+            parts.pieces.setdefault(planned.position, []).extend(rest)
+    return parts
+
+
+def _claims(connection: Connection, chain: Sequence[Resubmission], step: int) -> dict[int, Coverage]:
+    """The parts of a step that each resubmission has."""
+    masks: dict[int, list[Mask]] = {}
+    keeping = [other.id for other in chain if other.state in KEEPING]
+    for request, blocks, text in resubmissions.elements_of(connection, keeping, step):
+        mask = Mask.from_json(json.loads(text)) if text else _whole(connection, json.loads(blocks))
+        masks.setdefault(request, []).append(mask)
+    ended = [other.id for other in chain if other.state not in KEEPING]
+    for request, text in resubmissions.done_masks(connection, ended, step):
+        masks.setdefault(request, []).append(Mask.from_json(json.loads(text)))
+    return {request: Coverage(claimed) for request, claimed in sorted(masks.items())}
+
+
+def _whole(connection: Connection, blocks: Sequence[int]) -> Mask:
+    return Mask(tuple(FileRange(file.id) for file in element_masks.files_of_blocks(connection, blocks)))
+
+
+def check_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmission]) -> FailedParts:
+    """The parts for a new resubmission. Raises `Conflict` if there is none."""
+    waiting = resubmissions.without_elements(connection, [r.id for r in chain if r.state in KEEPING])
+    if waiting:
+        raise Conflict(
+            f"request {waiting[0]} resubmits parts of request {row.id}, and has not got them yet",
+            hint=f"wait until it is acquired: `pilotage request show {waiting[0]}`",
+        )
+    parts = failed_parts(connection, row, chain)
+    if not parts.failed:
+        raise Conflict(
+            f"no job of request {row.id} has failed for good, and all of its elements could be split",
+            hint="`pilotage request clone` runs all",
+        )
+    if not parts.taken:
+        states = {other.id: other.state for other in chain}
+        named = ", ".join(
+            f"{count:,} in request {number} ({states[number]})" for number, count in parts.left_out.items()
+        )
+        last = max(parts.left_out)
+        raise Conflict(
+            f"each failed part of request {row.id} has a resubmission: {named}",
+            hint=f"`pilotage request show {last}`; after its end, its failed parts can be resubmitted",
+        )
+    return parts
+
+
+def store_parts(tx: Transaction, row: RequestRow, parts: FailedParts, now: float) -> None:
+    """Give a new resubmission the elements of these parts."""
+    connection = tx.connection
+    planned = stored_steps(row.specification, row.id)
+    for step in requests.steps_of(connection, row.id):
+        policy = START_POLICIES[step.start_policy]
+        if policy.reads is not Reads.FAILURES:
+            continue
+        pieces = parts.pieces.get(step.position, [])
+        plan = policy.plan(StepInput(job_count=job_count_of(planned[step.position]), failures=pieces))
+        new = [new_element(connection, row.id, step.position, element, now) for element in plan.elements]
+        if new:
+            elements.insert_new(connection, new)
+        queued_requests.save_progress(connection, row.id, step.position, len(pieces), closed=True)
+
+
+def free_pieces(
+    connection: Connection, row: RequestRow, step: int, algorithm: Algorithm
+) -> list[FailedPiece]:
+    """The failed pieces of the origin's step that no other resubmission has."""
+    if row.origin is None:
+        raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
+    root = lock_chain(connection, row)
+    others = [other for other in resubmissions.of_chain(connection, root) if other.id != row.id]
+    claims = _claims(connection, others, step)
+    return [
+        part
+        for piece in failed_pieces(connection, row.origin, step, algorithm)
+        for part in unclaimed(connection, piece, claims, algorithm, Counter())
+    ]

@@ -1,0 +1,49 @@
+"""Chains of resubmissions: requests that make failed parts of others again, and the parts that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pilotage.core.requests.specification import RESUBMIT
+from pilotage.core.requests.states import RequestState
+from pilotage.store.engine.connection import Connection, in_list
+
+
+class Resubmission(NamedTuple):
+    """A request of a chain, except the first."""
+
+    id: int
+    state: RequestState
+
+
+def of_chain(connection: Connection, root: int) -> list[Resubmission]:
+    """The resubmissions of a request, of these resubmissions, and so on, in order of their ids."""
+    sql = "SELECT id, state FROM requests WHERE root_id = ? ORDER BY id"
+    return [Resubmission(row[0], RequestState(row[1])) for row in connection.execute(sql, (root,))]
+
+
+def without_elements(connection: Connection, requests: Sequence[int]) -> list[int]:
+    """The resubmissions among these that an earlier version accepted, and that intake has not taken."""
+    condition, value = in_list(connection, "request_id", requests)
+    sql = (
+        f"SELECT DISTINCT request_id FROM request_steps WHERE {condition} AND start_policy = ? AND closed = 0"
+        " ORDER BY request_id"
+    )
+    return [row[0] for row in connection.execute(sql, (value, RESUBMIT))] if requests else []
+
+
+def elements_of(connection: Connection, requests: Sequence[int], step: int) -> Iterator[tuple[int, str, str]]:
+    """(request, blocks, mask) of all elements of these requests in one step, as JSON. No mask: the whole blocks."""
+    condition, value = in_list(connection, "request_id", requests)
+    sql = f"SELECT request_id, blocks, mask FROM elements WHERE {condition} AND step = ? ORDER BY id"
+    if requests:
+        yield from connection.execute(sql, (value, step))
+
+
+def done_masks(connection: Connection, requests: Sequence[int], step: int) -> Iterator[tuple[int, str]]:
+    """(request, mask) of the done jobs of these requests in one step, as JSON."""
+    condition, value = in_list(connection, "request_id", requests)
+    sql = f"SELECT request_id, mask FROM element_jobs WHERE {condition} AND step = ? AND state = 'done'"
+    if requests:
+        yield from connection.execute(sql, (value, step))

@@ -1,0 +1,290 @@
+"""Several resubmissions of one request: no failed part is made again twice, and none is lost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pilotage.core.errors import Conflict
+from pilotage.core.requests.states import RequestState
+from pilotage.core.splitting.mask import Mask
+from pilotage.services.requests import changes, copies
+from pilotage.services.requests.copies import Resubmitted
+from pilotage.services.workqueue import roll_up
+from pilotage.services.workqueue.propagation import Propagation
+from pilotage.services.workqueue.resubmission import KEEPING
+from pilotage.store.tables import resubmissions
+from pilotage.store.tables.requests import RequestRow
+from tests import writer_guard
+from tests.unit.services.bench import Bench
+from tests.unit.services.test_requests import ALICE, MANAGER, Desk
+from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
+
+R = RequestState
+FILES: dict[str, Any] = {"merge": None}
+GENERATED: dict[str, Any] = {
+    "merge": None,
+    "input": None,
+    "events": 120,
+    "splitting": {"algorithm": "EventBased", "events_per_job": 10},
+}
+LUMIS: dict[str, Any] = {"merge": None, "splitting": {"algorithm": "LumiBased", "lumis_per_job": 3}}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
+    with writer_guard.active():
+        made = Bench(tmp_path, POLICY, store=request.param)
+        yield QueueBench(made)
+        made.check()
+        made.end()
+
+
+class ChainDesk(Desk):
+    """Resubmits requests, and lets their work end as told."""
+
+    def __init__(self, queue: QueueBench) -> None:
+        super().__init__(queue)
+        dataset = queue.dataset("/data")
+        for number in range(3):
+            queue.block(dataset, f"b{number}", lumis=[(1, 10 * number + 1, 10 * number + 10)])
+        self.agent = queue.agent()
+
+    def resubmit(self, number: int, key: str = "", actor: Any = MANAGER) -> Resubmitted:
+        bench = self.bench
+        return bench.do(lambda tx: copies.resubmit(bench.pool, tx, number, actor, key=key, now=bench.now))
+
+    def make_jobs(self, number: int) -> list[int]:
+        """Intake, pull and splitting of a request; returns its element jobs."""
+        self.queue.intake(number)
+        self.agent.sync()
+        self.agent.split()
+        sql = "SELECT id FROM element_jobs WHERE request_id = ? ORDER BY id"
+        return [row[0] for row in self.queue.sql(sql, number)]
+
+    def end(self, number: int, failed: list[int], *, aborted: list[int] | None = None) -> None:
+        """End a request: these jobs have failed for good, or were cancelled; the others are done."""
+        run = self.queue.run
+        run("UPDATE element_jobs SET state = 'done' WHERE request_id = ?", number)
+        for state, jobs in (("exhausted", failed), ("canceled", aborted or [])):
+            for job in jobs:
+                run("UPDATE element_jobs SET state = ? WHERE id = ?", state, job)
+        state = R.COMPLETED if aborted is None else R.ABORTED_COMPLETED
+        run("UPDATE requests SET state = ? WHERE id = ?", state, number)
+
+    def failed_request(self, failed: int, **fields: Any) -> tuple[RequestRow, list[int]]:
+        """A completed request whose first jobs have failed for good."""
+        row = self.submit(**fields)
+        jobs = self.make_jobs(row.id)
+        self.end(row.id, jobs[:failed])
+        return row, jobs
+
+    def masks_of(self, *jobs: int) -> list[str]:
+        sql = "SELECT mask FROM element_jobs WHERE id = ?"
+        return sorted(self.queue.sql(sql, job)[0][0] for job in jobs)
+
+
+@pytest.fixture
+def chain(queue: QueueBench) -> ChainDesk:
+    return ChainDesk(queue)
+
+
+@pytest.mark.parametrize("fields", [FILES, GENERATED])
+def test_parts_of_a_resubmission_under_way_are_not_taken_again(
+    chain: ChainDesk, fields: dict[str, Any]
+) -> None:
+    row, _ = chain.failed_request(2, **fields)
+    first = chain.resubmit(row.id, key="one")
+    assert (first.parts, first.left_out) == (2, ())
+    for key in ("two", "three", ""):
+        with pytest.raises(Conflict, match=rf"each failed part .* 2 in request {first.row.id} \(assigned\)"):
+            chain.resubmit(row.id, key=key)
+    assert chain.resubmit(row.id, key="one") == first
+    assert len(chain.make_jobs(first.row.id)) == 2
+    with pytest.raises(Conflict, match="each failed part"):
+        chain.resubmit(row.id, key="two")
+    assert len(chain.queue.sql("SELECT id FROM requests")) == 2
+
+
+@pytest.mark.parametrize("fields", [FILES, GENERATED, LUMIS])
+def test_a_second_resubmission_takes_only_what_failed_since(chain: ChainDesk, fields: dict[str, Any]) -> None:
+    row, _ = chain.failed_request(3, **fields)
+    first = chain.resubmit(row.id)
+    again = chain.make_jobs(first.row.id)
+    chain.end(first.row.id, again[:1])
+    second = chain.resubmit(row.id)
+    assert second.left_out == ((first.row.id, 2),)
+    assert second.parts == 1
+    assert chain.masks_of(*chain.make_jobs(second.row.id)) == chain.masks_of(again[0])
+    with pytest.raises(Conflict, match=f"1 in request {second.row.id}"):
+        chain.resubmit(first.row.id)
+
+
+def test_siblings_and_grandchildren_share_the_parts(chain: ChainDesk) -> None:
+    """Parts that failed twice go to a resubmission of the request, or of its resubmission, but not to both."""
+    row, _ = chain.failed_request(4, **FILES)
+    child = chain.resubmit(row.id)
+    jobs = chain.make_jobs(child.row.id)
+    chain.end(child.row.id, jobs[:2], aborted=jobs[2:3])
+    grandchild = chain.resubmit(child.row.id)
+    assert (grandchild.parts, grandchild.left_out) == (2, ())
+    sibling = chain.resubmit(row.id)
+    # One part is done in the child, two are under way in the grandchild; one was cancelled.
+    assert (sibling.parts, sibling.left_out) == (1, ((child.row.id, 1), (grandchild.row.id, 2)))
+    assert chain.masks_of(*chain.make_jobs(sibling.row.id)) == chain.masks_of(jobs[2])
+
+
+@pytest.mark.parametrize("end", ["withdrawn", "rejected", "aborted"])
+def test_an_ended_resubmission_frees_its_parts(chain: ChainDesk, end: str) -> None:
+    row, _ = chain.failed_request(2, **FILES)
+    if end == "aborted":
+        first = chain.resubmit(row.id)
+        chain.queue.intake(first.row.id)
+        chain.do(changes.abort, first.row)
+        with pytest.raises(Conflict, match=r"\(aborted\)"):
+            chain.resubmit(row.id)
+    else:
+        # Alice's requests wait for an approval.
+        first = chain.resubmit(row.id, actor=ALICE)
+        assert first.row.state is R.NEW
+        chain.do(changes.abort if end == "withdrawn" else changes.reject, first.row)
+    run = Propagation(chain.queue.queue, first.row.id)
+    while not chain.bench.do(lambda tx: run.run(tx, chain.bench.now, 1)):
+        pass
+    if end == "aborted":
+        chain.bench.do(lambda tx: roll_up.advance(tx, first.row.id, chain.bench.now))
+    assert [element.state for element in chain.queue.elements_of(first.row.id)] == ["Canceled"]
+    assert chain.agent.sync().elements == []
+    second = chain.resubmit(row.id)
+    assert (second.parts, second.left_out) == (2, ())
+    assert len(chain.make_jobs(second.row.id)) == 2
+
+
+def test_a_failed_resubmission_keeps_its_parts_until_it_is_rejected(chain: ChainDesk) -> None:
+    """It may be assigned again."""
+    row, _ = chain.failed_request(1, **FILES)
+    first = chain.resubmit(row.id)
+    chain.queue.run("UPDATE requests SET state = 'failed' WHERE id = ?", first.row.id)
+    with pytest.raises(Conflict, match="each failed part"):
+        chain.resubmit(row.id)
+    chain.do(changes.reject, first.row)
+    assert chain.resubmit(row.id).parts == 1
+
+
+def test_a_clone_is_no_resubmission(chain: ChainDesk) -> None:
+    """A clone runs all, in data sets of its own: the failed parts of the first request stay free."""
+    row, _ = chain.failed_request(1, **FILES)
+    bench = chain.bench
+    clone = bench.do(
+        lambda tx: copies.clone(bench.pool, tx, row.id, MANAGER, changes={}, key="", now=bench.now)
+    )
+    jobs = chain.make_jobs(clone.id)
+    chain.end(clone.id, jobs[:2])
+    first, of_clone = chain.resubmit(row.id), chain.resubmit(clone.id)
+    assert (first.parts, first.left_out, of_clone.parts, of_clone.left_out) == (1, (), 2, ())
+    copy = bench.do(
+        lambda tx: copies.clone(bench.pool, tx, first.row.id, MANAGER, changes={}, key="", now=bench.now)
+    )
+    assert copy.root is None
+    assert len(chain.make_jobs(copy.id)) == len(jobs)
+
+
+def test_a_key_of_another_request_is_refused(chain: ChainDesk) -> None:
+    row, _ = chain.failed_request(1, **FILES)
+    other, _ = chain.failed_request(1, **FILES)
+    chain.resubmit(row.id, key="k")
+    with pytest.raises(Conflict, match="the key k belongs to another request"):
+        chain.resubmit(other.id, key="k")
+
+
+def test_unsplit_elements_are_resubmitted_once(chain: ChainDesk) -> None:
+    """The first resubmission makes a part of an element; the second one takes the rest."""
+    row = chain.submit(**FILES)
+    chain.queue.intake(row.id)
+    chain.agent.sync()
+    for number in sorted(chain.agent.held):
+        element = chain.agent.held.pop(number)
+        chain.agent.post(element, [], last=True, failure="no lumis")
+    chain.end(row.id, [])
+    first = chain.resubmit(row.id)
+    assert first.parts == 3
+    jobs = chain.make_jobs(first.row.id)
+    chain.end(first.row.id, [], aborted=jobs[1:3])
+    second = chain.resubmit(row.id)
+    # Each part is done at least partly; two have a rest.
+    assert (second.parts, second.left_out) == (2, ((first.row.id, 3),))
+    assert chain.masks_of(*chain.make_jobs(second.row.id)) == chain.masks_of(*jobs[1:3])
+
+
+def test_a_resubmission_of_an_earlier_version_gets_its_parts_at_intake(chain: ChainDesk) -> None:
+    row, _ = chain.failed_request(2, **FILES)
+    first = chain.resubmit(row.id)
+    chain.queue.run("DELETE FROM elements WHERE request_id = ?", first.row.id)
+    chain.queue.run("UPDATE request_steps SET closed = 0, taken = 0 WHERE request_id = ?", first.row.id)
+    with pytest.raises(Conflict, match="has not got them yet"):
+        chain.resubmit(row.id)
+    assert len(chain.make_jobs(first.row.id)) == 2
+    with pytest.raises(Conflict, match="each failed part"):
+        chain.resubmit(row.id)
+
+
+def done_events(chain: ChainDesk) -> Counter[tuple[int, int]]:
+    """How often each event of each file is in a done job; file 0: generated."""
+    events: Counter[tuple[int, int]] = Counter()
+    for (text,) in chain.queue.sql("SELECT mask FROM element_jobs WHERE state = 'done'"):
+        mask = Mask.from_json(json.loads(text))
+        if mask.generates:
+            events.update((0, number) for number in range(mask.first_event, mask.first_event + mask.events))
+        for part in mask.ranges:
+            lumis = [lumi for _, first, last in part.lumis for lumi in range(first, last + 1)]
+            events.update((part.file, number) for number in lumis or [-1])
+    return events
+
+
+@pytest.mark.parametrize("fields", [FILES, GENERATED, LUMIS])
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_resubmissions_makes_each_part_once(
+    chain: ChainDesk, fields: dict[str, Any], seed: int
+) -> None:
+    """Jobs fail or are cancelled at random; any request of the chain is resubmitted, at any time."""
+    rng = Random(seed)
+    row, jobs = chain.failed_request(0, **fields)
+    expected = set(done_events(chain))
+    chain.end(row.id, rng.sample(jobs, 5))
+    known = {row.id: True}
+    for turn in range(60):
+        last = turn > 45
+        number = rng.choice(sorted(known))
+        if rng.random() < 0.6:
+            with suppress(Conflict):
+                known[chain.resubmit(number).row.id] = False
+        elif not known[number]:
+            jobs = chain.make_jobs(number)
+            bad = [] if last else [job for job in jobs if rng.random() < 0.4]
+            cut = rng.randrange(len(bad) + 1)
+            chain.end(number, bad[:cut], aborted=bad[cut:] if bad[cut:] else None)
+            known[number] = True
+        assert set(done_events(chain).values()) <= {1}
+    while True:
+        under_way = [number for number, has_ended in known.items() if not has_ended]
+        for number in under_way:
+            chain.make_jobs(number)
+            chain.end(number, [])
+            known[number] = True
+        for number in sorted(known):
+            with suppress(Conflict):
+                known[chain.resubmit(number).row.id] = False
+        if all(known.values()):
+            break
+    events = done_events(chain)
+    assert set(events) == expected
+    assert set(events.values()) == {1}
+    states = chain.bench.do(lambda tx: resubmissions.of_chain(tx.connection, row.id))
+    assert not [other for other in states if other.state in KEEPING]
