@@ -81,6 +81,10 @@ class CeMatch:
     """The part of the residual that no flag expresses: the match on the node decides it."""
     forwarding: str = ""
     """Why parts are unmapped, or why no pilot would be submitted."""
+    hook: str = ""
+    """The site's program that decides further at each submission: it may add arguments, or refuse. It was not run."""
+    hook_environment: Dict[str, str] = field(default_factory=dict)
+    """The environment that it would get; long values are cut."""
     updated: Optional[float] = None
     """The instant of the facts; None: not known."""
     is_expired: bool = False
@@ -120,6 +124,8 @@ class MatchReport:
     ces: List[CeMatch] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
     """Probable mistakes in the requirements."""
+    job_state: str = ""
+    """The state of the job in question. Unless it waits, the answer is for a new job like it; empty: no job."""
 
 
 @dataclass

@@ -96,6 +96,25 @@ def test_a_server_is_asked_about_a_job_and_about_a_file(
     assert state.paths("POST") == ["/v1/matchmaking"] * 2
 
 
+def test_the_hook_of_a_site_is_named_with_its_environment(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {"PATH": "/bin", "PILOTAGE_VO": "", "PILOTAGE_FLAGS": "a\nb", "X_Equal": "$(id); 'x'"}
+    ce = {"ce": "farm", "verdict": "yes", "hook": "/etc/hook", "hook_environment": environment}
+    report = {"owner": "", "group": "", "requirements": "", "ad": "[]", "ces": [ce], "job_state": "Running"}
+    state.failures = [(200, report)]
+    assert cli("match-ce", "12") == 0
+    shown = capsys.readouterr()
+    lines = [line.split("\t") for line in shown.out.splitlines()]
+    assert ["hook", "/etc/hook decides further: it may add flags or refuse; it was not run"] in lines
+    assert [words[1] for words in lines if words[0] == "hook gets"] == [
+        "PILOTAGE_FLAGS='a\\nb'",
+        "PILOTAGE_VO=",
+        """X_Equal='$(id); '"'"'x'"'"''""",
+    ]
+    assert "note: the job does not wait (Running): the answer is for a new job like it" in shown.err
+
+
 def test_the_ad_of_a_job_is_indented(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
     state.jobs = {12: job(12)}
     assert cli("job", "ad", "12") == 0

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from pilotage.core import policy as policies
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director.ce_status import summaries
+from pilotage.services.director.forwarding import forwarding_of, hook_call
 from pilotage.services.director.list_match import ce_ad_report, list_match
+from pilotage.services.policy.apply import apply_policy
 from pilotage.wire.matchmaking import CeMatch, MatchReport
 from tests.unit.services.bench import NODE, POLICY, Bench
 
@@ -98,6 +101,26 @@ def test_the_flags_are_the_ones_of_the_director(bench: Bench) -> None:
     assert (answers["week"].flags, answers["short"].flags) == ([], [])
     answer = by_name(matched(bench, requirements="other.gluehostprocessorclockspeed > 3"))["middle"]
     assert (answer.flags, answer.unmapped) == ([], "other.GlueHostProcessorClockSpeed > 3")
+
+
+def test_a_hook_decides_further_and_its_environment_is_shown(bench: Bench) -> None:
+    """The environment is the one of the submission."""
+    text = bench.policy_text.replace("[ces.middle]\n", '[ces.middle]\nforward_hook = "/etc/farm-hook"\n')
+    policy = policies.parse(text)
+    bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="a", reason="", now=bench.now))
+    answers = by_name(matched(bench))
+    assert (answers["middle"].hook, answers["week"].hook, answers["short"].hook) == ("/etc/farm-hook", "", "")
+    shown = answers["middle"].hook_environment
+    assert shown["PILOTAGE_CE"] == "middle"
+    assert shown["PILOTAGE_FLAGS"] == "--constraint=si00_600"
+    assert shown["GlueHostBenchmarkSI00_Min"] == "501"
+    identity = QueueIdentity("alice", "physics", requirements=DOCUMENT)
+    forwarding = forwarding_of(bench.pool, "middle", identity, bench.now)
+    call = hook_call(bench.pool, policy.ces["middle"], "middle", identity, forwarding)
+    assert call is not None
+    assert shown == dict(call.environment)
+    # Without a condition over hosts nothing is left to decide.
+    assert by_name(matched(bench, requirements="true"))["middle"].hook == ""
 
 
 def test_hosts_that_all_refuse_are_named_with_their_values(bench: Bench) -> None:

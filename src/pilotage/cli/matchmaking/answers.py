@@ -32,6 +32,8 @@ def fitting_first(answer: CeMatch) -> tuple[int, float, str]:
 
 def show_report(screen: CommandOutput, report: MatchReport, now: float) -> None:
     """A block of facts for each CE, and the counts of verdicts."""
+    if note := _describe_state(report.job_state):
+        screen.note(f"note: {note}: the answer is for a new job like it")
     for warning in report.warnings:
         screen.note(f"warning: {warning}")
     for answer in report.ces:
@@ -41,6 +43,15 @@ def show_report(screen: CommandOutput, report: MatchReport, now: float) -> None:
         f"{count} {verdict}" for verdict, count in sorted(report.verdicts.items(), key=_by_order)
     )
     screen.line(f"{plural(sum(report.verdicts.values()), 'CE')}: {counts}" if counts else "there is no CE")
+
+
+def _describe_state(state: str) -> str:
+    """Why the answer is not about the job itself; empty: it is, or there is no job."""
+    from pilotage.core.jobs.states import FINAL, JobState
+
+    if state in ("", JobState.WAITING, JobState.RESCHEDULED):
+        return ""
+    return f"the job has ended ({state})" if state in FINAL else f"the job does not wait ({state})"
 
 
 def _by_order(item: tuple[str, int]) -> int:
@@ -60,10 +71,27 @@ def _facts(answer: CeMatch, now: float) -> Iterator[tuple[str, object]]:
     yield "flags", " ".join(answer.flags)
     yield "unmapped", answer.unmapped
     yield "forwarding", answer.forwarding
+    if answer.hook:
+        yield "hook", f"{answer.hook} decides further: it may add flags or refuse; it was not run"
+    for name, value in sorted(answer.hook_environment.items()):
+        if name not in ("PATH", "LANG"):
+            yield "hook gets", f"{name}={_shown(value)}"
     yield "state", answer.state
     if answer.updated is not None:
         age = f"{format_duration(max(0.0, now - answer.updated))} old"
         yield "facts", f"{age}, expired: changing facts are unknown" if answer.is_expired else age
+
+
+MOST_SHOWN = 500
+"""Characters of one variable of a hook."""
+
+
+def _shown(value: str) -> str:
+    """A value on one line, as a shell would take it."""
+    from shlex import quote
+
+    text = value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]} ..."
+    return quote(text.replace("\n", "\\n")) if text else ""
 
 
 def _word(verdict: str) -> str:

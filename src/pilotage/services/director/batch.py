@@ -133,7 +133,9 @@ class BatchDirector:
             order=order,
         )
         self.back_off.started_for.update(dict.fromkeys(members, order.queue))
-        return replace(intent, flags=forwarded.forwarding.flags, hook=hook_call(pool, ce, self.ce, forwarded))
+        made = forwarded.forwarding
+        call = hook_call(pool, ce, self.ce, forwarded.identity, made)
+        return replace(intent, flags=made.flags, hook=call)
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         paused = self.memory.is_paused(now)

@@ -151,9 +151,10 @@ def forwarding_properties(forwarded: ForwardedOrder) -> dict[str, str]:
     return properties
 
 
-def hook_call(pool: Pool, ce: Ce, name: str, forwarded: ForwardedOrder) -> HookCall | None:
-    """The run of the CE's hook for an order; None: the CE has no hook, or the order no requirements."""
-    made, identity = forwarded.forwarding, forwarded.identity
+def hook_call(
+    pool: Pool, ce: Ce, name: str, identity: QueueIdentity | None, made: Forwarding
+) -> HookCall | None:
+    """The run of the CE's hook for a queue; None: the CE has no hook, or the queue no requirements."""
     if not ce.forward_hook or identity is None or isinstance(made.residual, Literal):
         return None
     submitter = requester(identity, pool.policy).index

@@ -26,7 +26,7 @@ from pilotage.core.queues.fit import STATIC, Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director.ce_loads import NO_NODE, rank_numbers
 from pilotage.services.director.ce_matching import pilots_ad
-from pilotage.services.director.forwarding import forwarding_of
+from pilotage.services.director.forwarding import forwarding_of, hook_call
 from pilotage.services.matching.known_offers import as_private, possible_offer
 from pilotage.services.matching.requirements import stored_expression
 from pilotage.services.pool.state import Pool
@@ -41,6 +41,8 @@ MOST_CLASSES = 100
 """Classes of hosts in the report of an ad."""
 MOST_UNMAPPED = 1000
 """Characters of the unmapped part of a residual."""
+MOST_VALUE = 4000
+"""Characters of one variable of a hook."""
 MOST_NAMES = 20
 """Names of hosts of one class there."""
 _ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", UNFIT, UNASKED)
@@ -112,6 +114,11 @@ def _add_flags(answer: CeMatch, pool: Pool, identity: QueueIdentity, now: float)
     if forwarding.unmapped is not None:
         answer.unmapped = shorten(unparse(in_glue_spelling(forwarding.unmapped)), MOST_UNMAPPED)
     answer.forwarding = "; ".join(text for text in (forwarding.reason, *forwarding.notes) if text)
+    ce = pool.policy.ces.get(answer.ce)
+    call = None if ce is None else hook_call(pool, ce, answer.ce, identity, forwarding)
+    if call is not None and forwarding.is_possible:
+        answer.hook = call.program
+        answer.hook_environment = {name: shorten(value, MOST_VALUE) for name, value in call.environment}
 
 
 def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:

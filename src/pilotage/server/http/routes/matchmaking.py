@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from fastapi import APIRouter, Depends
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.ids import QueueId
+from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.queues.identity import QueueIdentity
@@ -42,17 +44,18 @@ def _match(context: Context, caller: Caller, body: MatchRequest) -> MatchReport:
         ce_by_name(policy, body.ce)
     if (body.job is None) == (body.description is None):
         raise InvalidInput("exactly one of job and description must be set")
-    identity = (
-        _identity_of_job(context, caller, body) if body.job is not None else _described(context, caller, body)
-    )
-    rows = summaries(policy, context.readers.connection(), now)
-    return list_match(context.pool, identity, rows, now, ce=body.ce, limit=body.limit)
-
-
-def _identity_of_job(context: Context, caller: Caller, body: MatchRequest) -> QueueIdentity:
-    if body.owner or body.group:
+    state = ""
+    if body.job is None:
+        identity = _described(context, caller, body)
+    elif body.owner or body.group:
         raise InvalidInput("a job has its owner and group: leave both out", field="owner")
-    return _queue_of(context, _job(context, caller, body.job or 0))
+    else:
+        job = _job(context, caller, body.job)
+        identity, state = _queue_of(context, job), job.state
+    rows = summaries(policy, context.readers.connection(), now)
+    report = list_match(context.pool, identity, rows, now, ce=body.ce, limit=body.limit)
+    report.job_state = state
+    return report
 
 
 def _described(context: Context, caller: Caller, body: MatchRequest) -> QueueIdentity:
@@ -102,7 +105,13 @@ def _job(context: Context, caller: Caller, job: int) -> JobSummary:
 
 
 def _queue_of(context: Context, job: JobSummary) -> QueueIdentity:
-    identity = submissions.queue_identity(context.readers.connection(), QueueId(job.queue))
-    if identity is None:
-        raise NotFound(f"the queue of job {job.id} is gone")
-    return identity
+    """The queue of a job. If it is gone, since its last unfinished job ended long ago, that of a new job like it."""
+    connection = context.readers.connection()
+    identity = submissions.queue_identity(connection, QueueId(job.queue))
+    if identity is not None:
+        return identity
+    facts = listing.job_facts(connection, job.id)
+    if facts is None:
+        raise NotFound(f"the description of job {job.id} is gone")
+    description = description_from_json(json.loads(facts.description))
+    return identity_of(description, job.owner, job.group, context.pool.policy)
