@@ -5,10 +5,27 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from pilotage.cli.ces.add_options import (
+    AccountOption,
+    ConfOption,
+    ConstraintOption,
+    DryRunOption,
+    LogFolderOption,
+    MaxRunningOption,
+    MaxWaitingOption,
+    MemoryOption,
+    NameOption,
+    OwnersOption,
+    PartitionOption,
+    ProcessorsOption,
+    QosOption,
+    SetOption,
+    SiteOption,
+    TypeArgument,
+    WallOption,
+)
 from pilotage.cli.policy.versions import ReasonOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
@@ -22,73 +39,23 @@ if TYPE_CHECKING:
 @connected
 def add(
     session: Session,
-    kind: Annotated[
-        str,
-        typer.Argument(metavar="TYPE", help="slurm, sge or another batch system, or local (this machine)"),
-    ],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the CE; default: TYPE")
-    ] = None,
-    site: Annotated[
-        str,
-        typer.Option("--site", metavar="SITE", help="Site of the CE; default: the only site of the policy"),
-    ] = "",
-    owners: Annotated[
-        str,
-        typer.Option(
-            "--owners", metavar="home|any", help="Whose jobs run there: the owner of the home, or all"
-        ),
-    ] = "home",
-    partition: Annotated[
-        str,
-        typer.Option("--partition", metavar="NAME", help="Partition or queue; default: that of the cluster"),
-    ] = "",
-    conf: Annotated[
-        str,
-        typer.Option(
-            "--conf", metavar="FILE", help="Slurm: slurm.conf of the cluster; default: that of the server"
-        ),
-    ] = "",
-    account: Annotated[str, typer.Option("--account", metavar="NAME", help="Account to charge")] = "",
-    qos: Annotated[str, typer.Option("--qos", metavar="NAME", help="Slurm: quality of service")] = "",
-    constraint: Annotated[
-        str, typer.Option("--constraint", metavar="TEXT", help="Slurm: node features")
-    ] = "",
-    log_folder: Annotated[
-        str,
-        typer.Option(
-            "--log-folder",
-            metavar="DIR",
-            help="Existing folder on nodes and server for pilots' output",
-        ),
-    ] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Further key of [ces.NAME.TYPE]; may be repeated"),
-    ] = None,
-    processors: Annotated[
-        int | None,
-        typer.Option("--processors", min=0, help="Cores of each pilot; for local: of all pilots, 0 for all"),
-    ] = None,
-    memory: Annotated[
-        int | None,
-        typer.Option("--memory", min=0, metavar="MB", help="Memory of each pilot; for local: of all"),
-    ] = None,
-    wall: Annotated[
-        str | None,
-        typer.Option("--wall", metavar="TIME", help="Lifetime of a pilot, such as 12h; default: up to a day"),
-    ] = None,
-    max_waiting: Annotated[
-        int | None,
-        typer.Option("--max-waiting", min=0, help="Pilots that may wait in a batch system; default 5"),
-    ] = None,
-    max_running: Annotated[
-        int | None,
-        typer.Option("--max-running", min=0, help="Pilots of a batch system at the same time; default 20"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the change of the policy without applying it")
-    ] = False,
+    kind: TypeArgument,
+    name: NameOption = None,
+    site: SiteOption = "",
+    owners: OwnersOption = "home",
+    partition: PartitionOption = "",
+    conf: ConfOption = "",
+    account: AccountOption = "",
+    qos: QosOption = "",
+    constraint: ConstraintOption = "",
+    log_folder: LogFolderOption = "",
+    settings: SetOption = None,
+    processors: ProcessorsOption = None,
+    memory: MemoryOption = None,
+    wall: WallOption = None,
+    max_waiting: MaxWaitingOption = None,
+    max_running: MaxRunningOption = None,
+    dry_run: DryRunOption = False,
     reason: ReasonOption = "",
 ) -> int | None:
     """Add a CE to the policy in force. The server asks a batch system for its partitions, limits and accounts."""
@@ -113,15 +80,15 @@ def add(
         policy = parse(current.text)
         require_free_name(policy, name)
         ce = NewCe(
-            name,
-            choose_site(policy, site),
-            owners,
-            processors,
-            memory,
-            parse_duration(wall) if wall else None,
-            max_waiting,
-            max_running,
-            options,
+            name=name,
+            site=choose_site(policy, site),
+            owners=owners,
+            processors=processors,
+            memory=memory,
+            wall=parse_duration(wall) if wall else None,
+            max_waiting=max_waiting,
+            max_running=max_running,
+            options=options,
         )
         text = insert_section(current.text, name, _section(client, kind, ce))
         checked = client.apply_policy(text, dry_run=True, expect=current.version)
@@ -181,6 +148,7 @@ def _hint_for_key(kind: str, key: str, known: Sequence[str]) -> str:
 def _check_usage(
     kind: str, options: dict[str, str], max_waiting: int | None, max_running: int | None
 ) -> None:
+    """`InvalidInput` if there is no such type of CE, or if the type has no such option."""
     from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
     from pilotage.core.policy.new_ce import option_names
 
@@ -225,6 +193,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
 
 
 def _require_accepted(client: Client, text: str, name: str) -> None:
+    """`InvalidInput` if the batch system would refuse the pilots of the CE `name`. `text`: the proposed policy."""
     refusal = client.check_ce(text, name)
     if refusal.reason:
         raise InvalidInput(
