@@ -1,4 +1,4 @@
-"""A request over ten sites with three agents, one of which is killed half-way: every event once in its result.
+"""A request over ten sites with three agents. Processes are killed half-way: every event is once in its result.
 
 `PILOTAGE_ELEMENT_JOBS=20000` makes it as large as that; by default it is small.
 """
@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import pytest
 from tests import postgres
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.faults.pair import Pair
-from tests.instance import Instance, until
+from tests.instance import Instance, children, until
 
 JOBS = int(os.environ.get("PILOTAGE_ELEMENT_JOBS", "400"))
 EVENTS_PER_JOB, JOBS_PER_FILE, FILES_PER_BLOCK = 10, 20, 5
@@ -42,7 +42,7 @@ owners = "any"
 processors = 1
 memory = 2000
 heartbeat = 0.5
-lease = 60
+lease = {{lease}}
 idle = 3
 """
     for site in SITES
@@ -147,15 +147,27 @@ def done_jobs(instance: Instance) -> int:
     return int(row[0])
 
 
-def run_request(instance: Instance, folder: Path, others: Sequence[Instance] = ()) -> RequestAudit:
-    """Submit the request, kill an agent when half of the jobs are done, and audit the result."""
+Agents = Sequence[subprocess.Popen[bytes]]
+
+
+def kill_first_agent(processes: Agents) -> None:
+    processes[0].send_signal(signal.SIGKILL)
+
+
+def run_request(
+    instance: Instance,
+    folder: Path,
+    others: Sequence[Instance] = (),
+    kill: Callable[[Agents], None] = kill_first_agent,
+) -> RequestAudit:
+    """Submit the request, call `kill` when a third of the jobs are done, and audit the result."""
     cli(instance, "dataset", "add", "/toys/numbers", str(manifest(folder)), "--close")
     (folder / "request.toml").write_text(REQUEST)
     submitted = json.loads(cli(instance, "request", "submit", str(folder / "request.toml"), "--json"))
     request = submitted["requests"][0]["request"]["id"]
     with agents([instance, *others], 3) as processes:
-        until(lambda: done_jobs(instance) >= JOBS // 2, PATIENCE, "half of the jobs")
-        processes[0].send_signal(signal.SIGKILL)
+        until(lambda: done_jobs(instance) >= JOBS // 3, PATIENCE, "a third of the jobs")
+        kill(processes)
 
         def completed() -> bool:
             shown = json.loads(cli(instance, "request", "show", str(request), "--json"))["request"]
@@ -181,11 +193,11 @@ def run_request(instance: Instance, folder: Path, others: Sequence[Instance] = (
     return audit
 
 
-def policy_of_ten_sites(folder: Path, own: str) -> str:
+def policy_of_ten_sites(folder: Path, own: str, lease: int = 60) -> str:
     """The policy of the tests with ten more sites, which share one storage place."""
     storage = folder / "storage"
     storage.mkdir()
-    return own + POLICY_OF_SITES.format(storage=storage) + REQUESTS
+    return own + POLICY_OF_SITES.format(storage=storage, lease=lease) + REQUESTS
 
 
 def test_three_agents_and_one_dies(tmp_path: Path) -> None:
@@ -206,6 +218,36 @@ def test_three_agents_and_one_dies_with_two_servers_on_postgresql(tmp_path: Path
     try:
         pair.start()
         run_request(pair.first, tmp_path, others=[pair.second])
+    finally:
+        pair.close()
+        postgres.server().drop(url)
+
+
+def test_one_process_of_each_kind_dies_with_two_servers_on_postgresql(tmp_path: Path) -> None:
+    """A pilot, an agent, the server of another agent, then the server of the client: each is killed, one by one."""
+    url = postgres.server().empty()
+    pair = Pair(tmp_path, postgres.server().tcp(url))
+    pair.first.policy = policy_of_ten_sites(tmp_path, pair.first.policy, lease=6)
+
+    def kill(processes: Agents) -> None:
+        def busy_pilot() -> int | None:
+            with database(pair.first) as connection:
+                rows = connection.execute(
+                    "SELECT DISTINCT p.batch_id FROM pilots p JOIN jobs j ON j.pilot_id = p.id WHERE j.state = 'Running'"
+                ).fetchall()
+            guardians = [int(batch_id.partition(":")[0]) for (batch_id,) in rows]
+            return next((pid for guardian in guardians for pid in children(guardian)), None)
+
+        os.kill(until(busy_pilot, what="a pilot with a job"), signal.SIGKILL)
+        processes[0].send_signal(signal.SIGKILL)
+        for server, part in ((pair.second, JOBS // 2), (pair.first, 2 * JOBS // 3)):
+            until(lambda part=part: done_jobs(pair.first) >= part, PATIENCE, f"{part} jobs")
+            server.kill_server()
+            pair.launch(server)
+
+    try:
+        pair.start()
+        run_request(pair.first, tmp_path, others=[pair.second], kill=kill)
     finally:
         pair.close()
         postgres.server().drop(url)
