@@ -233,7 +233,7 @@ def test_one_process_of_each_kind_dies_with_two_servers_on_postgresql(tmp_path: 
         def busy_pilot() -> int | None:
             with database(pair.first) as connection:
                 rows = connection.execute(
-                    "SELECT DISTINCT p.batch_id FROM pilots p JOIN jobs j ON j.pilot_id = p.id WHERE j.state = 'Running'"
+                    "SELECT p.batch_id FROM pilots p JOIN jobs j ON j.pilot_id = p.id WHERE j.state = 'Running'"
                 ).fetchall()
             guardians = [int(batch_id.partition(":")[0]) for (batch_id,) in rows]
             return next((pid for guardian in guardians for pid in children(guardian)), None)

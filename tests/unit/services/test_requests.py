@@ -154,6 +154,39 @@ def test_data_and_sites_are_checked(desk: Desk) -> None:
     assert "has no team" in desk.prepared(team=None).warnings[0]
 
 
+def test_a_team_without_agents_is_told_at_once(desk: Desk, queue: QueueBench) -> None:
+    assert desk.prepared().warnings == (), "the server starts an agent for it"
+    assert desk.prepared(team="hmoe").warnings == (
+        "no agent of team hmoe has joined: did you mean home?; start one with `pilotage agent --team hmoe`",
+    )
+    queue.agent(team="hmoe")
+    assert desk.prepared(team="hmoe").warnings == ()
+
+
+def test_a_request_in_the_queue_changes_its_team(desk: Desk, queue: QueueBench) -> None:
+    """Another team takes the elements that nobody has. Elements of an agent stay with it."""
+    old, new = queue.agent("old", team="hmoe"), queue.agent("new")
+    row = desk.submit(team="hmoe")
+    queue.intake(row.id)
+    [element] = old.sync(want=1).elements
+    assert new.sync().elements == []
+    assigned = desk.lists(changes.assign, row, SiteLists(), "home")
+    assert (assigned.team, assigned.state) == ("home", queue.request_row(row.id).state)
+    assert assigned.state is R.ACQUIRED
+    assert desk.history(row)[-1] == "assign"
+    assert old.sync().elements == []
+    taken = new.sync().elements
+    assert len(taken) == len(queue.elements_of(row.id)) - 1
+    old.split(element.id)
+    new.split(*(element.id for element in taken))
+    queue.check_every_event_once(row.id)
+    narrowed = desk.lists(changes.assign, row, SiteLists(sites=("B",)), "")
+    assert narrowed.propagating, "its jobs move too"
+    desk.do(changes.abort, row)
+    with pytest.raises(Conflict, match="team of a request in state aborted"):
+        desk.lists(changes.assign, row, SiteLists(), "home")
+
+
 def test_a_very_large_request_needs_a_confirmation(desk: Desk) -> None:
     large = {"input": None, "events": 10**9, "splitting": {"algorithm": "EventBased", "events_per_job": 10}}
     with pytest.raises(Conflict, match="about 100,000,000 jobs"):
@@ -195,7 +228,7 @@ def test_approval_and_assignment_are_rights(desk: Desk, queue: QueueBench) -> No
         desk.lists(changes.assign, row, SiteLists(), "")
     assigned = desk.lists(changes.assign, row, SiteLists(sites=("B",)), "far")
     assert (assigned.state, assigned.team, assigned.sites) == (R.ASSIGNED, "far", ("B",))
-    assert desk.lists(changes.assign, assigned, SiteLists(), "near").team == "near", "until it is acquired"
+    assert desk.lists(changes.assign, assigned, SiteLists(), "near").team == "near"
     new = alice.submit()
     assert desk.lists(changes.assign, new, SiteLists(), "").state is R.ASSIGNED, "approved on the way"
     assert desk.do(changes.reject, alice.submit()).state is R.REJECTED

@@ -109,7 +109,7 @@ _BEFORE_FORCE_COMPLETE: Final = frozenset(
 EDITABLE: Final = {
     "priority": _BEFORE_FORCE_COMPLETE,
     "sites": _BEFORE_FORCE_COMPLETE,
-    "team": frozenset({R.NEW, R.ASSIGNMENT_APPROVED, R.ASSIGNED}),
+    "team": _BEFORE_FORCE_COMPLETE,
 }
 """The states in which a fact of a request may be changed."""
 

@@ -106,13 +106,13 @@ def is_open(group: WaitingGroup, facts: PullFacts) -> bool:
     return any(first_obstacle(site, group, facts) is None for site in facts.states)
 
 
-def unblocks(groups: Sequence[WaitingGroup], facts: PullFacts, team: str) -> list[Unblock]:
+def unblocks(groups: Sequence[WaitingGroup], facts: PullFacts, team: str, *other_teams: str) -> list[Unblock]:
     """The single changes that would let elements go which have no open site now, the most useful first."""
     closed = [group for group in groups if not is_open(group, facts)]
     useful: list[Unblock] = []
     if not closed:
         return useful
-    for change, changed in _changes_for_all_sites(facts, team):
+    for change, changed in _changes_for_all_sites(facts, team, other_teams):
         count = sum(group.elements for group in closed if is_open(group, changed))
         if count:
             useful.append(Unblock(change, count))
@@ -126,7 +126,9 @@ def unblocks(groups: Sequence[WaitingGroup], facts: PullFacts, team: str) -> lis
     return sorted(useful, key=lambda unblock: (-unblock.elements, unblock.change))
 
 
-def _changes_for_all_sites(facts: PullFacts, team: str) -> Iterator[tuple[str, PullFacts]]:
+def _changes_for_all_sites(
+    facts: PullFacts, team: str, other_teams: Sequence[str]
+) -> Iterator[tuple[str, PullFacts]]:
     rules = facts.rules
     if not rules.trust_input:
         yield (
@@ -142,6 +144,9 @@ def _changes_for_all_sites(facts: PullFacts, team: str) -> Iterator[tuple[str, P
     if not facts.agents:
         started = AgentFacts("", SiteRoom(slots))
         yield f"start an agent: pilotage agent --team {team}", replace(facts, agents=(started,))
+        for other in other_teams:
+            change = f"the team {other}, which has agents: pilotage request assign REQUEST --team {other}"
+            yield change, replace(facts, agents=(started,))
     elif all(agent.at_limit for agent in facts.agents):
         below = tuple(replace(agent, at_limit=False) for agent in facts.agents)
         yield "raise requests.max_jobs_per_owner in the policy", replace(facts, agents=below)

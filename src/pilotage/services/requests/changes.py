@@ -10,7 +10,6 @@ from pilotage.core.policy import Policy
 from pilotage.core.requests.specification import MAX_PRIORITY
 from pilotage.core.requests.states import (
     ENDED,
-    REQUEST_STATES,
     RequestState,
     check_editable,
 )
@@ -88,22 +87,23 @@ class SiteLists:
 def assign(
     tx: Transaction, number: int, team: str, lists: SiteLists, policy: Policy, change: Change
 ) -> RequestRow:
-    """Give an approved request a team, and lists of sites. A new one is approved, a failed one tried again."""
+    """Give a request a team, and lists of sites. A new one is approved, a failed one tried again.
+
+    If the request is in the queue, its state stays. Elements that agents of the old team hold stay with them.
+    """
     change.actor.need_to_manage("assign")
     row = request_to_change(tx.connection, change.actor, number)
     if row.state is RequestState.NEW:
         row = _move(tx, row, RequestState.ASSIGNMENT_APPROVED, change)
-    if row.state not in (RequestState.ASSIGNMENT_APPROVED, RequestState.FAILED, RequestState.ASSIGNED):
-        REQUEST_STATES.check(row.state, RequestState.ASSIGNED)
+    if row.state is not RequestState.FAILED:
+        check_editable("team", row.state)
     changed = lists.apply(replace(row, team=team or row.team), policy)
     if not changed.team:
         raise InvalidInput("the request has no team", hint="name one: --team NAME", field="team")
-    if changed != row:
-        detail = _described_change(row, changed)
-        row = requests.change_facts(
-            tx.connection, row, changed, kind="assign", actor=change.actor.name, now=change.now, detail=detail
-        )
-    return row if row.state is RequestState.ASSIGNED else _move(tx, row, RequestState.ASSIGNED, change)
+    row = _change(tx, row, changed, "assign", change)
+    if row.state not in (RequestState.ASSIGNMENT_APPROVED, RequestState.FAILED):
+        return row
+    return _move(tx, row, RequestState.ASSIGNED, change)
 
 
 def set_priority(tx: Transaction, number: int, priority: int, change: Change) -> RequestRow:

@@ -18,7 +18,7 @@ from pilotage.services.requests.estimate import amounts_of, estimated_jobs, site
 from pilotage.services.requests.rights import Actor
 from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, requests, submissions
+from pilotage.store.tables import agents, datasets, requests, submissions
 from pilotage.store.tables.datasets import DataSetRow, Totals
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
@@ -117,10 +117,7 @@ def check_data(
             warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
         )
     warnings += _log_warnings(request, policy)
-    if not request.team:
-        warnings.append(
-            "the request has no team: no agent takes it before `pilotage request assign --team NAME`"
-        )
+    warnings += _team_warnings(connection, request.team, policy)
     inputs = total_of(amounts[name] for name in request.input_datasets)
     return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs)
 
@@ -156,6 +153,17 @@ def _log_warnings(request: Specification, policy: Policy) -> Iterable[str]:
     without = [site for site in sorted(allowed) if not policy.storage_of(site, "the home of the server")]
     if without:
         yield f"logs of jobs at {', '.join(without)} are not stored: there is no sites.NAME.storage in the policy"
+
+
+def _team_warnings(connection: Connection, team: str, policy: Policy) -> Iterable[str]:
+    """A warning if no agent would take the request. The server starts an agent for its own team when needed."""
+    if not team:
+        yield "the request has no team: no agent takes it before `pilotage request assign --team NAME`"
+        return
+    teams = {*agents.teams(connection), policy.requests.agent_team} - {""}
+    if team not in teams:
+        advice = f"{_nearest(team, teams)}; " if teams else ""
+        yield f"no agent of team {team} has joined: {advice}start one with `pilotage agent --team {team}`"
 
 
 def submit(pool: Pool, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:

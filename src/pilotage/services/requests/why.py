@@ -60,7 +60,9 @@ def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest
         answer.summary = f"it is {state}: {REQUEST_STATES.rows[state].meaning}"
     elif answer.elements.get(ElementState.AVAILABLE):
         groups = _groups(queue, connection, request, now)
-        _explain(answer, groups, pull_facts(queue, connection, request, now), request.team)
+        _explain(
+            answer, groups, pull_facts(queue, connection, request, now), _teams(queue, connection, request)
+        )
     else:
         answer.summary, answer.advice = _after_the_queue(answer)
     return answer
@@ -88,7 +90,9 @@ def why_element(
     state = ElementState(element.state)
     if state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
         groups = _groups(queue, connection, request, now, element)
-        _explain(answer, groups, pull_facts(queue, connection, request, now), request.team)
+        _explain(
+            answer, groups, pull_facts(queue, connection, request, now), _teams(queue, connection, request)
+        )
     elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
         agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)
         holder = "an agent" if agent is None else f"agent {agent.name} ({agent.status(now)})"
@@ -148,7 +152,13 @@ def _groups(
     ]
 
 
-def _explain(answer: RequestWhy, groups: list[WaitingGroup], facts: PullFacts, team: str) -> None:
+def _teams(queue: WorkQueue, connection: Connection, request: QueuedRequest) -> list[str]:
+    """The team of the request, then the other teams that have agents."""
+    known = {*agents.teams(connection), queue.pool.policy.requests.agent_team}
+    return [request.team, *sorted(known - {request.team, ""})]
+
+
+def _explain(answer: RequestWhy, groups: list[WaitingGroup], facts: PullFacts, teams: list[str]) -> None:
     """Tell the verdicts of the sites, and the changes that help."""
     total = sum(group.elements for group in groups)
     open_ = sum(group.elements for group in groups if is_open(group, facts))
@@ -156,7 +166,7 @@ def _explain(answer: RequestWhy, groups: list[WaitingGroup], facts: PullFacts, t
         SiteCondition(row.site, "" if row.verdict is None else str(row.verdict), row.elements)
         for row in verdicts(groups, facts)
     ]
-    answer.changes = [RequestChange(*unblock) for unblock in unblocks(groups, facts, team)[:CHANGES_SHOWN]]
+    answer.changes = [RequestChange(*unblock) for unblock in unblocks(groups, facts, *teams)[:CHANGES_SHOWN]]
     noun = "element" if total == 1 else "elements"
     if open_:
         answer.summary = f"{open_:,} of {total:,} waiting {noun} may be taken by the next pull of an agent"

@@ -163,6 +163,12 @@ def live_of_team(connection: Connection, team: str, now: float) -> list[int]:
     return [row[0] for row in connection.execute(sql, (team, now))]
 
 
+def teams(connection: Connection) -> list[str]:
+    """The teams of all agents that have joined and not ended, by name."""
+    sql = "SELECT DISTINCT team FROM agents WHERE ended IS NULL ORDER BY team"
+    return [row[0] for row in connection.execute(sql)]
+
+
 def ended_with_work(connection: Connection, limit: int) -> list[AgentRow]:
     """Ended agents that elements refer to whose jobs have not all ended."""
     sql = (

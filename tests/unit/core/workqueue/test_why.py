@@ -81,7 +81,12 @@ def test_open_elements_need_no_change() -> None:
 
 
 def test_an_agent_is_missing() -> None:
-    assert told(replace(FACTS, agents=())) == {"start an agent: pilotage agent --team home": 3}
+    alone = replace(FACTS, agents=())
+    assert told(alone) == {"start an agent: pilotage agent --team home": 3}
+    assert [unblock.change for unblock in unblocks([AT_A], alone, "hmoe", "home")] == [
+        "start an agent: pilotage agent --team hmoe",
+        "the team home, which has agents: pilotage request assign REQUEST --team home",
+    ]
 
 
 def test_a_drained_site_is_enabled_or_the_data_read_elsewhere() -> None:
