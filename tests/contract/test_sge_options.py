@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pilotage.core.errors import Unreachable
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.runner import LocalRunner
@@ -128,3 +129,38 @@ def test_a_pilot_in_an_error_state_waits_with_its_error(cell: sge.GridEngine) ->
         batch.cancel([STAMP])
         cell.replace_queue("all.q", prolog="NONE")
         cell.run("qmod", "-c", "*")
+
+
+def test_a_pilot_that_an_administrator_starts_again_hides_no_other(cell: sge.GridEngine) -> None:
+    """Grid Engine prints the reason of its wait as invalid XML. The listing has all pilots meanwhile."""
+    batch = batch_of(cell, SgeOptions(queue="all.q"))
+    script = "#!/bin/sh\ntrap 'exit 0' USR2\nsleep 600 & wait\n"
+    receipt = batch.submit(Submission(STAMP, 2, Shape(1), script))
+    try:
+        batch.release([STAMP])
+        until(
+            lambda: {task.native for task in batch.list_pilots([STAMP]).tasks} == {"r"}, 60, "running pilots"
+        )
+        cell.run("qmod", "-f", "-rj", receipt.batch_ids[0])
+
+        def runs_again() -> bool:
+            listing = batch.list_pilots([STAMP])
+            assert listing.complete, listing.failure
+            assert {task.index for task in listing.tasks} == {0, 1}
+            return "Rr" in {task.native for task in listing.tasks}
+
+        until(runs_again, 60, "the second start")
+        assert set(batch.properties([STAMP])) == {(STAMP, 0), (STAMP, 1)}
+    finally:
+        batch.cancel([STAMP])
+
+
+def test_a_host_group_names_hosts_of_its_queue_alone(cell: sge.GridEngine) -> None:
+    information = batch_of(cell, SgeOptions(queue="long.q@@allhosts", resources="si00=500")).information()
+    assert information.attributes["GlueCEName"] == "long.q"
+    assert information.attributes["GlueCEInfoTotalCPUs"] == 16
+    assert "GlueCEPolicyMaxWallClockTime" not in information.attributes
+    with pytest.raises(Unreachable, match='"@nosuch" does not exist'):
+        batch_of(cell, SgeOptions(queue="long.q@@nosuch")).information()
+    with pytest.raises(Unreachable, match="no queue of the CE offers 'si00=500' on any host"):
+        batch_of(cell, SgeOptions(queue="all.q", resources="si00=500")).information()

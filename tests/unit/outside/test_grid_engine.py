@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pilotage.core.errors import InvalidInput, Unreachable
@@ -232,6 +234,38 @@ def test_reasons_have_no_numbers_of_jobs_or_times() -> None:
     }
     unknown = "<?xml version='1.0'?>\n<unknown_jobs >\n    <ST_name>99999</ST_name>\n</unknown_jobs>\n"
     assert output.read_reasons(unknown) == {}
+
+
+def test_the_reason_of_a_job_that_was_started_again() -> None:
+    """Grid Engine 8.1.9 prints such a message with a tag that is no XML."""
+    text = (
+        "<?xml version='1.0'?>\n<detailed_job_info >\n<djob_info><element><JB_job_number>13</JB_job_number></element>"
+        "</djob_info>\n<messages><element><SME_message_list><element><MES_job_number_list>\n<job ids>\n"
+        "<ULNG_value>13</ULNG_value>\n</job ids>\n</MES_job_number_list><MES_message_number>44</MES_message_number>"
+        "<MES_message>cannot run on host &quot;vm&quot; until clean up of a previous run has finished</MES_message>"
+        "</element></SME_message_list></element></messages></detailed_job_info>"
+    )
+    assert output.read_reasons(text) == {
+        "13": 'cannot run on host "vm" until clean up of a previous run has finished'
+    }
+    assert output.read_context(text) == {"13": {}}
+
+
+@pytest.mark.parametrize("answer", [CommandResult(0, "<a"), CommandResult(1), CommandResult(None)])
+def test_a_listing_is_complete_without_the_reasons(tmp_path: Path, answer: CommandResult) -> None:
+    (tmp_path / "default" / "common").mkdir(parents=True)
+    (tmp_path / "default" / "common" / "act_qmaster").write_text("vm\n")
+
+    class WithoutReasons(Recorded):
+        def run(self, command: object, *, text: str = "", timeout: float = 60.0) -> CommandResult:
+            assert isinstance(command, list)
+            return answer if "-j" in command else super().run(command, text=text, timeout=timeout)
+
+    answers = {"qping": CommandResult(0, "start time: x (17)\n"), "qstat": CommandResult(0, LISTING)}
+    batch = SgeBatch(WithoutReasons(answers), "root", SgeOptions(), Cell.of({"SGE_ROOT": str(tmp_path)}))
+    listing = batch.list_pilots()
+    assert listing.complete
+    assert {task.reason for task in listing.tasks} == {"", "held"}
 
 
 def test_the_context_of_jobs() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pilotage.core.brokering.information import HostClass, Value
+from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge import commands, queues
+from pilotage.outside.batch.sge.requests import PilotPlaces, named_host_groups, read_host_group
 
 COMPLEXES = """\
 #name               shortcut   type      relop requestable consumable default  urgency 
 #--------------------------------------------------------------------------------------
 arch                a          STRING    ==    YES         NO         NONE     0
 gpu                 gpu        INT       <=    YES         JOB        0        0
+h_rt                h_rt       TIME      <=    YES         NO         0:0:0    0
 h_vmem              h_vmem     MEMORY    <=    YES         YES        0        0
 mem_free            mf         MEMORY    <=    YES         NO         0        0
 os                  os         RESTRING  ==    YES         NO         NONE     0
@@ -24,11 +28,16 @@ ssd                 ssd        BOOL      ==    YES         NO         FALSE    0
 """
 
 
+FIXED = ("h_rt", "os", "si00", "ssd")
+"""Complexes whose values an administrator has set."""
+
+
 def queue(name: str, host: str, state: str = "", used: int = 0, **values: str) -> str:
     """A queue on a host as `qstat -F -xml` prints it."""
     known = {"arch": "lx-amd64", "num_proc": "8", "mem_total": "23.541G", "h_rt": "00:30:00", **values}
     resources = "".join(
-        f'<resource name="{key}" type="hl">{value}</resource>\n' for key, value in known.items()
+        f'<resource name="{key}" type="{"hf" if key in FIXED else "hl"}">{value}</resource>\n'
+        for key, value in known.items()
     )
     return (
         f"<Queue-List>\n<name>{name}@{host}</name>\n<qtype>BIP</qtype>\n<slots_used>{used}</slots_used>\n"
@@ -41,6 +50,13 @@ def queue(name: str, host: str, state: str = "", used: int = 0, **values: str) -
         )
         + "</Queue-List>\n"
     )
+
+
+def described(found: queues.QueueListing, **options: str) -> CeInformation:
+    """The information of a CE with these options."""
+    complexes = queues.read_complexes(COMPLEXES)
+    places = PilotPlaces(SgeOptions(**options), {}, complexes)  # type: ignore[arg-type]
+    return queues.describe_ce(found, places.select(found.instances), complexes)
 
 
 def listing(*instances: str) -> queues.QueueListing:
@@ -65,8 +81,7 @@ def test_queues_become_partitions_with_the_limits_of_their_widest_host() -> None
 
 
 def test_hosts_are_classes_by_their_values() -> None:
-    complexes = queues.read_complexes(COMPLEXES)
-    known = queues.describe_ce(
+    known = described(
         listing(
             queue("all.q", "n1", used=2, si00="600.000000", ssd="1", gpu="2", h_vmem="4.000G", os="debian12"),
             queue("all.q", "n2", si00="400.000000"),
@@ -74,8 +89,7 @@ def test_hosts_are_classes_by_their_values() -> None:
             queue("all.q", "n4", "u"),
             queue("long.q", "n1", si00="1000.000000", h_rt="48:00:00"),
         ),
-        complexes,
-        "all.q",
+        queue="all.q",
     )
     glue: dict[str, Value] = {
         "GlueHostArchitecturePlatformType": "x86_64",
@@ -102,10 +116,8 @@ def test_hosts_are_classes_by_their_values() -> None:
 
 
 def test_a_host_whose_queues_differ_is_named_by_queue() -> None:
-    known = queues.describe_ce(
-        listing(queue("slow.q", "n1", si00="400"), queue("fast.q", "n1", si00="600", h_rt="48:00:00")),
-        queues.read_complexes(COMPLEXES),
-        "",
+    known = described(
+        listing(queue("slow.q", "n1", si00="400"), queue("fast.q", "n1", si00="600", h_rt="48:00:00"))
     )
     assert {row.hosts: row.attributes["si00"] for row in known.host_classes} == {
         ("slow.q@n1",): 400,
@@ -116,11 +128,11 @@ def test_a_host_whose_queues_differ_is_named_by_queue() -> None:
 
 
 def test_queues_without_a_host_that_starts_jobs() -> None:
-    known = queues.describe_ce(listing(queue("all.q", "n1", "d")), {}, "all.q")
+    known = described(listing(queue("all.q", "n1", "d")), queue="all.q")
     assert known.attributes["GlueCEStateStatus"] == "Queueing"
     assert known.host_classes == ()
     with pytest.raises(UnreadableOutput, match=r"no queue 'nosuch.q'"):
-        queues.describe_ce(listing(queue("all.q", "n1")), {}, "nosuch.q")
+        described(listing(queue("all.q", "n1")), queue="nosuch.q")
 
 
 @pytest.mark.parametrize(
@@ -131,12 +143,63 @@ def test_queues_without_a_host_that_starts_jobs() -> None:
         ("a.q@n2", {"a.q@n2"}),
         ("a.q@n2,b.q", {"a.q@n2", "b.q@n1"}),
         ("*.q", {"a.q@n1", "a.q@n2", "b.q@n1"}),
+        ("a*", {"a.q@n1", "a.q@n2"}),
+        ("*@n2", {"a.q@n2"}),
+        ("*@n2.example.org", {"a.q@n2"}),
+        ("a.q@@fast", {"a.q@n2"}),
+        ("b.q,*@@fast", {"a.q@n2", "b.q@n1"}),
+        ("b.q@@fa*", {"b.q@n1"}),
     ],
 )
 def test_the_queues_of_a_ce(wanted: str, names: set[str]) -> None:
-    found = listing(queue("a.q", "n1"), queue("a.q", "n2"), queue("b.q", "n1"))
-    slots = queues.describe_ce(found, {}, wanted).attributes["GlueCEInfoTotalCPUs"]
-    assert slots == 16 * len(names)
+    """A host group names its hosts, in no queue but its own. Only a pattern of groups is Grid Engine's matter."""
+    found = listing(queue("a.q", "n1", x="1"), queue("a.q", "n2", x="2"), queue("b.q", "n1", x="3"))
+    places = PilotPlaces(SgeOptions(queue=wanted), {"@fast": read_host_group("n2 n3\n")}, {})
+    assert {f"{place.queue}@{place.host}" for place in places.select(found.instances)} == names
+
+
+def test_host_groups_are_asked_by_their_names() -> None:
+    assert named_host_groups("a.q@@fast,b.q@n1,*@@fast,c.q@@s*,d.q") == ["@fast"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "hosts"),
+    [
+        ("", {"n1", "n2", "n3"}),
+        ("si00=500", {"n1"}),
+        ("si=400", {"n1", "n2"}),
+        ("gpu=1", {"n2"}),
+        ("ssd", {"n1"}),
+        ("ssd=true,si00=400", {"n1"}),
+        ("arch=lx-amd64", {"n1", "n2", "n3"}),
+        ("arch=lx-*", {"n1", "n2", "n3"}),
+        ("os=debian12|debian13", {"n1"}),
+        ("mem_free=900G", {"n1", "n2", "n3"}),
+        ("h_rt=60", {"n1", "n2", "n3"}),
+        ("h_rt=1:0:0", set()),
+        ("other=1", {"n1", "n2", "n3"}),
+    ],
+)
+def test_the_hosts_of_a_ce_offer_the_resources_of_its_pilots(resources: str, hosts: set[str]) -> None:
+    """A measured value such as free memory, a consumable and an unknown complex are Grid Engine's own matter."""
+    found = listing(
+        queue("a.q", "n1", si00="600.000000", ssd="1", os="debian12", mem_free="1.000G"),
+        queue("a.q", "n2", si00="400", ssd="0", gpu="0", mem_free="1.000G"),
+        queue("a.q", "n3", mem_free="1.000G"),
+    )
+    places = PilotPlaces(SgeOptions(resources=resources), {}, queues.read_complexes(COMPLEXES))
+    if not hosts:
+        with pytest.raises(UnreadableOutput, match="offers 'h_rt=1:0:0' on any host"):
+            places.select(found.instances)
+        return
+    assert {place.host for place in places.select(found.instances)} == hosts
+
+
+def test_a_host_that_does_not_answer_still_counts() -> None:
+    found = listing(queue("a.q", "n1", "au", si00="600"))
+    silent = [replace(row, values={}) for row in found.instances]
+    places = PilotPlaces(SgeOptions(resources="si00=500"), {}, queues.read_complexes(COMPLEXES))
+    assert places.select(silent) == silent
 
 
 @pytest.mark.parametrize(

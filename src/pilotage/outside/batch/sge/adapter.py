@@ -19,6 +19,7 @@ from pilotage.outside.batch.properties import decode_properties
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
 from pilotage.outside.batch.sge.cell import Cell
+from pilotage.outside.batch.sge.requests import PilotPlaces, named_host_groups, read_host_group
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -127,10 +128,16 @@ class SgeBatch:
         )
 
     def _reasons(self, arrays: Sequence[str]) -> dict[str, str]:
-        """Why these jobs wait. A job that ends meanwhile is left out."""
+        """Why these jobs wait. A job that ends meanwhile is left out.
+
+        No reason is no cause to distrust a listing: the states of the jobs are known without.
+        """
         if not arrays:
             return {}
-        return output.read_reasons(self._client.check_output(commands.show_jobs(arrays)))
+        try:
+            return output.read_reasons(self._client.check_output(commands.show_jobs(arrays)))
+        except Unreachable:
+            return {}
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         """By stamp: all jobs of the account are one short listing."""
@@ -172,18 +179,27 @@ class SgeBatch:
         return queues.partitions(queues.read_queues(self._client.check_output(commands.list_queues())))
 
     def information(self) -> CeInformation:
-        """Three questions, however many hosts there are."""
+        """Three questions, and one for each group of hosts that the policy names."""
         host, version = (
             self._cell.master(),
             self._client.run(commands.show_version()).output.partition("\n")[0],
         )
         listing = queues.read_queues(self._client.check_output(commands.list_queues()))
         complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
-        known = queues.describe_ce(listing, complexes, self._options.queue)
+        places = PilotPlaces(self._options, self._host_groups(), complexes)
+        known = queues.describe_ce(listing, places.select(listing.instances), complexes)
         own = {"GlueCEInfoHostName": host, "GlueCEInfoLRMSVersion": version}
         return replace(
             known, attributes={**known.attributes, **{key: text for key, text in own.items() if text}}
         )
+
+    def _host_groups(self) -> dict[str, frozenset[str]]:
+        """The hosts of the groups that the policy names."""
+        groups = named_host_groups(self._options.queue)
+        return {
+            group: read_host_group(self._client.check_output(commands.show_host_group(group)))
+            for group in groups
+        }
 
     def accounts(self) -> list[Account]:
         """Grid Engine does not say which projects a user may charge; `check` does."""

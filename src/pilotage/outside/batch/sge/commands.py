@@ -148,6 +148,11 @@ def list_complexes() -> list[str]:
     return ["qconf", "-sc"]
 
 
+def show_host_group(group: str) -> list[str]:
+    """Show the hosts of a group and of the groups in it."""
+    return ["qconf", "-shgrp_resolved", group]
+
+
 def show_version() -> list[str]:
     """Show the version of the commands, in the first line of their help."""
     return ["qstat", "-help"]

@@ -13,6 +13,8 @@ MOST_TASKS = 1_000_000
 """Tasks of one listing."""
 
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+_SPACED_TAG = re.compile("<(/?)job ids>")
+"""Grid Engine names a list so in messages about a single job, such as one that was started again."""
 
 
 def read_xml(output: str) -> ElementTree.Element:
@@ -24,7 +26,8 @@ def read_xml(output: str) -> ElementTree.Element:
         raise UnreadableOutput("the XML has a declaration of its own")
     try:
         # Grid Engine does not escape control characters in the names of jobs.
-        return ElementTree.fromstring(_CONTROL.sub("\ufffd", output))  # noqa: S314 - no declarations are left
+        text = _SPACED_TAG.sub(r"<\1job_ids>", _CONTROL.sub("\ufffd", output))
+        return ElementTree.fromstring(text)  # noqa: S314 - no declarations are left
     except ElementTree.ParseError as error:
         raise UnreadableOutput(f"not XML ({error}): {output[:200]!r}") from None
 

@@ -36,6 +36,8 @@ class QueueInstance:
     """Tasks that run there."""
     values: Mapping[str, str]
     """Of its complexes, as Grid Engine prints them."""
+    measured: frozenset[str] = frozenset()
+    """The complexes whose values are load values: they may change at any time."""
 
     @property
     def wall(self) -> float | None:
@@ -87,6 +89,11 @@ def _instance(element: Element) -> QueueInstance:
         _integer(element.findtext("slots_used") or ""),
         sum(_count_tasks(job) for job in element.iterfind("job_list")),
         values,
+        frozenset(
+            resource.get("name", "")
+            for resource in element.iterfind("resource")
+            if resource.get("type", "").endswith("l")
+        ),
     )
 
 
@@ -237,18 +244,17 @@ def read_value(text: str, kind: str) -> Value | None:
 _BOOLEANS = {"true": True, "1": True, "1.000000": True, "false": False, "0": False, "0.000000": False}
 
 
-def describe_ce(listing: QueueListing, complexes: Mapping[str, Complex], queue: str) -> CeInformation:
-    """The information of a CE. `queue`: as its pilots ask for; empty: any."""
-    own = [instance for instance in listing.instances if _is_wanted(instance, queue)]
-    if not own:
-        raise UnreadableOutput(f"the cell has no queue {queue[:200]!r}" if queue else "the cell has no queue")
+def describe_ce(
+    listing: QueueListing, own: Sequence[QueueInstance], complexes: Mapping[str, Complex]
+) -> CeInformation:
+    """The information of a CE. `own`: the queues on hosts that fit the requests of its pilots."""
     usable = [instance for instance in own if instance.usable]
     classes = group_hosts(_hosts(usable, complexes), details=tuple(set(complexes) - _STANDARD))
     running = sum(instance.running for instance in own)
     attributes: dict[str, Value] = {
         **minima_of_hosts(classes),
         **job_counts(running, listing.waiting),
-        "GlueCEName": queue or ",".join(sorted({instance.queue for instance in own})),
+        "GlueCEName": ",".join(sorted({instance.queue for instance in own})),
         "GlueCEInfoLRMSType": "sge",
         "GlueCEInfoTotalCPUs": sum(instance.slots for instance in own),
         # Grid Engine accepts jobs for queues that are disabled, and lets them wait.
@@ -261,15 +267,6 @@ def describe_ce(listing: QueueListing, complexes: Mapping[str, Complex], queue: 
         "GlueCEPolicyMaxCPUTime": longest([instance.cpu_time for instance in own]),
     }
     return CeInformation(attributes | known_limits(limits), classes)
-
-
-def _is_wanted(instance: QueueInstance, queue: str) -> bool:
-    """Whether jobs of `qsub -q queue` may run there. A host group or a pattern is Grid Engine's own matter: true."""
-    for wanted in queue.split(","):
-        name, _, host = wanted.partition("@")
-        if re.search(r"[*?@]", name + host) or (name in ("", instance.queue) and host in ("", instance.host)):
-            return True
-    return False
 
 
 def _hosts(instances: Sequence[QueueInstance], complexes: Mapping[str, Complex]) -> Iterator[Host]:
