@@ -115,9 +115,9 @@ _RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(name: str, other: str) -> bool:
     """Whether two names are of one host: a name without a domain is that of a host with one."""
-    one, other = one.lower(), other.lower()
-    if "." in one and "." in other:
-        return one == other
-    return one.partition(".")[0] == other.partition(".")[0]
+    name, other = name.lower(), other.lower()
+    if "." in name and "." in other:
+        return name == other
+    return name.partition(".")[0] == other.partition(".")[0]
