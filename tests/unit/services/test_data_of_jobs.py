@@ -13,6 +13,7 @@ import pytest
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.policy import parse
 from pilotage.core.requests.json_format import specification_to_text
 from pilotage.core.requests.specification import Merge, Output, Program, Specification, Splitting, Step
 from pilotage.core.requests.states import RequestState
@@ -21,6 +22,7 @@ from pilotage.services.catalogue import registration
 from pilotage.services.catalogue.outputs import OutputFile, close_output, create_output, register_outputs
 from pilotage.services.jobs.data_orders import folder_of
 from pilotage.services.jobs.stored_files import merged_lumis
+from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission.accept import identity_of
 from pilotage.services.submission.of_requests import RequestJobs, submit_element_jobs
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
@@ -294,7 +296,20 @@ def test_a_failed_job_registers_nothing(bench: Bench, rows: Rows) -> None:
     [
         ({"name": "1/99-1/x.csv"}, "not in the folder of this attempt"),
         ({"name": "1/1-1/../../x"}, "must be relative"),
+        ({"name": "/etc/passwd"}, "must be relative"),
+        ({"name": "1/1-1/./good.csv"}, "not in the folder of this attempt"),
+        ({"name": "1/1-1//good.csv"}, "not in the folder of this attempt"),
+        ({"name": "2/1-1/x.csv"}, "not in the folder of this attempt"),
         ({"prefix": "/etc"}, "is not the folder of"),
+        ({"prefix": ""}, "is not the folder of"),
+        ({"prefix": "/home/storage"}, "is not the folder of"),
+        ({"prefix": "/home/storage/r-1/analyse"}, "is not the folder of"),
+        ({"prefix": "/home/storage/r-1/analyse/unmerged/"}, "is not the folder of"),
+        ({"prefix": "/home/storage/other/r-1/analyse/unmerged"}, "is not the folder of"),
+        ({"prefix": "/home/storage/../r-1/analyse/unmerged"}, "is not the folder of"),
+        ({"prefix": "/home/bob/r-1/analyse/unmerged"}, "is not the folder of"),
+        ({"prefix": "/pool/a/r-1/analyse/unmerged"}, "is not the folder of"),
+        ({"prefix": "root://x//home/storage/r-1/analyse/unmerged"}, "is not the folder of"),
         ({"checksum": "crc:1"}, "must be ALGORITHM:HEX"),
         ({"lumis": [[1, 5, 2]]}, "lumis"),
     ],
@@ -310,6 +325,54 @@ def test_files_that_are_not_its_own_fail_the_job_with_the_reason(
     assert bench.state(offer.job) == "Failed"
     assert words in bench.job(offer.job)["reason"]
     assert rows.registered() == []
+
+
+def change_storage(bench: Bench, old: str, new: str) -> None:
+    text = bench.policy_text.replace(old, new)
+    assert text != bench.policy_text
+    bench.policy_text = text
+    bench.do(lambda tx: apply_policy(bench.pool, tx, parse(text), text, by="a", reason="", now=bench.now))
+
+
+def outcome(bench: Bench, pilot: Paper, offer: OfferedJob, prefix: str) -> str:
+    pilot.finish(offer, files=[stored(offer.job, prefix=prefix, name=f"{offer.job}/{offer.job}-1/x.csv")])
+    return str(bench.state(offer.job))
+
+
+def test_outputs_at_a_place_that_the_policy_has_lost_since_are_registered(bench: Bench, rows: Rows) -> None:
+    """Such files are stored already; the job must not fail by a change of the policy."""
+    for number in range(3):
+        rows.make(Mask((FileRange(rows.files[number]),), events=10))
+    pilots = [bench.pilot(ce="there") for _ in range(3)]
+    (first, order), (second, _) = take(pilots[0]), take(pilots[1])
+    assert [place.path for place in order.places] == ["/pool/a", "/pool/b"]
+    change_storage(bench, '["/pool/a", "/pool/b"]', '["/pool/c"]')
+    third, order = take(pilots[2])
+    assert [place.path for place in order.places] == ["/pool/c"]
+    folder = "r-1/analyse/unmerged"
+    assert outcome(bench, pilots[0], first, f"/pool/b/{folder}") == "Done"
+    # Another server, or this one after a restart, knows them too.
+    bench.close()
+    bench.open()
+    assert outcome(bench, pilots[1], second, f"/pool/a/{folder}") == "Done"
+    assert outcome(bench, pilots[2], third, f"/pool/d/{folder}") == "Failed"
+
+
+def test_a_request_that_chooses_a_place_has_its_outputs_there_only(bench: Bench, rows: Rows) -> None:
+    sql = "SELECT specification FROM requests WHERE id = ?"
+    text = bench.connection.execute(sql, (rows.request,)).fetchone()[0]
+    document = json.loads(text)
+    document["steps"][0]["output"]["places"] = ["/pool/b"]
+    change = "UPDATE requests SET specification = ? WHERE id = ?"
+    bench.do(lambda tx: tx.connection.execute(change, (json.dumps(document), rows.request)))
+    other = bench.pilot(ce="there")
+    for number in range(2):
+        rows.make(Mask((FileRange(rows.files[number]),), events=10))
+    pilot = bench.pilot(ce="there")
+    (first, order), (second, _) = take(pilot), take(other)
+    assert [place.path for place in order.places] == ["/pool/b"]
+    assert outcome(bench, pilot, first, "/pool/a/r-1/analyse/unmerged") == "Failed"
+    assert outcome(bench, other, second, "/pool/b/r-1/analyse/unmerged") == "Done"
 
 
 def test_a_name_that_is_taken_fails_the_job_and_leaves_the_catalogue_alone(bench: Bench, rows: Rows) -> None:
@@ -422,6 +485,15 @@ def test_foreign_logs_are_not_registered_and_change_no_result(bench: Bench, rows
     pilot.finish(
         offer, files=[], logs=log_file(offer, order, name=f"{order.element}/{job + 1}-1/logs.tar.gz")
     )
+    assert (bench.state(job), logged(bench, logs)) == ("Done", [])
+
+
+def test_logs_outside_of_the_places_are_not_registered(bench: Bench, rows: Rows, logs: int) -> None:
+    job = rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    pilot = bench.pilot()
+    offer, order = take(pilot)
+    elsewhere = log_file(offer, order, prefix=f"/home/bob/{order.log_folder}")
+    pilot.finish(offer, files=[], logs=elsewhere)
     assert (bench.state(job), logged(bench, logs)) == ("Done", [])
 
 

@@ -15,6 +15,7 @@ from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import LOG_FILE
 from pilotage.core.requests.specification import REMOVE, Output
 from pilotage.core.splitting.mask import FileRange, Mask
+from pilotage.services.jobs.storage_places import places_to_give
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders
 from pilotage.store.tables.data_orders import OrderRow, ReplicaOfFile, RequestText
@@ -58,7 +59,7 @@ def add_orders(pool: Pool, tx: Transaction, offered: Sequence[OfferedRequestJob]
         order = (
             DataOrder()
             if row is None
-            else _order(pool, row, requests[row.request], masks[row.element_job], replicas, job.site)
+            else _order(pool, tx, row, requests[row.request], masks[row.element_job], replicas, job.site)
         )
         job.offer.payload = replace(job.offer.payload, data=order)
 
@@ -72,6 +73,7 @@ def _by_file(rows: Sequence[ReplicaOfFile]) -> dict[int, list[ReplicaOfFile]]:
 
 def _order(
     pool: Pool,
+    tx: Transaction,
     row: OrderRow,
     request: RequestText,
     mask: Mask,
@@ -96,22 +98,18 @@ def _order(
         outputs=list(step.output.files) if row.dataset else [],
         dataset=row.dataset or "",
         folder=folder_of(step.input if removes else row.dataset or ""),
-        places=_places(pool, step.output, site),
+        places=_places(pool, tx, step.output, site),
         action=step.action,
         # Lost attempts of the same elements may have left files there.
         sweep=sorted({file.name.split("/")[0] for file in files}) if removes else [],
         log_name=LOG_FILE if row.logs else "",
         log_folder=folder_of(row.logs or ""),
-        log_places=_places(pool, step.logs, site) if row.logs else [],
+        log_places=_places(pool, tx, step.logs, site) if row.logs else [],
     )
 
 
-def _places(pool: Pool, output: Output, site: str) -> list[StoragePlace]:
-    """The storage places of the site, or the request's choice among them, in its order."""
-    paths = pool.policy.storage_of(site, pool.home_storage)
-    if output.places:
-        paths = tuple(path for path in output.places if path in paths)
-    return [StoragePlace(path, path) for path in paths]
+def _places(pool: Pool, tx: Transaction, output: Output, site: str) -> list[StoragePlace]:
+    return [StoragePlace(path, path) for path in places_to_give(pool, tx, output, site)]
 
 
 def folder_of(dataset: str) -> str:

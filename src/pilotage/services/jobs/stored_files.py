@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 import logging
+import posixpath
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry, Replica, check_checksum, check_entry_name, check_lumis
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.core.requests.specification import CLEANUP
+from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.specification import CLEANUP, Output
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
 from pilotage.services.catalogue.outputs import BlockLimits, OutputFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of
+from pilotage.services.jobs.storage_places import is_folder_of
+from pilotage.services.pool.records import StepOutputs
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders, datasets
 from pilotage.store.tables.data_orders import OrderRow
@@ -61,9 +65,9 @@ def register_files(
         return None
     if row.output_dataset is None or row.dataset is None:
         return Refusal("its output data set was removed")
-    target = OutputTarget(row.output_dataset, row.dataset, row)
+    target = OutputTarget(row.output_dataset, row.dataset, row, _outputs_of(pool, tx, row).files)
     try:
-        outputs = [_output(file, target, finish, pilot.site) for file in finish.files]
+        outputs = _outputs(pool, tx, finish.files, target, finish, pilot.site)
     except InvalidInput as error:
         return Refusal(f"its output was not registered: {error}")
     taken = _foreign_names(tx, target, [output.file.name for output in outputs])
@@ -86,13 +90,13 @@ def register_logs(
     row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
     if row is None or row.log_dataset is None or row.logs is None:
         return
-    target = OutputTarget(row.log_dataset, row.logs, row)
+    target = OutputTarget(row.log_dataset, row.logs, row, _outputs_of(pool, tx, row).logs)
     try:
-        output = _output(finish.logs, target, finish, pilot.site)
+        outputs = _outputs(pool, tx, [finish.logs], target, finish, pilot.site)
     except InvalidInput as error:
         log.warning("the logs of job %d were not registered: %s", finish.job, error)
         return
-    register_outputs(tx, element_job, [output], now, BlockLimits.of(pool.policy))
+    register_outputs(tx, element_job, outputs, now, BlockLimits.of(pool.policy))
 
 
 class OutputTarget(NamedTuple):
@@ -101,6 +105,18 @@ class OutputTarget(NamedTuple):
     dataset: int
     name: str
     row: OrderRow
+    output: Output
+    """With the places that the request names."""
+
+
+def _outputs_of(pool: Pool, tx: Transaction, row: OrderRow) -> StepOutputs:
+    """The outputs of the row's step, which never change."""
+    known = pool.step_outputs.use((row.request, row.step))
+    if known is None:
+        request = data_orders.requests(tx.connection, [row.request])[row.request]
+        step = stored_steps(request.specification, row.request)[row.step]
+        known = pool.step_outputs[row.request, row.step] = StepOutputs(step.output, step.logs)
+    return known
 
 
 def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
@@ -123,15 +139,25 @@ def _foreign_names(tx: Transaction, target: OutputTarget, names: Sequence[str]) 
     return [name for name, file in known.items() if file.element_job != target.row.element_job]
 
 
+def _outputs(
+    pool: Pool, tx: Transaction, files: Sequence[StoredFile], target: OutputTarget, finish: Finish, site: str
+) -> list[OutputFile]:
+    """The files as the catalogue has them. Raises InvalidInput for a name or place that this job was not given."""
+    folder = folder_of(target.name)
+    for prefix in sorted({file.prefix for file in files}):
+        if not is_folder_of(pool, tx, prefix, folder, target.output, site):
+            raise InvalidInput(
+                f"{prefix} is not the folder of {target.name} at a storage place of this job", field="prefix"
+            )
+    return [_output(file, target, finish, site) for file in files]
+
+
 def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> OutputFile:
-    """The file as the catalogue has it. Raises InvalidInput for a name or place that this job was not given."""
     own = re.compile(rf"{target.row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
     name = check_entry_name(file.name, "name")
-    if not own.match(name):
+    # One path has one name, so that no file is registered twice.
+    if not own.match(name) or posixpath.normpath(name) != name:
         raise InvalidInput(f"{name} is not in the folder of this attempt", field="name")
-    folder = folder_of(target.name)
-    if not file.prefix.startswith("/") or not f"{file.prefix}/".endswith(f"/{folder}/"):
-        raise InvalidInput(f"{file.prefix} is not the folder of {target.name}", field="prefix")
     lumis = check_lumis(merged_lumis(file.lumis))
     entry = FileEntry(name, file.size, file.events, check_checksum(file.checksum), lumis)
     return OutputFile(target.dataset, entry, Replica(site, file.prefix))

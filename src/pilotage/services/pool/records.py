@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.pilots.backoff import Pause
+from pilotage.core.requests.specification import Output
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.wire.pilot import Input, Payload
 
@@ -21,6 +23,13 @@ class SubmissionFacts:
     inputs: tuple[Input, ...]
     common: dict[str, Payload] = field(default_factory=dict)
     """The payload that all jobs share, under "", if no job has parameters of its own."""
+
+
+class StepOutputs(NamedTuple):
+    """The files that the jobs of a step write."""
+
+    files: Output
+    logs: Output
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ from pilotage.services.pool.ce_ads import CeAds
 from pilotage.services.pool.forwardings import Forwardings
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.limits import RunningLimits, limits_for
+from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.offer_cache import OfferCache
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.pilot_cache import PilotCache
 from pilotage.services.pool.pilot_watch import PilotWatch
 from pilotage.services.pool.published_information import PublishedInformations
-from pilotage.services.pool.records import DirectorNote, RecordedReason
+from pilotage.services.pool.records import DirectorNote, RecordedReason, StepOutputs
 from pilotage.services.pool.submission_cache import SubmissionCache
 from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.services.pool.token_state import TokenState
@@ -54,6 +55,10 @@ class Pool:
     home_owner: str
     home_storage: str = ""
     """The storage place of sites with a local CE whose policy names none; empty: there is none."""
+    given_places: set[tuple[str, str]] = field(default_factory=set)
+    """Sites and storage places that the store has as given to pilots, as far as known here."""
+    step_outputs: LruCache[tuple[int, int], StepOutputs] = field(default_factory=lambda: LruCache(4096))
+    """By request and position of the step."""
     peers: Peers = field(default_factory=NoPeers)
     queues: TaskQueues = field(init=False)
     limits: RunningLimits = field(init=False)

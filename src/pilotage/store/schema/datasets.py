@@ -116,3 +116,11 @@ moved_blocks = sa.Table(
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("moved", sa.Float, nullable=False),
 )
+
+# Storage places that pilots of a site were given, now or earlier: outputs lie in no others.
+storage_places = sa.Table(
+    "storage_places",
+    metadata,
+    sa.Column("site", sa.Text, primary_key=True),
+    sa.Column("path", sa.Text, primary_key=True),
+)
