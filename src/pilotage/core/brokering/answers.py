@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pilotage.core.brokering.ad_columns import AdColumns, Grouping, NumberedAd, Places
 from pilotage.core.brokering.dependencies import SCOPES, Dependencies, dependencies_of
-from pilotage.core.brokering.match import conjuncts, joined
+from pilotage.core.brokering.match import join_requirements, split_requirements
 from pilotage.core.brokering.parts import Part, own_key
 from pilotage.core.brokering.truth_columns import TRUE, TruthColumns
 from pilotage.core.classads import ClassAd, Expression, Literal
@@ -59,7 +59,7 @@ class Answers:
         """The Requirements split at `&&`. `number`: of the expression, among all values."""
         parts = self._split.get(number)
         if parts is None:
-            parts = self._split[number] = tuple(self.part(part) for part in conjuncts(requirements))
+            parts = self._split[number] = tuple(self.part(part) for part in split_requirements(requirements))
         return parts
 
     def part(self, expression: Expression) -> Part:
@@ -121,8 +121,8 @@ class Answers:
         if any(part == _FALSE for part in parts):
             return self._place(_FALSE)
         if len(parts) < 2:
-            return self._place(joined(parts))
-        return self._place(residual(joined(parts), None, _EMPTY, self._kinds))
+            return self._place(join_requirements(parts))
+        return self._place(residual(join_requirements(parts), None, _EMPTY, self._kinds))
 
     def _place(self, expression: Expression) -> int:
         place = self._places.get(expression)

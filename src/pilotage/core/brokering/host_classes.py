@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pilotage.core.brokering.information import HostClass, Value
+from pilotage.core.brokering.information import HostClass, Value, number_of
 
 MOST_CLASSES: Final = 500
 """Host classes of one CE."""
@@ -79,7 +79,7 @@ def _least(values: Sequence[Value]) -> Value | None:
     """The common denominator of these values; None if they have none."""
     if all(isinstance(value, bool) for value in values):
         return all(values)
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    numbers = [number for value in values if (number := number_of(value)) is not None]
     if len(numbers) == len(values):
         return min(numbers)
     lists = [value for value in values if isinstance(value, tuple)]

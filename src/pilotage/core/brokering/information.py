@@ -21,6 +21,11 @@ def literal(value: Value) -> Expression:
     return Literal(value)
 
 
+def number_of(value: object) -> int | float | None:
+    """The value of an attribute if it is a number; true and false are none."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 @dataclass(frozen=True, slots=True)
 class HostClass:
     """Hosts of a CE whose attributes are equal."""

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf, isnan
 from typing import Final
 
+from pilotage.core.brokering.information import number_of
 from pilotage.core.classads import (
     Attribute,
     Call,
@@ -23,6 +24,7 @@ from pilotage.core.classads import (
     evaluate,
 )
 from pilotage.core.classads.partial import Kind, can_be_true, residual
+from pilotage.core.classads.tree import conjuncts
 
 UNRANKED: Final = -inf
 """The rank of a CE for which Rank has no number: it comes last."""
@@ -190,24 +192,13 @@ def _value(ad: ClassAd, name: str) -> object:
 
 
 def _number(ad: ClassAd, name: str) -> float | None:
-    value = _value(ad, name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return number_of(_value(ad, name))
 
 
-def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+def split_requirements(expression: Expression) -> tuple[Expression, ...]:
     """Expressions that are all true where `expression` is true, and only there."""
-    parts = tuple(_operands(expression))
+    parts = tuple(conjuncts(expression))
     return parts if len(parts) == 1 else tuple(_as_condition(part) for part in parts)
-
-
-def _operands(expression: Expression) -> Iterator[Expression]:
-    stack = [expression]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Logic) and node.op == "&&":
-            stack.extend(reversed(node.operands))
-        else:
-            yield node
 
 
 _COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "=?=", "=!="})
@@ -228,8 +219,8 @@ def _as_condition(part: Expression) -> Expression:
     return Logic("&&", (part, _TRUE))
 
 
-def joined(parts: Sequence[Expression]) -> Expression:
-    """True where all parts are true."""
+def join_requirements(parts: Sequence[Expression]) -> Expression:
+    """An expression that is true where all parts are true, and only there."""
     if len(parts) > 1:
-        return Logic("&&", tuple(operand for part in parts for operand in _operands(part)))
+        return Logic("&&", tuple(operand for part in parts for operand in conjuncts(part)))
     return parts[0] if parts else _TRUE

@@ -11,7 +11,7 @@ from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
 from pilotage.core.brokering.glue import is_of_hosts
 from pilotage.core.brokering.host_classes import flattened
 from pilotage.core.brokering.host_values import host_values
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.brokering.information import CeInformation, HostClass, Value, number_of
 from pilotage.core.policy import Ce, Policy
 
 _DYNAMIC_OWN: Final = frozenset({"unavailablehosts"})
@@ -93,17 +93,17 @@ def _classes(ce: Ce, live: tuple[HostClass, ...]) -> tuple[tuple[HostClass, ...]
     of_all = {key: value for key, value in ce.attributes.items() if ce.homogeneous and is_of_hosts(key)}
     rules = ce.forward_table.with_rules(ce.forward)
     classes, problems = [], []
-    for known in live:
-        values, mistakes = host_values(known.attributes, rules) if rules else ({}, [])
-        problems += [f"{_hosts_text(known)}: {mistake}, so it is unknown there" for mistake in mistakes]
-        more = values | of_all
-        classes.append(replace(known, attributes={**known.attributes, **more}) if more else known)
+    for host_class in live:
+        values, mistakes = host_values(host_class.attributes, rules) if rules else ({}, [])
+        problems += [f"{_hosts_text(host_class)}: {mistake}, so it is unknown there" for mistake in mistakes]
+        attributes = {**host_class.attributes, **values, **of_all}
+        classes.append(replace(host_class, attributes=attributes) if values or of_all else host_class)
     return tuple(classes), tuple(problems)
 
 
-def _hosts_text(known: HostClass) -> str:
-    more = f" and {known.count - 1} more" if known.count > 1 else ""
-    return f"host {known.hosts[0]}{more}" if known.hosts else f"{known.count} hosts"
+def _hosts_text(host_class: HostClass) -> str:
+    more = f" and {host_class.count - 1} more" if host_class.count > 1 else ""
+    return f"host {host_class.hosts[0]}{more}" if host_class.hosts else f"{host_class.count} hosts"
 
 
 def _of_policy(policy: Policy, name: str, home_owner: str) -> dict[str, Value]:
@@ -135,13 +135,12 @@ def _limits(ce: Ce, live: Mapping[str, Value]) -> dict[str, Value]:
     CPU time is that of one core. Without a limit of its own it is the wall time.
     """
     wall = _least(ce.wall, live.get("GlueCEPolicyMaxWallClockTime"))
-    limits = {
+    return {
         "GlueCEPolicyMaxWallClockTime": wall,
         "GlueCEPolicyMaxCPUTime": _least(wall, live.get("GlueCEPolicyMaxCPUTime")),
     }
-    return dict(limits)
 
 
 def _least(seconds: float, limit: Value | None) -> int:
-    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    return int(min(seconds, limit)) if is_number else int(seconds)  # type: ignore[type-var, arg-type]
+    number = number_of(limit)
+    return int(seconds if number is None else min(seconds, number))

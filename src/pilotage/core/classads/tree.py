@@ -6,7 +6,7 @@ sites, and of its evaluation, does not grow with its length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -190,6 +190,17 @@ LEVEL_CONDITIONAL: Final = 0
 LEVEL_UNARY: Final = 11
 LEVEL_ELVIS: Final = 12
 LEVEL_POSTFIX: Final = 13
+
+
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The operands of the conjunctions at the top, in the order written: each must be true."""
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Logic) and node.op == "&&":
+            stack.extend(reversed(node.operands))
+        else:
+            yield node
 
 
 def children(node: Expression) -> tuple[Expression, ...]:

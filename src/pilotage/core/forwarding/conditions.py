@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, isfinite
 
-from pilotage.core.brokering.information import Value, literal
+from pilotage.core.brokering.information import Value, literal, number_of
 from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, Literal, evaluate, references
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
 from pilotage.core.classads.tree import children
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
-    Host,
+    HostValues,
     Restriction,
     accepts,
     compare,
@@ -34,11 +34,11 @@ class Facts:
     """By attribute in lower case."""
     kinds: Mapping[str, Kind]
     """By attribute in lower case."""
-    hosts: Sequence[Host]
+    hosts: Sequence[HostValues]
     """One for each class of hosts; empty: the hosts are not known."""
     wall: float = 0.0
     """Seconds that each pilot asks for."""
-    minima: Host = field(default_factory=dict)
+    minima: HostValues = field(default_factory=dict)
     """Of the CE: they hold on hosts that do not tell the value of an attribute with a rule."""
 
     _truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class Facts:
         """The attributes with a rule that some host has."""
         return frozenset(name for host in self.hosts for name in host if name in self.rules)
 
-    def features_of(self, host: Host) -> frozenset[str]:
+    def features_of(self, host: HostValues) -> frozenset[str]:
         """The features that carry the values of one of `hosts`."""
         features = self._features.get(id(host))
         if features is None:
             features = self._features[id(host)] = features_of(host, self.rules)
         return features
 
-    def holds(self, part: Expression, host: Host) -> bool | None:
+    def holds(self, part: Expression, host: HostValues) -> bool | None:
         """Whether an expression is true on a host; None: it depends on attributes that are not known there.
 
         An attribute with a rule that some known host has is known everywhere: the others do not have it.
@@ -91,7 +91,7 @@ class Mapped:
     """False: hosts are accepted for which the part is not true."""
 
 
-def ad_of(host: Host) -> ClassAd:
+def ad_of(host: HostValues) -> ClassAd:
     return ClassAd(tuple((name, literal(value)) for name, value in host.items()))
 
 
@@ -283,14 +283,16 @@ class _SingleMapper:
 
     def _bound_of_values(self, rule: ComplexRule | OptionRule, relation: str) -> Mapped | None:
         """The bound that accepts exactly the known values that fit."""
-        numbers = [v for v in self._fitting if isinstance(v, int | float) and not isinstance(v, bool)]
+        numbers = [number for value in self._fitting if (number := number_of(value)) is not None]
         if not numbers or len(numbers) != len(self._fitting) or relation in ("<", ">"):
             return None
         value = min(numbers) if relation == "<=" else max(numbers)
         if isinstance(rule, OptionRule) and value <= 0:
             return None
-        unfit = [v for v in self._values if v not in numbers and isinstance(v, int | float)]
-        if any(compare(value, relation, v) for v in unfit):
+        unfit = [
+            number for number in self._values if number not in numbers and isinstance(number, int | float)
+        ]
+        if any(compare(value, relation, number) for number in unfit):
             return None
         return Mapped((BoundRequest(self._name, rule, value),))
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 from pilotage.core.brokering.information import HostClass, Value
 from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
+from pilotage.core.classads.tree import conjuncts
 from pilotage.core.forwarding.conditions import Facts, Mapped, attributes_of, map_part
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
-    Host,
+    HostValues,
     Restriction,
     accepts,
     combined_features,
@@ -64,7 +66,7 @@ class Forwarding:
     """The known host classes that the flags accept."""
     reason: str = ""
     """Why nothing can be submitted; empty: pilots may be submitted."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """Why parts are unmapped, as far as there is more to say than the lack of a rule."""
 
     @property
@@ -89,19 +91,22 @@ def forward(
     if not can_be_true(residual, kinds):
         return Forwarding(residual, reason=CANNOT_BE_TRUE)
     rules = {name.lower(): rule for name, rule in terms.rules.items()}
-    hosts = [{name.lower(): value for name, value in known.attributes.items()} for known in host_classes]
+    hosts: list[HostValues] = [
+        {name.lower(): value for name, value in host_class.attributes.items()} for host_class in host_classes
+    ]
     facts = Facts(rules, kinds, hosts, terms.wall, terms.minima)
     truths = [facts.holds(residual, host) for host in hosts]
     if hosts and all(truth is False for truth in truths):
         return Forwarding(residual, reason=NO_HOST)
     if terms.table.is_empty:
         return Forwarding(residual, unmapped=residual, classes=tuple(host_classes))
+    notes: tuple[str, ...] = ()
     if terms.selects_hosts:
         selected = _selected(residual, terms, host_classes, truths)
         if not selected.notes:
             return selected
-        return _restricted(residual, terms, facts, host_classes, truths, selected.notes)
-    return _restricted(residual, terms, facts, host_classes, truths)
+        notes = selected.notes
+    return _restricted(residual, terms, facts, host_classes, truths, notes)
 
 
 def forward_explicit(
@@ -127,8 +132,8 @@ def _selected(
     truths: Sequence[bool | None],
 ) -> Forwarding:
     """The names of the hosts that fit as flags; without flags, the notes say why names cannot be passed."""
-    fitting = [known for known, truth in zip(host_classes, truths, strict=True) if truth is not False]
-    others = [known for known, truth in zip(host_classes, truths, strict=True) if truth is False]
+    fitting = list(compress(host_classes, (truth is not False for truth in truths)))
+    others = list(compress(host_classes, (truth is False for truth in truths)))
     flags, problem = select_hosts(terms.table, fitting, others, terms.own_queue)
     unmapped = residual if None in truths else None
     return Forwarding(residual, flags, unmapped, tuple(fitting), notes=(problem,) if problem else ())
@@ -140,10 +145,13 @@ def _restricted(
     facts: Facts,
     host_classes: Sequence[HostClass],
     truths: Sequence[bool | None],
-    notes: Iterable[str] = (),
+    notes: tuple[str, ...],
 ) -> Forwarding:
-    """The native restrictions of each part of a residual, checked against the known hosts."""
-    parts = _by_attribute(_parts(residual), facts)
+    """The native restrictions of each part of a residual, checked against the known hosts.
+
+    `truths`: of the residual on each class; None: not decided. `notes`: why names of hosts could not be passed.
+    """
+    parts = _by_attribute(list(conjuncts(residual)), facts)
     restrictions, unmapped = list[Restriction](), list[Expression]()
     for number, part in enumerate(parts):
         mapped = map_part(part, facts) if number < MAX_PARTS else None
@@ -152,27 +160,20 @@ def _restricted(
         if mapped is None or not _add(restrictions, mapped) or not mapped.is_exact:
             unmapped.append(part)
     accepted = [_accepted(restrictions, host, facts.features_of(host)) for host in facts.hosts]
-    problem = ""
-    if any(
-        truth is not False and not is_accepted for truth, is_accepted in zip(truths, accepted, strict=True)
-    ):
-        problem = INEXACT
-    flags = None if problem else render(restrictions, terms.table, terms.own_features)
+    outcomes = set(zip(truths, accepted, strict=True))
+    refuses_fitting = (True, False) in outcomes or (None, False) in outcomes
+    flags = None if refuses_fitting else render(restrictions, terms.table, terms.own_features)
     if flags is None:
-        return Forwarding(
-            residual, (), residual, tuple(host_classes), notes=(*notes, problem or NOT_COMBINED)
-        )
-    classes = tuple(known for known, is_accepted in zip(host_classes, accepted, strict=True) if is_accepted)
+        problem = INEXACT if refuses_fitting else NOT_COMBINED
+        return Forwarding(residual, (), residual, tuple(host_classes), notes=(*notes, problem))
     # A guard: flags that are looser than their mapping says never pass as exact.
-    is_looser = any(
-        truth is False and is_accepted for truth, is_accepted in zip(truths, accepted, strict=True)
-    )
-    if is_looser and not unmapped:
+    if (False, True) in outcomes and not unmapped:
         unmapped = parts
-    return Forwarding(residual, flags, _conjunction(unmapped), classes, notes=tuple(notes))
+    classes = tuple(compress(host_classes, accepted))
+    return Forwarding(residual, flags, _conjunction(unmapped), classes, notes=notes)
 
 
-def _accepted(restrictions: Iterable[Restriction], host: Host, features: frozenset[str]) -> bool:
+def _accepted(restrictions: Iterable[Restriction], host: HostValues, features: frozenset[str]) -> bool:
     return all(accepts(restriction, host, features) for restriction in restrictions)
 
 
@@ -227,19 +228,6 @@ def _tighter(known: Restriction, added: BoundRequest) -> BoundRequest | None:
         return known if known.value == added.value else None
     pick = max if relation in ("<=", "<") else min
     return BoundRequest(known.attribute, known.rule, pick(known.value, added.value))
-
-
-def _parts(residual: Expression) -> list[Expression]:
-    """The operands of the conjunctions at the top: each must be true."""
-    parts: list[Expression] = []
-    pending = [residual]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Logic) and part.op == "&&":
-            pending += reversed(part.operands)
-        else:
-            parts.append(part)
-    return parts
 
 
 def _by_attribute(parts: Sequence[Expression], facts: Facts) -> list[Expression]:

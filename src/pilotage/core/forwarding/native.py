@@ -56,11 +56,11 @@ class BoundRequest:
 
 Restriction: TypeAlias = FeatureGroups | BoundRequest
 
-Host: TypeAlias = Mapping[str, Value]
+HostValues: TypeAlias = Mapping[str, Value]
 """The attributes of a host, by name in lower case."""
 
 
-def features_of(host: Host, rules: Mapping[str, Rule]) -> frozenset[str]:
+def features_of(host: HostValues, rules: Mapping[str, Rule]) -> frozenset[str]:
     """The features by which the rules (by attribute in lower case) carry the values of a host."""
     features = set()
     for attribute, rule in rules.items():
@@ -71,7 +71,7 @@ def features_of(host: Host, rules: Mapping[str, Rule]) -> frozenset[str]:
     return frozenset(features)
 
 
-def accepts(restriction: Restriction, host: Host, features: frozenset[str]) -> bool:
+def accepts(restriction: Restriction, host: HostValues, features: frozenset[str]) -> bool:
     """Whether the batch system lets a job with this restriction use a host with these features."""
     if isinstance(restriction, FeatureGroups):
         return restriction.accepts(features)

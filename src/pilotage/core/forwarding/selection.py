@@ -27,14 +27,13 @@ def select_hosts(
 ) -> tuple[tuple[str, ...], str]:
     """The flags that keep a job on the hosts of `fitting`, and why there are none; empty: they are complete.
 
+    `others`: the classes that the job must not use. With HostSelection.EXCLUDE a host of no class may be used too.
     `own_queue`: the queues that the policy asks for.
-
-    Hosts that the batch system has and that no class has are not refused where it takes the others only.
     """
     named = others if table.selection is HostSelection.EXCLUDE else fitting
-    if not fitting or any(len(known.hosts) != known.count for known in (*fitting, *others)):
+    if not fitting or any(len(host_class.hosts) != host_class.count for host_class in (*fitting, *others)):
         return (), NOT_KNOWN
-    names = sorted({host for known in named for host in known.hosts})
+    names = sorted({host for host_class in named for host in host_class.hosts})
     for name in names:
         if not _HOST[table.selection].fullmatch(name):
             return (), f"host selection: {name[:80]!r} is no name of a host"
