@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Unreachable
+from pilotage.core.forwarding.rules import Rule
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
@@ -170,6 +171,10 @@ class PaperBatch:
         return CeInformation(attributes, (hosts,))
 
     def accounts(self) -> list[Account]:
+        return []
+
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        self._fault_of()
         return []
 
     def check(self, shape: Shape) -> str:

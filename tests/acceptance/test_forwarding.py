@@ -128,6 +128,43 @@ def test_a_hook_that_fails_stops_its_requirements_and_ce_list_says_why(
         assert "5" in {value for value in shown(cluster, "Nice")}
 
 
+def test_a_check_on_the_servers_machine_finds_wrong_names_and_programs(
+    cluster: slurm.Cluster, tmp_path: Path
+) -> None:
+    hook = tmp_path / "hook"
+    with instance_on(
+        cluster, tmp_path / "home", information_period="1", forward_hook=f'"{hook}"'
+    ) as instance:
+        document = instance.home / "checked.toml"
+
+        def warnings(rules: str, *words: str) -> str:
+            head, mark, rest = instance.policy.partition("[director]")
+            document.write_text(f"{head}{rules}{mark}{rest}")
+            done = instance.cli("policy", *(words or ("check",)), str(document))
+            assert done.returncode == 0, done.stderr
+            return done.stderr
+
+        texts = warnings(RULES)
+        assert f"ces.slurm: forward_hook {hook} on the server's machine" in texts
+        assert "it cannot be run: No such file or directory" in texts
+        assert "no node has" not in texts
+        hook.write_text("#!/bin/sh\n")
+        assert "it is not executable by the server" in warnings(RULES)
+        hook.chmod(0o755)
+        assert "forward_hook" not in warnings(RULES)
+        wrong = RULES.replace("si00_{}", "si_{}")
+        for words in (("check",), ("apply",)):
+            assert f"ces.slurm.forward.{SI00}: no node has a feature si_{{}}" in warnings(wrong, *words)
+        # Of a policy that is applied, only the CEs that it changes are asked about.
+        assert "no node has" not in warnings(f"{wrong}[groups.later]\n", "apply")
+        assert "of slurm were not checked" in warnings(wrong, "check", "--offline")
+        assert "the batch system would refuse its pilots" in warnings(
+            '[ces.slurm.slurm]\npartition = "nosuch"\n'
+        )
+        with cluster.stopped():
+            assert "ces.slurm was not checked: no answer within 10 s" in warnings(RULES)
+
+
 def test_grid_engine_is_asked_for_the_residual(tmp_path: Path) -> None:
     """Queues with values of their own stand for hosts. The pilot's offer has the value of the queue that it runs in."""
     queues = {"slow.q": {"complex_values": "si00=400"}, "fast.q": {"complex_values": "si00=600"}}

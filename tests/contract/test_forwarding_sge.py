@@ -177,3 +177,17 @@ def test_hostile_strings_of_jobs_never_reach_grid_engine(cell: sge.GridEngine, t
         assert read["unmapped"] == properties["unmapped"]
     finally:
         batch.cancel([stamp])
+
+
+def test_rules_and_hosts_that_the_cell_does_not_have_are_named(cell: sge.GridEngine) -> None:
+    table = SgeOptions.forwarding
+    batch = batch_of(cell, SgeOptions())
+    assert batch.check_terms(table.with_rules(RULES), [cell.host, f"fast.q@{cell.host}"]) == []
+    wrong = {"X": "complex si0 <=", "Y": "complex si00 >=", "Z": "complex slots <="}
+    texts = batch.check_terms(table.with_rules(wrong), ["n1"])
+    assert texts == [
+        "forward.X: the cell has no complex si0; did you mean si00?",
+        "forward.Y: the complex si00 has the relation <=, not >=",
+        "forward.Z: the complex slots is a consumable: each pilot would take a part of it",
+        "hosts: the batch system has no host n1",
+    ]

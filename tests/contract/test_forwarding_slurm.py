@@ -155,3 +155,15 @@ def test_hostile_strings_of_jobs_never_reach_slurm(cluster: slurm.Cluster, text:
         assert read["unmapped"] == properties["unmapped"]
     finally:
         batch.cancel([stamp])
+
+
+def test_rules_and_hosts_that_the_cluster_does_not_have_are_named(cluster: slurm.Cluster) -> None:
+    table = SlurmOptions.forwarding
+    batch = SlurmBatch(LocalRunner(cluster.environment), getpass.getuser(), SlurmOptions())
+    assert batch.check_terms(table.with_rules(RULES), cluster.nodes) == []
+    texts = batch.check_terms(table.with_rules({SI00: "feature si_{}", "HasGpu": "feature gpu"}), ["n9"])
+    assert texts == [
+        f"forward.{SI00}: no node has a feature si_{{}}; features: new, old, si00_400, si00_600, si00_800",
+        "forward.HasGpu: no node has a feature gpu; features: new, old, si00_400, si00_600, si00_800",
+        "hosts: the batch system has no host n9",
+    ]

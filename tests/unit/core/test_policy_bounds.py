@@ -191,3 +191,22 @@ def test_hostile_policies_are_refused_by_a_process_that_lives_on() -> None:
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]
     assert done.stdout.splitlines() == [f"{name}: refused" for name in POLICIES]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "[director.pools.Batch]\nRank = 'TEXT'\n",
+        "[director.pools.Batch]\nCPUNormalization = 'TEXT'\n",
+        "[ces.batch.attributes]\nauthorizationcheck = 'TEXT'\n",
+    ],
+)
+def test_expressions_are_longer_than_other_texts_and_bounded(lines: str) -> None:
+    """A check of several virtual organisations has some hundred characters."""
+    head = '[groups.g]\n[users.u]\ngroups = ["g"]\n[sites.s]\n[ces.batch]\nsite = "s"\ntype = "slurm"\n'
+    term = "1.0 + "
+    parse(head + lines.replace("TEXT", term * 500 + "1.0"))
+    with pytest.raises(InvalidInput, match="more than 10,000 characters"):
+        parse(head + lines.replace("TEXT", term * 2000 + "1.0"))
+    with pytest.raises(InvalidInput, match="more than 200 characters"):
+        parse(head + lines.replace("TEXT", "1.0") + f"[ces.other]\nsite = 's'\nsetup = '{'x' * 201}'\n")

@@ -160,7 +160,7 @@ Users and groups, their rights and shares, sites and CEs: one TOML document, app
 {EXAMPLE}```
 
 `*` stands for a name of your own. Of `limits` there may be up to 1,000. Texts have at most 200 characters,
-lists 1,000 entries, and the whole document 2 MiB.
+ClassAd expressions 10,000, lists 1,000 entries, and the whole document 1,000,000 characters.
 
 {policy.reference_markdown()}
 

@@ -74,10 +74,7 @@ def check(
     """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
     text = policy_text(file)
     if offline:
-        from pilotage.core.policy import known_properties, parse, warnings
-
-        policy = parse(text)
-        document = PolicyDocument(0, text, 0.0, "", warnings(policy), properties=known_properties(policy))
+        document = _check_offline(text)
     else:
         try:
             with session.client() as client:
@@ -90,6 +87,19 @@ def check(
             session.screen.note(f"note: {note}")
     _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
     return None
+
+
+def _check_offline(text: str) -> PolicyDocument:
+    """The part of the check that needs no server. Checks that only the server's machine can make are named."""
+    from pilotage.core.brokering.policy_suspicions import policy_suspicions
+    from pilotage.core.policy import known_properties, parse, warnings
+
+    policy = parse(text)
+    suspicious = [*warnings(policy), *policy_suspicions(policy)]
+    if asked := [name for name, ce in policy.ces.items() if ce.type != "local"]:
+        named = ", ".join(asked[:3]) + (f" and {len(asked) - 3} more" if len(asked) > 3 else "")
+        suspicious.append(f"--offline: hooks, and names in the batch systems, of {named} were not checked")
+    return PolicyDocument(0, text, 0.0, "", suspicious, properties=known_properties(policy))
 
 
 @connected

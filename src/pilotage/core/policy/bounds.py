@@ -11,12 +11,19 @@ from typing import Any, Final
 
 import msgspec
 
+from pilotage.core.brokering.glue import EXPRESSIONS
 from pilotage.core.policy.model import Policy
 from pilotage.core.setting import COUNT, keys_of
 
 MAX_TEXT_CHARS: Final = 200
 """Characters of a text. Texts are stored in indexed columns and sent in tokens and headers."""
+MAX_EXPRESSION_CHARS: Final = 10_000
+"""Characters of a ClassAd expression, which is neither a column nor sent to pilots."""
 MAX_LIST_ENTRIES: Final = 1000
+
+_EXPRESSIONS: Final = frozenset({"director.pools.*.Rank", "director.pools.*.CPUNormalization"})
+_CHECKS: Final = frozenset(name.lower() for name in EXPRESSIONS)
+"""In lower case: attributes of a CE that are expressions."""
 
 RANGES: Final[dict[str, tuple[float, float]]] = {
     key.name: key.setting.range for key in keys_of(Policy) if key.setting.range is not None
@@ -49,7 +56,7 @@ def _violations(
     elif isinstance(value, tuple):
         yield from _list_violations(value, keys, pattern)
     elif isinstance(value, str):
-        reason = _text_violation(value)
+        reason = _text_violation(value, _longest(keys, pattern))
         if reason:
             yield f"{where} {reason}", keys
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -70,9 +77,15 @@ def _list_violations(
             yield from _violations(entry, keys, pattern)
 
 
-def _text_violation(text: str) -> str:
-    if len(text) > MAX_TEXT_CHARS:
-        return f"has more than {MAX_TEXT_CHARS} characters"
+def _longest(keys: tuple[str, ...], pattern: tuple[str, ...]) -> int:
+    """The characters that the text of a key may have."""
+    is_check = pattern == ("ces", "*", "attributes", "*") and keys[-1].lower() in _CHECKS
+    return MAX_EXPRESSION_CHARS if is_check or ".".join(pattern) in _EXPRESSIONS else MAX_TEXT_CHARS
+
+
+def _text_violation(text: str, longest: int = MAX_TEXT_CHARS) -> str:
+    if len(text) > longest:
+        return f"has more than {longest:,} characters"
     if "\0" in text:
         # PostgreSQL cannot store it.
         return f"contains a NUL character: {text!r}"

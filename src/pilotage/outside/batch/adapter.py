@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from pilotage.core.brokering.information import CeInformation
+from pilotage.core.forwarding.rules import Rule
 from pilotage.outside.batch.submission import BatchListing, ListedTask
 
 
@@ -158,6 +159,12 @@ class BatchAdapter(Protocol):
     def check(self, shape: Shape) -> str:
         """Why such a pilot would be refused; "" if it would be accepted. Nothing is submitted."""
 
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        """Why rules of the forward table, or names of hosts of the policy, do not fit this batch system.
+
+        `Unreachable` if it does not answer.
+        """
+
     def output(self, stamp: str, index: int, most: int) -> str:
         """The last `most` characters that a pilot has printed; "" if nothing of it can be read."""
 
@@ -174,3 +181,13 @@ def split_stamp(stamp: str) -> tuple[str, int | None]:
 def submissions_of(stamps: Iterable[str]) -> list[str]:
     """The stamps of the submissions of these pilots, each once."""
     return list(dict.fromkeys(split_stamp(stamp)[0] for stamp in stamps))
+
+
+def unknown_hosts(hosts: Collection[str], known: Collection[str]) -> list[str]:
+    """A sentence for each host of the policy that the batch system does not have."""
+    names = {host.lower() for host in known}
+    return [
+        f"hosts: the batch system has no host {host}"
+        for host in hosts
+        if host.rpartition("@")[2].lower() not in names
+    ]

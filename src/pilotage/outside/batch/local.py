@@ -24,6 +24,7 @@ from pathlib import Path
 
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Conflict, Unreachable
+from pilotage.core.forwarding.rules import Rule
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import (
@@ -277,6 +278,10 @@ class LocalBatch:
     def check(self, shape: Shape) -> str:
         cores = len(self.cores)
         return "" if shape.processors <= cores else f"this machine has {cores} cores, not {shape.processors}"
+
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        """A local CE has no forward table."""
+        return []
 
     def close(self) -> None:
         """No call takes long."""

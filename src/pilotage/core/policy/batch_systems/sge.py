@@ -111,16 +111,21 @@ class SgeOptions(BatchOptions, frozen=True):
             yield "resources", f"resources {reason}"
 
 
+def split_requests(resources: str) -> list[str]:
+    """The requests of a list as for `qsub -l`, each NAME=VALUE or NAME. Commas and blanks stand between them."""
+    return [request for request in re.split(r"[, ]+", resources) if request]
+
+
 def requested_names(resources: str) -> list[str]:
-    """The names of a list of requests as for `qsub -l`. Commas and blanks stand between requests."""
-    return [request.partition("=")[0] for request in re.split(r"[, ]+", resources) if request]
+    """The names of a list of requests."""
+    return [request.partition("=")[0] for request in split_requests(resources)]
 
 
 def _mistake_in_resources(resources: str) -> str:
     """Why Grid Engine would refuse or change the requests; empty: it would do neither."""
     if len(resources) > _MOST_RESOURCES:
         return f"must have at most {_MOST_RESOURCES} characters"
-    if any(not _REQUESTED.fullmatch(request) for request in re.split(r"[, ]+", resources) if request):
+    if any(not _REQUESTED.fullmatch(request) for request in split_requests(resources)):
         return "must be NAME=VALUE, with commas between them and without quotes"
     names = requested_names(resources)
     if twice := next((name for name in names if names.count(name) > 1), ""):

@@ -11,8 +11,17 @@ from dataclasses import replace
 
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import InvalidInput, Unreachable
+from pilotage.core.forwarding.rules import Rule
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.adapter import (
+    Account,
+    Partition,
+    Receipt,
+    Shape,
+    Submission,
+    submissions_of,
+    unknown_hosts,
+)
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.properties import decode_properties
@@ -20,6 +29,7 @@ from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
 from pilotage.outside.batch.sge.cell import Cell
 from pilotage.outside.batch.sge.requests import PilotPlaces, named_host_groups, read_host_group
+from pilotage.outside.batch.sge.rules import mistakes_in_rules
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -217,6 +227,14 @@ class SgeBatch:
         if result.status in (None, MISSING) or output.is_unclear(result.errors):
             raise self._client.unreachable("qsub", result)
         return "" if output.is_full(result.errors) else output.read_refusal(result.errors)
+
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
+        mistakes = list(mistakes_in_rules(rules, complexes))
+        if hosts:
+            listing = queues.read_queues(self._client.check_output(commands.list_queues()))
+            mistakes += unknown_hosts(hosts, {instance.host for instance in listing.instances})
+        return mistakes
 
     def output(self, stamp: str, index: int, most: int) -> str:
         return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)

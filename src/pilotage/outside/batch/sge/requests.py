@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from pilotage.core.policy.batch_systems.sge import SgeOptions
+from pilotage.core.policy.batch_systems.sge import SgeOptions, split_requests
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge.queues import Complex, QueueInstance, read_value
 
@@ -72,7 +72,7 @@ class PilotPlaces:
         return fnmatchcase(host.lower(), wanted.lower()) or _is_same(host, wanted)
 
     def _requests(self) -> Sequence[tuple[str, str]]:
-        words = [word.partition("=") for word in self.options.resources.split(",") if word]
+        words = [word.partition("=") for word in split_requests(self.options.resources)]
         return [(name, value) for name, _, value in words]
 
     def _offers(self, instance: QueueInstance, name: str, wanted: str) -> bool:

@@ -10,12 +10,22 @@ import pwd
 from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.brokering.information import CeInformation
+from pilotage.core.forwarding.rules import Rule
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.outside.batch.adapter import (
+    Account,
+    Partition,
+    Receipt,
+    Shape,
+    Submission,
+    submissions_of,
+    unknown_hosts,
+)
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.slurm import commands, information, output
+from pilotage.outside.batch.slurm.rules import mistakes_in_rules
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -159,6 +169,14 @@ class SlurmBatch:
         if output.is_full(result.errors):
             return ""
         return output.read_refusal(result.errors)
+
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        nodes = list(information.read_shown_nodes(self._client.check_output(commands.show_nodes())))
+        features = {name for node in nodes for name in node.features}
+        return [
+            *mistakes_in_rules(rules, features),
+            *unknown_hosts(hosts, {node.name for node in nodes}),
+        ]
 
     def output(self, stamp: str, index: int, most: int) -> str:
         return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)

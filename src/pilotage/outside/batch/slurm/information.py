@@ -61,6 +61,11 @@ class ShownNode:
     """Processors that no job has."""
     attributes: Mapping[str, Value]
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        names = self.attributes[FEATURES]
+        return names if isinstance(names, tuple) else ()
+
 
 def read_shown_partitions(text: str) -> list[ShownPartition]:
     """Read the output of `commands.show_partitions`."""

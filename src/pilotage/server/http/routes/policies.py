@@ -6,9 +6,11 @@ import asyncio
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from pilotage.core.brokering.policy_suspicions import policy_suspicions
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.http.ce_checks import machine_warnings
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
@@ -49,8 +51,10 @@ async def change_policy(
         need_version(current.version, body.expect)
         document = await asyncio.to_thread(_describe, context, caller, new, current)
         document.text = body.text
+        document.warnings += await machine_warnings(context, new, list(new.ces))
         return document
     pool, now = context.pool, context.clock()
+    changed = _changed_ces(pool.policy, new)
     version = await context.writer.acall(
         lambda tx: apply_policy(
             pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
@@ -58,7 +62,9 @@ async def change_policy(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
+    document = await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
+    document.warnings += await machine_warnings(context, new, changed)
+    return document
 
 
 @router.get("/versions", response_model=PolicyVersionsPage)
@@ -102,6 +108,7 @@ async def rollback(
         hint = error.hint or "see its text with `pilotage policy show --version`, and apply a corrected one"
         raise InvalidInput(message, hint=hint, line=error.line, column=error.column) from None
     pool, now = context.pool, context.clock()
+    changed = _changed_ces(pool.policy, old)
     version = await context.writer.acall(
         lambda tx: roll_back(
             pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
@@ -109,7 +116,14 @@ async def rollback(
     )
     context.wake_director.set()
     context.wake_shares.set()
-    return await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
+    document = await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
+    document.warnings += await machine_warnings(context, old, changed)
+    return document
+
+
+def _changed_ces(before: Policy, after: Policy) -> list[str]:
+    """The CEs that are new or have other keys."""
+    return [name for name, ce in after.ces.items() if before.ces.get(name) != ce]
 
 
 def _current(context: Context) -> instance.PolicyRow:
@@ -134,7 +148,7 @@ def _describe(context: Context, caller: Caller, new: Policy, found: instance.Pol
     entries = list(context.pool.queues.index.entries.values())
     left = stranded_work(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
-    document.warnings = [*_lockout_warnings(caller, new), *warnings(new)]
+    document.warnings = [*_lockout_warnings(caller, new), *warnings(new), *policy_suspicions(new)]
     document.properties = known_properties(new)
     document.stranded_jobs = left.jobs
     document.stranded = [Stranded(row.group, row.owner, row.waiting) for row in left.stranded]
