@@ -119,7 +119,7 @@ WORDS: dict[str, list[list[str]]] = {
 }
 
 HARNESS = """
-import atexit, contextlib, importlib, json, os, resource, sys, threading
+import atexit, contextlib, gc, importlib, json, os, resource, sys, threading
 streams, commands = sys.argv[1], json.loads(sys.argv[2])
 import httpx, msgspec, rich.table, typer
 import pilotage.client
@@ -141,6 +141,9 @@ for words in (["queue", "list"], ["db", "check"]):
     for module in json.load(open(sys.argv[4])):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+# A collection of garbage in a child would copy the memory of all these modules.
+gc.collect()
+gc.freeze()
 if streams == "no folder":
     os.rmdir(os.getcwd())
 told = open(sys.argv[4], "w")
