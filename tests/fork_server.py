@@ -7,6 +7,7 @@ interpreter does. `tests/forked.py` is its client.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import io
@@ -19,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -150,9 +152,26 @@ def run(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
+def end(code: int) -> None:
+    """End as the interpreter does, without its last step: to free each object copies all memory of the fork."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with suppress(OSError):  # the interpreter tries again and tells it
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code & 255)
+
+
 if __name__ == "__main__":
     del sys.path[0]  # this folder, which the programs do not see
     import_all()
     gc.collect()
     gc.freeze()
-    run(serve(socket.socket(fileno=int(sys.argv[1])))["words"])
+    order = serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        run(order["words"])
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            end(ended.code or 0)
+        raise

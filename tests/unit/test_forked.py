@@ -84,9 +84,11 @@ def test_a_fork_sees_what_a_new_interpreter_sees(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "ending",
     [
-        *("pass", "sys.exit(3)", "sys.exit('a message')", "raise SystemExit", "1 / 0"),
+        *("pass", "sys.exit(3)", "sys.exit('a message')", "raise SystemExit", "1 / 0", "sys.exit(-1)"),
         *("raise KeyboardInterrupt", "import os; os._exit(7)", "import os; os.kill(os.getpid(), 9)"),
         "import os, time; os.kill(os.getpid(), 15); time.sleep(9)",
+        "sys.stdout = open('/dev/full', 'w'); print(1); sys.exit(4)",
+        "sys.stdout = sys.stderr = None; sys.exit(4)",
     ],
 )
 def test_a_fork_ends_as_a_new_interpreter_ends(tmp_path: Path, ending: str) -> None:
