@@ -73,7 +73,7 @@ class OutputStore:
             for place in self._order.places
             if place.name in self._failed
         )
-        raise DataFailed(f"no storage place took {name}: {reasons or 'this site has none'}")
+        raise DataFailed(f"no storage place took {name}: {reasons or 'this site has none for this job'}")
 
     def _store_at(
         self, place: StoragePlace, name: str, pattern: str, pieces: Pieces, facts: OutputFacts

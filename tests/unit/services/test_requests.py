@@ -68,16 +68,19 @@ class Desk:
     ) -> PreparedRequest:
         mapping = {name: value for name, value in {**WORK, **fields}.items() if value is not None}
         request = replace(parse_mapping(mapping), group=self.actor.group)
-        policy = self.bench.pool.policy
         return self.bench.do(
             lambda tx: submission.check_data(
                 tx.connection,
                 PreparedRequest(request, self.actor, key),
-                policy,
+                self.bench.pool,
                 strict=strict,
                 confirmed=confirmed,
             )
         )
+
+    def without_output(self, **fields: Any) -> PreparedRequest:
+        """No site of the bench has a storage place."""
+        return self.prepared(output=None, merge=None, **fields)
 
     def submit(self, **fields: Any) -> RequestRow:
         prepared = self.prepared(**fields)
@@ -140,27 +143,29 @@ def test_data_and_sites_are_checked(desk: Desk) -> None:
     with pytest.raises(InvalidInput, match="there is no data set /dat ") as refused:
         desk.submit(input="/dat")
     assert refused.value.hint == "did you mean /data?"
-    assert desk.prepared(sites=["C"]).warnings == (
+    assert desk.without_output(sites=["C"]).warnings == (
         "no site of the request has data of /data, which is at A, B: its work waits",
     )
-    assert desk.prepared(sites=["C"], trust_input=True, strict=True).warnings == ()
+    assert desk.without_output(sites=["C"], trust_input=True, strict=True).warnings == ()
     with pytest.raises(InvalidInput, match="no site of the request has data"):
         desk.submit(sites=["C"], strict=True)
     with pytest.raises(InvalidInput, match="Z is not in the policy"):
         submission.check_sites(parse_mapping({**WORK, "sites": ["Z"]}), desk.bench.pool.policy)
     unknown = desk.queue.dataset("/unknown")
     desk.queue.block(unknown, "x", sites=None)
-    assert desk.prepared(input="/unknown", sites=["C"], strict=True).warnings == (), "unknown is not empty"
-    assert "has no team" in desk.prepared(team=None).warnings[0]
+    assert desk.without_output(input="/unknown", sites=["C"], strict=True).warnings == (), (
+        "unknown is not empty"
+    )
+    assert "has no team" in desk.without_output(team=None).warnings[0]
 
 
 def test_a_team_without_agents_is_told_at_once(desk: Desk, queue: QueueBench) -> None:
-    assert desk.prepared().warnings == (), "the server starts an agent for it"
-    assert desk.prepared(team="hmoe").warnings == (
+    assert desk.without_output().warnings == (), "the server starts an agent for it"
+    assert desk.without_output(team="hmoe").warnings == (
         "no agent of team hmoe has joined: did you mean home?; start one with `pilotage agent --team hmoe`",
     )
     queue.agent(team="hmoe")
-    assert desk.prepared(team="hmoe").warnings == ()
+    assert desk.without_output(team="hmoe").warnings == ()
 
 
 def test_a_request_in_the_queue_changes_its_team(desk: Desk, queue: QueueBench) -> None:
@@ -491,10 +496,26 @@ def test_logs_are_archived_when_the_last_step_that_writes_them_has_ended(
     assert queue.request_row(row.id).state is R.COMPLETED
 
 
-def test_sites_that_cannot_store_logs_are_told(desk: Desk) -> None:
-    [warning] = desk.prepared(log_collect=True, sites=["A", "B"]).warnings
-    assert warning.startswith("logs of jobs at A, B are not stored")
-    assert desk.prepared(sites=["A", "B"]).warnings == ()
+def test_sites_that_cannot_store_files_are_told(desk: Desk) -> None:
+    [warning] = desk.without_output(log_collect=True, sites=["A", "B"]).warnings
+    assert warning.startswith("logs of jobs at A, B are not stored: there is no sites.NAME.storage")
+    assert desk.without_output(sites=["A", "B"]).warnings == ()
+    text = POLICY.replace("[sites.A]", '[sites.A]\nstorage = ["/pool", "/fast"]')
+    desk.bench.set(policy=parse(text))
+    assert desk.prepared(sites=["A"], log_collect=True).warnings == ()
+    assert desk.prepared(sites=["A"], output={"files": ["out"], "places": ["/lost", "/fast"]}).warnings == ()
+    output = {"files": ["out"], "places": ["/lost"]}
+    [warning] = desk.prepared(sites=["A", "B"], output=output).warnings
+    assert warning == (
+        "outputs of step process at A, B are not stored: none of its places is in sites.NAME.storage of the policy:"
+        " /lost"
+    )
+    [warning] = desk.without_output(sites=["A"], log_collect={"places": ["/pool/", "/lost"]}).warnings
+    assert warning.endswith("none of its places is in sites.NAME.storage of the policy: /pool/, /lost")
+    sites = "".join(f"[sites.s{number}]\n" for number in range(9))
+    desk.bench.set(policy=parse(POLICY + sites))
+    [warning] = desk.prepared().warnings
+    assert "at A, B, C, s0, s1 and 7 more sites are not stored" in warning
 
 
 def remove_logs(queue: QueueBench, row: RequestRow) -> None:

@@ -125,7 +125,40 @@ def _first_sentence(field: Field) -> str:
     return field.meaning.partition(". ")[0].rstrip(".")
 
 
+_WANTED: Final = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "integers": "a whole number, or a list of them",
+    "bytes": "a number of bytes, or an amount such as 500 MB or 2 GiB",
+    "seconds": "a number of seconds, or a time such as 30 min or 2 h",
+    "megabytes": "a number of megabytes, or an amount such as 500 MB or 2 GB",
+}
+
+
+def check_type(field: Field, value: Any) -> None:
+    """Refuse a value of another type that a reader of job descriptions would convert.
+
+    JDL writes `"yes"` or `"4"`. TOML, YAML and JSON have types, so such a text is a mistake.
+    """
+    wanted = _WANTED.get(field.kind, "")
+    items = value if isinstance(value, list | tuple) else (value,)
+    for item in items:
+        if isinstance(item, str):
+            is_wrong = bool(wanted) and (field.kind in _PLAIN or item.strip().isdecimal())
+            hint = "write it without quotes"
+        else:
+            is_wrong = field.kind in _TEXTS and isinstance(item, bool | int | float)
+            wanted, hint = wanted or "a text", "write it in quotes"
+        if is_wrong:
+            raise InvalidInput(f"{field.name} must be {wanted}, not {describe_value(item)}", hint=hint)
+
+
+_PLAIN: Final = ("boolean", "integer", "integers")
+_TEXTS: Final = ("text", "choice", "paths", "names")
+
+
 def _read(field: Field, value: Any) -> Any:
+    check_type(field, value)
     if field.kind == "bytes":
         return READERS["integer"](field, amount_of_bytes(value))
     if field.kind == "integers":

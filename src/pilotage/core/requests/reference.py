@@ -91,7 +91,7 @@ _BEFORE: Final = f"""# Requests
 
 <!-- Made by scripts/write-docs from core/requests/fields.py; a test compares. -->
 
-A request asks to process data sets, or to generate events. `pilotage request submit FILE` reads it in TOML, YAML or JSON. All mistakes are reported together, each with its line. [How a request becomes jobs](states.md#requests) shows its states.
+A request asks to process data sets, or to generate events. `pilotage request submit FILE` reads it in TOML, YAML or JSON. All mistakes are reported together, each with its line. Values have the types of the format: the text `"yes"` is not `true`. [How a request becomes jobs](states.md#requests) shows its states.
 
 ```toml
 {EXAMPLE}```

@@ -7,13 +7,17 @@ from typing import Any, Final
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription, check_relative_path
+from pilotage.core.jobs.fields import FIELDS
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.requests.fields import NOT_IN_PROGRAMS
-from pilotage.core.requests.reading import MistakeLog, Path, TableReader, amount_of_bytes
+from pilotage.core.requests.reading import MistakeLog, Path, TableReader, amount_of_bytes, check_type
 from pilotage.core.requests.specification import MERGE_ALGORITHM, Merge, Program, Splitting
 from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.parser import parse_splitting
 
+STRICT_IN_PROGRAMS: Final = ("boolean", "integer", "seconds", "megabytes")
+KILOBYTE: Final = 1000
+"""The unit of `size_per_event`."""
 _UNREAD: Final = Program(JobDescription("unread"))
 
 
@@ -23,6 +27,13 @@ def read_program(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) 
         return _UNREAD
     for name in (name for name in NOT_IN_PROGRAMS if name in values):
         log.add((*path, name), f"a program has no {name}", NOT_IN_PROGRAMS[name])
+    for field in FIELDS:
+        if field.kind in STRICT_IN_PROGRAMS and field.name in values:
+            try:
+                check_type(field, values[field.name])
+            except InvalidInput as error:
+                log.add((*path, field.name), error.message, error.hint)
+                return _UNREAD
     try:
         known = {name: value for name, value in values.items() if name not in NOT_IN_PROGRAMS}
         submission = parse_yaml_mapping(known)
@@ -40,17 +51,20 @@ def read_splitting(log: MistakeLog, path: Path, values: Mapping[str, Any] | None
     if not isinstance(name, str):
         log.add(path, f"{'.'.join(path)}.algorithm is missing", f"known: {', '.join(sorted(ALGORITHMS))}")
         return None
-    parameters = {
-        key: amount_of_bytes(value) if "size" in key else value
-        for key, value in values.items()
-        if key != "algorithm"
-    }
+    parameters = {key: _amount(key, value) for key, value in values.items() if key != "algorithm"}
     try:
         parse_splitting(name, parameters)
     except InvalidInput as error:
         log.add_error(path, error)
         return None
     return Splitting(name, tuple(sorted(parameters.items())))
+
+
+def _amount(parameter: str, value: Any) -> Any:
+    if parameter == "size_per_event":
+        amount = amount_of_bytes(value)
+        return amount if amount is value else amount / KILOBYTE
+    return amount_of_bytes(value) if "size" in parameter else value
 
 
 def read_merge(log: MistakeLog, path: Path, reader: TableReader) -> Merge:

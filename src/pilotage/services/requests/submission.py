@@ -25,6 +25,9 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.submissions import UploadedInput
 
 NO_INPUT = Totals()
+HOME = "the home of the server"
+SITES_NAMED = 5
+"""Sites that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,10 @@ def with_uploads(
 
 
 def check_data(
-    connection: Connection, prepared: PreparedRequest, policy: Policy, *, strict: bool, confirmed: bool
+    connection: Connection, prepared: PreparedRequest, pool: Pool, *, strict: bool, confirmed: bool
 ) -> PreparedRequest:
     """Check data sets, sites and size; returns it with warnings and the estimated number of jobs."""
-    request = prepared.specification
+    request, policy = prepared.specification, pool.policy
     named = {
         name: datasets.by_name(connection, name)
         for name in (*request.input_datasets, *request.pileup_datasets)
@@ -116,7 +119,7 @@ def check_data(
         raise InvalidInput(
             warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
         )
-    warnings += _log_warnings(request, policy)
+    warnings += _storage_warnings(request, pool)
     warnings += _team_warnings(connection, request.team, policy)
     inputs = total_of(amounts[name] for name in request.input_datasets)
     return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs)
@@ -145,14 +148,34 @@ def _location_warnings(
         yield f"no site of the request has data of {name}, which is at {places}: its work waits"
 
 
-def _log_warnings(request: Specification, policy: Policy) -> Iterable[str]:
-    """A warning if the logs of jobs at some sites could not be stored."""
-    if request.log_collect is None:
-        return
+def _storage_warnings(request: Specification, pool: Pool) -> Iterable[str]:
+    """A warning for files that jobs at some sites could not store."""
+    policy = pool.policy
     allowed = set(policy.sites if request.sites is None else request.sites) - set(request.banned_sites)
-    without = [site for site in sorted(allowed) if not policy.storage_of(site, "the home of the server")]
-    if without:
-        yield f"logs of jobs at {', '.join(without)} are not stored: there is no sites.NAME.storage in the policy"
+    wanted = {
+        f"outputs of step {step.name}": step.output.places for step in request.steps if step.output.files
+    }
+    if request.log_collect is not None:
+        wanted["logs of jobs"] = request.log_collect.places
+    # Each server may have a home of its own, so the name of its place is not known here.
+    storage = {site: policy.storage_of(site, pool.home_storage or HOME) for site in sorted(allowed)}
+    for files, places in wanted.items():
+        without = [
+            site for site, paths in storage.items() if not (set(paths) & set(places) if places else paths)
+        ]
+        if not without:
+            continue
+        if places:
+            reason = f"none of its places is in sites.NAME.storage of the policy: {', '.join(places)}"
+        else:
+            reason = "there is no sites.NAME.storage in the policy"
+        yield f"{files} at {_listed(without)} are not stored: {reason}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    more = f" and {len(names) - SITES_NAMED} more sites" if len(names) > SITES_NAMED else ""
+    return f"{', '.join(names[:SITES_NAMED])}{more}"
 
 
 def _team_warnings(connection: Connection, team: str, policy: Policy) -> Iterable[str]:

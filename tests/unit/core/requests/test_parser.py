@@ -356,3 +356,87 @@ def test_any_values_are_read_or_refused_in_words(changes: dict[str, Any]) -> Non
     except InvalidInput:
         return
     assert specification_from_text(specification_to_text(request)) == request
+
+
+STRICT = """\
+name = "strict"
+input = "/data"
+priority = "8000"
+team = 12
+campaign = true
+trust_input = "yes"
+open_for = "3600"
+blocks = ["a", 7]
+runs = [1, "2"]
+sites = [1]
+type = 3
+start_policy = false
+[program]
+executable = "run.sh"
+processors = "4"
+[splitting]
+algorithm = "EventAwareLumiBased"
+events_per_job = "10"
+split_on_run = "no"
+max_lumi_time = "1 d"
+[output]
+files = ["out"]
+dataset = 7
+[merge]
+cleanup = "yes"
+across_runs = "true"
+max_files = "3"
+max_size = "2000"
+[retry]
+max_retries = "3"
+growth = 2
+fatal_exit_codes = "66"
+[log_collect]
+cleanup = "yes"
+max_size = true
+"""
+
+
+def test_a_value_of_another_type_is_refused_with_its_line_and_field() -> None:
+    """JDL has texts where others have types, so the readers of job descriptions convert them."""
+    found = {(line, message.partition(" must be ")[0]) for line, message, _ in mistakes(STRICT)}
+    expected = {
+        *((number, STRICT.splitlines()[number - 1].partition(" = ")[0]) for number in range(3, 13)),
+        (15, "processors"),
+        *((number, STRICT.splitlines()[number - 1].partition(" = ")[0]) for number in (18, 19, 20)),
+        *((23, "dataset"), (25, "cleanup"), (26, "across_runs"), (27, "max_files")),
+        *((28, "max_size"), (30, "max_retries"), (31, "growth"), (32, "fatal_exit_codes")),
+        *((34, "cleanup"), (35, "max_size")),
+    }
+    assert found == expected
+    told = {message: hint for _, message, hint in mistakes(STRICT)}
+    assert told["trust_input must be true or false, not the text 'yes'"] == "write it without quotes"
+    assert told["team must be a text, not the number 12"] == "write it in quotes"
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [
+        ({"trust_input": "true"}, "trust_input"),
+        ({"program": {"executable": "x", "memory": "2048"}}, "memory"),
+        ({"program": {"executable": "x", "cpu_time": "60"}}, "cpu_time"),
+        ({"retry": {"cooloff": "60"}}, "cooloff"),
+        ({"log_collect": "true"}, "log_collect"),
+        ({"merge": "yes", "output": {"files": ["x"]}}, "merge"),
+    ],
+)
+def test_texts_are_no_numbers_and_no_truths(table: dict[str, Any], value: str) -> None:
+    assert f"{value} must be" in refusal(**table)
+
+
+def test_amounts_with_units_are_read() -> None:
+    request = parsed(
+        open_for="2 d",
+        program={"executable": "x", "memory": "2 GB", "cpu_time": "1 h"},
+        retry={"cooloff": "10 min"},
+        splitting={"algorithm": "FileBased", "files_per_job": 2, "size_per_event": "2 MB"},
+    )
+    [step] = request.steps
+    assert (request.open_for, step.retry.cooloff) == (172_800, 600)
+    assert (step.program.description.memory, step.program.description.cpu_time) == (2048, 3600)
+    assert dict(step.splitting.parameters)["size_per_event"] == 2000.0, "its unit is kB"

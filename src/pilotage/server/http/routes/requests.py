@@ -112,7 +112,9 @@ def _prepare(
     prepared = PreparedRequest(specification, _actor(caller), body.key, body.origin)
     if body.origin is not None:
         seen_request(connection, prepared.actor, body.origin)
-    return submission.check_data(connection, prepared, policy, strict=body.strict, confirmed=body.confirmed)
+    return submission.check_data(
+        connection, prepared, context.pool, strict=body.strict, confirmed=body.confirmed
+    )
 
 
 def _group(policy: Policy, caller: Caller, wanted: str) -> str:
