@@ -16,7 +16,7 @@ from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
 from pilotage.core.sites import SiteState
-from pilotage.services.director.information import Answer, forget, store_answers
+from pilotage.services.director.information import CeReply, forget, store_answers
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
@@ -83,7 +83,7 @@ def test_information_about_a_ce_counts_at_every_server(pools: tuple[One, One, Qu
 
     def store(server: One, updated: float, **attributes: int) -> None:
         facts = CeInformation(dict(attributes), hosts, updated=updated, expiry=30.0)
-        answers = [Answer("ce here", facts)]
+        answers = [CeReply("ce here", facts)]
         server.writer.call(lambda tx: store_answers(server.pool, tx, answers, updated))
 
     for updated, free in ((5.0, 1), (6.0, 1), (7.0, 2)):

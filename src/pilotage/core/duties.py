@@ -7,7 +7,7 @@ long it was held up, and writes nothing more under it. The table is total over w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -64,8 +64,3 @@ def claim_lock(lock: Lock, who: str, now: float, seconds: float) -> Lock | None:
         return None
     epoch = lock.epoch + 1 if claim is ClaimOutcome.TAKE else lock.epoch
     return Lock(who, epoch, now + seconds)
-
-
-def release_lock(lock: Lock) -> Lock:
-    """The lock without a holder: the next one takes it with an epoch of its own."""
-    return replace(lock, holder="", until=0.0)

@@ -21,7 +21,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties import information as duty
 from pilotage.server.duties.information import InformationDuty
 from pilotage.services.director import ce_status
-from pilotage.services.director.information import Answer, response_times, store_answers
+from pilotage.services.director.information import CeReply, response_times, store_answers
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.tables import ce_information
 from pilotage.store.tables.waits import PilotWait, recent_waits
@@ -49,11 +49,11 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
 
 def answer(bench: Bench, ce: str = "far", problem: str = "", **attributes: Any) -> None:
     facts = None if problem else CeInformation(attributes, HOSTS, updated=bench.now, expiry=300.0)
-    bench.do(lambda tx: store_answers(bench.pool, tx, [Answer(ce, facts, problem)], bench.now))
+    bench.do(lambda tx: store_answers(bench.pool, tx, [CeReply(ce, facts, problem)], bench.now))
 
 
 def now_at(bench: Bench, ce: str = "far") -> CeInformation:
-    return bench.pool.current_information(ce, bench.now)
+    return bench.pool.published_information(ce, bench.now).information
 
 
 def problems(bench: Bench) -> dict[str, str]:
@@ -201,7 +201,7 @@ def test_a_failed_transaction_changes_nothing(bench: Bench) -> None:
     known = bench.pool.ce_information["far"]
 
     def failing(tx: Any) -> None:
-        store_answers(bench.pool, tx, [Answer("far", CeInformation({"X": 1}, updated=5.0))], 5.0)
+        store_answers(bench.pool, tx, [CeReply("far", CeInformation({"X": 1}, updated=5.0))], 5.0)
         raise RuntimeError("taken back")
 
     with pytest.raises(RuntimeError):
@@ -227,7 +227,7 @@ def test_values_are_read_from_features_by_the_forward_table(bench: Bench) -> Non
         HostClass(1, {}, ("n4",)),
     )
     facts = CeInformation({}, hosts, updated=bench.now)
-    bench.do(lambda tx: store_answers(bench.pool, tx, [Answer("far", facts)], bench.now))
+    bench.do(lambda tx: store_answers(bench.pool, tx, [CeReply("far", facts)], bench.now))
     forward = '[ces.far.forward]\nGlueHostBenchmarkSI00 = "feature si00_{}"\nHasAvx = "feature avx"\n'
     apply(bench, bench.policy_text + forward)
     published = bench.pool.published_information("far", bench.now)

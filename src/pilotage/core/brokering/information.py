@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pilotage.core.classads import Expression, ListOf, Literal
+from pilotage.core.classads import ClassAd, Expression, ListOf, Literal
 
 Value: TypeAlias = int | float | str | bool | tuple[str, ...]
 
@@ -19,6 +19,11 @@ def literal(value: Value) -> Expression:
     if isinstance(value, tuple):
         return ListOf(tuple(Literal(item) for item in value))
     return Literal(value)
+
+
+def ad_of(attributes: Mapping[str, Value]) -> ClassAd:
+    """The attributes as an ad."""
+    return ClassAd(tuple((name, literal(value)) for name, value in attributes.items()))
 
 
 def number_of(value: object) -> int | float | None:

@@ -91,10 +91,6 @@ class Mapped:
     """False: hosts are accepted for which the part is not true."""
 
 
-def ad_of(host: HostValues) -> ClassAd:
-    return ClassAd(tuple((name, literal(value)) for name, value in host.items()))
-
-
 def attributes_of(part: Expression) -> frozenset[str]:
     """The attributes that an expression refers to, in lower case."""
     return frozenset(reference.name for reference in references(part))

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import PilotageError
@@ -18,7 +19,7 @@ from pilotage.core.policy import Ce, Policy
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
 from pilotage.services.director.information import (
-    Answer,
+    CeReply,
     ProblemChange,
     forget,
     response_times,
@@ -77,6 +78,12 @@ class _Question:
             ended()
 
 
+class _CeAdapter(NamedTuple):
+    ce: Ce
+    """The section of the policy that the adapter was made for."""
+    batch: BatchAdapter
+
+
 class InformationDuty:
     """Asks all CEs of the policy that `concerns` selects, each by its own period."""
 
@@ -88,7 +95,7 @@ class InformationDuty:
         self._context = context
         self._make = make
         self._concerns = concerns
-        self._adapters: dict[str, tuple[Ce, BatchAdapter]] = {}
+        self._adapters: dict[str, _CeAdapter] = {}
         self._due: dict[str, float] = {}
         """When the period of each CE is over."""
         self._questions: dict[str, _Question] = {}
@@ -119,23 +126,23 @@ class InformationDuty:
             if ces.get(name) != question.ce:
                 del self._questions[name]
                 # Its command would hold up the thread for minutes.
-                if (known := self._adapters.get(name)) is not None:
-                    known[1].close()
+                if (adapter := self._adapters.get(name)) is not None:
+                    adapter.batch.close()
 
     def _is_due(self, name: str, ce: Ce, now: float) -> bool:
-        known = self._adapters.get(name)
-        if known is None or known[0] != ce:
+        adapter = self._adapters.get(name)
+        if adapter is None or adapter.ce != ce:
             return True
         due = self._due.get(name, now)
         # A clock that stepped back ends the wait.
         return now >= due or due - now > ce.information_period
 
     def _ask(self, name: str, ce: Ce, now: float) -> None:
-        known = self._adapters.get(name)
-        if known is None or known[0] != ce:
-            if known is not None:
-                known[1].close()
-            known = self._adapters[name] = ce, self._make(ce)
+        adapter = self._adapters.get(name)
+        if adapter is None or adapter.ce != ce:
+            if adapter is not None:
+                adapter.batch.close()
+            adapter = self._adapters[name] = _CeAdapter(ce, self._make(ce))
         self._due[name] = now + ce.information_period
         question = self._questions[name] = _Question(name, ce, now)
         loop, name_of_thread = asyncio.get_running_loop(), f"information-{name}"
@@ -146,7 +153,7 @@ class InformationDuty:
                 loop.call_soon_threadsafe(self.wake.set)
 
         threading.Thread(
-            target=question.ask, args=(known[1], ended), name=name_of_thread, daemon=True
+            target=question.ask, args=(adapter.batch, ended), name=name_of_thread, daemon=True
         ).start()
 
     async def _store(self) -> None:
@@ -175,12 +182,12 @@ class InformationDuty:
                 again = question.asked + CLOSED_PERIOD
                 self._due[question.name] = min(self._due[question.name], again)
 
-    def _answer_of(self, question: _Question) -> Answer:
+    def _answer_of(self, question: _Question) -> CeReply:
         if question.answer is None:
-            return Answer(question.name, None, question.problem)
+            return CeReply(question.name, None, question.problem)
         lifetime = question.ce.information_lifetime
         facts = replace(question.answer, updated=question.asked, expiry=lifetime)
-        return Answer(question.name, with_response_times(facts, self._times.get(question.name)))
+        return CeReply(question.name, with_response_times(facts, self._times.get(question.name)))
 
     async def _read_times(self) -> None:
         now = self._context.clock()
@@ -198,13 +205,13 @@ class InformationDuty:
         if policy is self._cleaned_for:
             return
         for name in [name for name in self._adapters if name not in policy.ces]:
-            self._adapters.pop(name)[1].close()
+            self._adapters.pop(name).batch.close()
             self._due.pop(name, None)
             self._questions.pop(name, None)
         moved = {
             name
-            for name, (ce, _) in self._adapters.items()
-            if _batch_system(ce) != _batch_system(policy.ces[name])
+            for name, adapter in self._adapters.items()
+            if _batch_system(adapter.ce) != _batch_system(policy.ces[name])
         }
         gone = await self._context.quick_read(ce_information.names) - policy.ces.keys() | moved
         if gone:
@@ -213,9 +220,9 @@ class InformationDuty:
 
     def close(self) -> None:
         """Kill the commands that run."""
-        for _, batch in self._adapters.values():
+        for adapter in self._adapters.values():
             with contextlib.suppress(OSError):
-                batch.close()
+                adapter.batch.close()
 
 
 def _batch_system(ce: Ce) -> tuple[object, ...]:

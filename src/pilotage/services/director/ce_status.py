@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
-from pilotage.core.brokering.information import CeInformation, literal
+from pilotage.core.brokering.information import CeInformation, ad_of
 from pilotage.core.brokering.match import closed_reason, full_reason
 from pilotage.core.brokering.published import PublishedHosts, is_usable, publish
-from pilotage.core.classads import ClassAd
 from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
@@ -90,7 +89,7 @@ def _summary(
     progress = row.progress
     state, reason, advice = _state(name, ce, policy, row, now, switched)
     if state == "active":
-        state, reason, advice = _told_state(name, policy, informed, now)
+        state, reason, advice = _state_of_batch_system(name, policy, informed, now)
     if state == "active" and (spent := exhausted(budget)):
         advice = f"use leaves the window as time goes on; or raise ces.{name}.budget and apply the policy"
         state, reason = "spent", spent
@@ -165,12 +164,14 @@ def _state(
     return "active", "", ""
 
 
-def _told_state(name: str, policy: Policy, row: InformationRow | None, now: float) -> tuple[str, str, str]:
+def _state_of_batch_system(
+    name: str, policy: Policy, row: InformationRow | None, now: float
+) -> tuple[str, str, str]:
     """As `_state`, by the facts of the batch system and the policy: the director obeys them."""
     live = (row.information if row is not None else None) or CeInformation()
     hosts, current = PublishedHosts((), {}), is_usable(live, now)
     facts = publish(policy, name, live, hosts, current=current, home_owner="").information.attributes
-    ad = ClassAd(tuple((key, literal(value)) for key, value in facts.items()))
+    ad = ad_of(facts)
     advice = f"`pilotage ce ad {name}` shows the facts; [ces.{name}.attributes] of the policy replaces them"
     if closed := closed_reason(ad):
         return "closed", f"{closed}: its batch system starts no jobs for these pilots", advice
@@ -205,7 +206,7 @@ def closed_ces(policy: Policy, connection: Connection, now: float) -> dict[str, 
         if (row := rows.get(name)) is not None:
             state, reason, _ = _state(name, ce, policy, row, now, switched.get(ce.site))
         if state == "active":
-            state, reason, _ = _told_state(name, policy, informed.get(name), now)
+            state, reason, _ = _state_of_batch_system(name, policy, informed.get(name), now)
             # The numbers change all the time, and the history of a wait has a row for each change.
             reason = "its batch system takes no further job" if state == "full" else reason
         if state == "active" and exhausted(status_of(connection, name, ce, now)):

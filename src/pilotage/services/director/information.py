@@ -24,8 +24,8 @@ WORST = "GlueCEStateWorstResponseTime"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of one batch system, or why there was none."""
+class CeReply:
+    """The answer of one CE's batch system, or why there was none."""
 
     ce: str
     information: CeInformation | None
@@ -71,7 +71,7 @@ class ProblemChange:
     new: str
 
 
-def store_answers(pool: Pool, tx: Transaction, answers: Sequence[Answer], now: float) -> list[ProblemChange]:
+def store_answers(pool: Pool, tx: Transaction, answers: Sequence[CeReply], now: float) -> list[ProblemChange]:
     """Store answers in one transaction. Returns the problems that begin or end; each has an event.
 
     Only the instant is written where nothing else has changed.

@@ -144,12 +144,6 @@ def unsplit_elements(connection: Connection, request: int, step: int) -> list[Un
     return [UnsplitElement(*row) for row in connection.execute(sql, (request, step))]
 
 
-def has_unsplit(connection: Connection, request: int) -> bool:
-    """Whether an element of a request could not be split."""
-    sql = "SELECT 1 FROM elements WHERE request_id = ? AND state = 'Failed' AND unsplit = 1 LIMIT 1"
-    return connection.execute(sql, (request,)).fetchone() is not None
-
-
 def failed_pieces(
     connection: Connection, request: int, step: int
 ) -> list[tuple[int, str, str, int, int, int]]:

@@ -272,10 +272,6 @@ def set_propagating(connection: Connection, request: int, *, propagating: bool) 
     connection.execute("UPDATE requests SET propagating = ? WHERE id = ?", (int(propagating), request))
 
 
-def save_specification(connection: Connection, request: int, specification: str) -> None:
-    connection.execute("UPDATE requests SET specification = ? WHERE id = ?", (specification, request))
-
-
 def events_of(
     connection: Connection, request: int, *, after: int = 0, most: int = 1000
 ) -> list[RequestEvent]:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.brokering.information import HostClass, Value
+from pilotage.core.brokering.information import HostClass, Value, ad_of
 from pilotage.core.classads import ClassAd, Literal, evaluate, parse_expression, unparse
 from pilotage.core.classads.partial import Kind, residual
-from pilotage.core.forwarding.conditions import ad_of
 from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, NO_HOST, CeTerms, Forwarding, forward
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
