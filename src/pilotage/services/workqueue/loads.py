@@ -22,7 +22,7 @@ FEW, SHORT_AGE = 1000, 0.2
 
 @dataclass(slots=True)
 class AgentLoad:
-    """The unfinished jobs of one agent."""
+    """The unfinished jobs of one agent. Jobs that pause after a failure are not part of it."""
 
     at: float
     waiting: dict[tuple[str, int], int] = field(default_factory=dict)

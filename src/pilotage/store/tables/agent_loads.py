@@ -20,7 +20,10 @@ class LoadCount(NamedTuple):
 
 
 def of_agent(connection: Connection, agent: int) -> list[LoadCount]:
-    """The unfinished jobs of an agent by request and site."""
+    """The unfinished jobs of an agent by request and site, without jobs that pause after a failure.
+
+    A job that pauses needs no slot. If it counted, a request that fails would keep others from an idle site.
+    """
     running = "(j.state IN ('Running', 'Stalled', 'Completing'))"
     sql = (
         f"SELECT request_id, site, is_running, is_released, count(*) FROM ("
@@ -30,7 +33,7 @@ def of_agent(connection: Connection, agent: int) -> list[LoadCount]:
         " FROM elements l JOIN element_jobs e ON e.element_id = l.id"
         " LEFT JOIN jobs j ON j.id = e.job_id AND e.state = 'released' LEFT JOIN pilots p ON p.id = j.pilot_id"
         " WHERE l.agent_id = ? AND l.state IN ('Available', 'Negotiating', 'Acquired', 'Running', 'CancelRequested')"
-        " AND e.state IN ('made', 'released', 'cooloff')) AS unfinished"
+        " AND e.state IN ('made', 'released')) AS unfinished"
         " GROUP BY request_id, site, is_running, is_released"
     )
     return [LoadCount(*row) for row in connection.execute(sql, (agent,))]

@@ -417,6 +417,18 @@ def test_slots_are_shared_and_one_element_may_exceed_them(queue: QueueBench) -> 
     assert len(second.sync(slots={"B": 500}).elements) == 0
 
 
+def test_jobs_that_pause_after_a_failure_keep_no_slots(queue: QueueBench) -> None:
+    """A request that fails would keep all others from an idle site until its last try."""
+    prepared(queue, 1)
+    agent = queue.agent()
+    assert len(agent.sync(slots={"A": 1}).elements) == 1
+    agent.split()
+    other = prepared(queue, 1)
+    assert agent.sync(slots={"A": 1}).elements == []
+    queue.run("UPDATE element_jobs SET state = 'cooloff', failure = 'payload', not_before = 9e9")
+    assert [element.request for element in agent.sync(slots={"A": 1}).elements] == [other]
+
+
 def test_sites_that_drain_or_are_down_are_not_filled(queue: QueueBench) -> None:
     prepared(queue, 4)
     agent = queue.agent()
