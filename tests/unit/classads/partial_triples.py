@@ -5,8 +5,9 @@ A triple is drawn from a plain source of chance, which is fast enough for hundre
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import floor, isfinite, nextafter
 from random import Random
 from typing import Any
 
@@ -32,10 +33,13 @@ from pilotage.core.classads.partial import Kind, can_be_true, host_conditions
 from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.partial.host_conditions import HostCondition
 from pilotage.core.classads.partial.reduction import partial as partially_evaluated
+from pilotage.core.classads.tree import children
 
 KINDS = {
     "i": Kind.INTEGER,
     "j": Kind.INTEGER,
+    "q": Kind.QUANTITY,
+    "r": Kind.QUANTITY,
     "n": Kind.NUMBER,
     "m": Kind.NUMBER,
     "s": Kind.STRING,
@@ -47,6 +51,8 @@ KINDS = {
 }
 NUMBERS = (0, 1, 2, 3, 4, 5, -1, 2.5, 3.0, 3.5, 0.0)
 BIG = (2**53 + 1, 2**63 - 1, -(2**63), float(2**53), 1e300, 2**62, 9.3e18)
+LARGE = (2**42, 2**42 - 1, -(2**42))
+FACTORS = (1, 2, 3, -1, -2, 5, 7, 0.5, 2.5, -1.5, 0, 3, 2, 1024, 2**20, 2**21, -(2**63), 2**62, 1e300, 0.1)
 STRINGS = ("x", "X", "x", "X", "y", "xy", "", "1")
 OTHERS = (UNDEFINED, ERROR)
 ORDER = ("<", "<=", ">", ">=", "==", "!=")
@@ -142,7 +148,7 @@ class Drawing:
     def pair(self) -> Expression:
         """Two conditions on one attribute, which often decide each other."""
         rng = self.rng
-        kind = rng.choice(("ij", "nm", "st", "st"))
+        kind = rng.choice(("ij", "qr", "nm", "st", "st"))
         name, constants = self.name(kind), STRINGS if kind == "st" else NUMBERS
         ops = ("==", "=?=", "=!=", *ORDER)
         conditions = [Chain(name, ((rng.choice(ops), Literal(rng.choice(constants))),)) for _ in range(2)]
@@ -152,6 +158,9 @@ class Drawing:
         rng = self.rng
         choice = rng.random()
         op = rng.choice(ORDER)
+        if choice < 0.12:
+            bounds = (*NUMBERS, *NUMBERS, 7, 12, 1023, 1024, -9, *LARGE, *BIG)
+            return self.compared(self.solvable(), op, Literal(rng.choice(bounds)))
         if choice < 0.45:
             return self.compared(self.number(1), op, Literal(rng.choice(NUMBERS)))
         if choice < 0.6:
@@ -197,7 +206,7 @@ class Drawing:
     def number(self, depth: int) -> Expression:
         rng = self.rng
         if depth <= 0 or rng.random() < 0.6:
-            return self.name("ijnm") if rng.random() < 0.85 else Literal(rng.choice(NUMBERS))
+            return self.name("ijnmqr") if rng.random() < 0.85 else Literal(rng.choice(NUMBERS))
         choice = rng.random()
         if choice < 0.6:
             ops = rng.choice(("+-", "*/%"))
@@ -209,6 +218,24 @@ class Drawing:
         if choice < 0.85:
             return Conditional(self.boolean(depth - 1), self.number(depth - 1), self.number(depth - 1))
         return Conditional(self.number(depth - 1), None, self.number(depth - 1))
+
+    def solvable(self) -> Expression:
+        """Arithmetic with constants over one attribute, often of a kind that does not overflow."""
+        rng = self.rng
+        tree = self.name(rng.choice(("ijnmqr", "qr")))
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            if rng.random() < 0.15:
+                tree = Unary(rng.choice("--+"), tree)
+                continue
+            op, constant = rng.choice("++--**//%"), Literal(rng.choice(FACTORS[: rng.choice((8, 13, 20))]))
+            level = tree.rest if isinstance(tree, Chain) and rng.random() < 0.3 else ()
+            if level and isinstance(tree, Chain) and (op in "+-") is (level[-1][0] in "+-"):
+                tree = Chain(tree.first, (*level, (op, constant)))
+            elif rng.random() < 0.3:
+                tree = Chain(constant, ((op, tree),))
+            else:
+                tree = Chain(tree, ((op, constant),))
+        return tree
 
     def list(self) -> Expression:
         items = [Literal(self.rng.choice(STRINGS)) for _ in range(self.rng.randrange(3))]
@@ -262,13 +289,27 @@ def of_kind(kind: Kind) -> int:
     return OUTCOMES_OF[kind]
 
 
-def value_of(rng: Random, outcomes: int) -> Any:
-    """A value that has one of these outcomes."""
+def value_of(rng: Random, outcomes: int, near: Sequence[int | float] = (), most: int = 2**63 - 1) -> Any:
+    """A value that has one of these outcomes. Integers are at most `most`; some numbers are beside one of `near`."""
+
+    def whole() -> int:
+        integers = [n for n in (*NUMBERS, *NUMBERS, *BIG, *LARGE) if isinstance(n, int)]
+        number = rng.choice(integers)
+        if near and rng.random() < 0.5:
+            number = floor(rng.choice(near)) + rng.choice((-1, 0, 1, 2))
+        return max(-most, min(most, number))
+
+    def real() -> float:
+        if near and rng.random() < 0.5:
+            number = float(rng.choice(near))
+            return rng.choice((number, nextafter(number, -1e308), nextafter(number, 1e308), number + 0.5))
+        return float(rng.choice((*NUMBERS, *NUMBERS, *BIG)))
+
     makers: dict[int, Callable[[], Any]] = {
         of.TRUE: lambda: True,
         of.FALSE: lambda: False,
-        of.INTEGER: lambda: rng.choice([n for n in (*NUMBERS, *NUMBERS, *BIG) if isinstance(n, int)]),
-        of.REAL: lambda: float(rng.choice((*NUMBERS, *NUMBERS, *BIG))),
+        of.INTEGER: whole,
+        of.REAL: real,
         of.STRING: lambda: rng.choice(STRINGS),
         of.UNDEFINED: lambda: UNDEFINED,
         of.ERROR: lambda: ERROR,
@@ -299,17 +340,24 @@ def counterexample(
     tree = partial.tree
     outcomes = {} if partial.unknowns is None else dict(partial.unknowns.outcomes)
     # A name that `my` defines is `my`'s own, also where the target uses it, unless it is declared.
+    quantities = {name for name, kind in triple.kinds.items() if kind is Kind.QUANTITY}
+    near = _near(tree)
     rest = [name for name in names if name not in triple.my.index]
     declared = {name: of_kind(kind) for name, kind in triple.kinds.items()}
     unknown = {**dict.fromkeys(rest, of.ANYTHING), **declared}
     unknown = {name: known for name, known in unknown.items() if name not in triple.target.index} | outcomes
     # The kinds of the residual are those that the expression was reduced with.
-    kinds = {name: _kind_of(known) for name, known in unknown.items()}
+    kinds = {
+        name: Kind.QUANTITY if name in quantities else _kind_of(known) for name, known in unknown.items()
+    }
     possible = can_be_true(tree, kinds)
     alternatives = host_conditions(tree, kinds)
     read_back = parse_expression(unparse(tree))
     for _ in range(ads):
-        values = {name: constant(value_of(rng, known)) for name, known in unknown.items()}
+        values = {
+            name: constant(value_of(rng, known, near, 2**42 if name in quantities else 2**63 - 1))
+            for name, known in unknown.items()
+        }
         full = ClassAd((*triple.target.attributes, *values.items()))
         expected = judge(triple.expression, triple.my, full)
         for wrong, got in (
@@ -324,6 +372,18 @@ def counterexample(
                     f"conditions {alternatives}\nvalues {unparse(ClassAd(tuple(values.items())))}"
                 )
     return None
+
+
+def _near(tree: Expression) -> tuple[int | float, ...]:
+    """The numbers of a tree and their neighbours: a wrong bound shows beside it."""
+    numbers: set[int | float] = set()
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Literal) and type(node.value) in (int, float):
+            numbers.add(node.value)  # type: ignore[arg-type]
+        stack.extend(children(node))
+    return tuple(sorted(number for number in numbers if isfinite(number)))
 
 
 def _kind_of(outcomes: int) -> Kind:

@@ -11,7 +11,14 @@ from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, hos
 
 DOCUMENT = """other.GlueHostBenchmarkSI00 > 500 ?
     other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"""
-KINDS = {"b": Kind.INTEGER, "r": Kind.NUMBER, "s": Kind.STRING, "f": Kind.BOOLEAN, "l": Kind.STRINGS}
+KINDS = {
+    "b": Kind.INTEGER,
+    "r": Kind.NUMBER,
+    "s": Kind.STRING,
+    "f": Kind.BOOLEAN,
+    "l": Kind.STRINGS,
+    "q": Kind.QUANTITY,
+}
 
 
 def reduced(text: str, target: str = "[]", my: str = "[]", kinds: dict[str, Kind] = KINDS) -> str:
@@ -100,6 +107,37 @@ def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
         ('member("a", {"A", S})', "true"),
         ('member("a", {"b", S})', 'member("a", {other.S})'),
         ("size({B, 1}) == 2 && {B, S}[0] > 1", "other.B > 1"),
+        # Arithmetic over one attribute is solved for it.
+        ("Q / 1024 >= 2", "other.Q >= 2048"),
+        ("Q / 1024 > 1", "other.Q > 2047"),
+        ("Q / 1024 > -1", "other.Q > -1024"),
+        ("Q / 1024 == 2", "other.Q >= 2048 && other.Q <= 3071"),
+        ("Q * 1024 > 5000", "other.Q > 4"),
+        ("Q * 1024 == 5000", "false"),
+        ("Q * 2 != 11", "true"),
+        ("Q * 2 != 10", "other.Q != 5"),
+        ("10 <= Q - 500", "other.Q >= 510"),
+        ("5 - Q > 2", "other.Q < 3"),
+        ("-Q < -5", "other.Q > 5"),
+        ("Q * -2 >= 7", "other.Q <= -4"),
+        ("(Q / 1024 + 1) * 2 >= 6", "other.Q >= 2048"),
+        ("Q * 1024 * 1024 > 8000000000", "other.Q > 7629"),
+        ("Q * 1.5 > 3000", "other.Q > 2000"),
+        ("Q + 0.1 > 0.3", "other.Q > 0"),
+        ("!(Q * 2 > 5)", "other.Q <= 2"),
+        ("B / 1024 >= 2", "other.B >= 2048"),
+        ("R / 1024 >= 2", "other.R >= 2048"),
+        ("Q / 1024 >= 2 && Q < 1000", "false"),
+        ("F ? Q / 2 > 3 : Q > 100", "other.F ? other.Q > 7 : other.Q > 100"),
+        # It is not where numbers can overflow, or integers and reals have different bounds.
+        ("B - 500 >= 10", "other.B - 500 >= 10"),
+        ("B * 1024 > 5000", "other.B * 1024 > 5000"),
+        ("Q * 4194304 > 5000", "other.Q * 4194304 > 5000"),
+        ("R / 1024 > 1", "other.R / 1024 > 1"),
+        ("X / 1024 >= 2 || isUndefined(X)", "other.X / 1024 >= 2 || isUndefined(other.X)"),
+        ("1024 / Q > 2", "1024 / other.Q > 2"),
+        ("Q % 2 == 1", "other.Q % 2 == 1"),
+        ("Q / 0 > 1", "other.Q / 0 > 1"),
         # Time and chance are never folded.
         ("time() > 100 || F", "time() > 100 || other.F"),
         ("random() < 0.5 && random() < 0.5", "random() < 0.5 && random() < 0.5"),
@@ -164,6 +202,7 @@ def test_conditions_on_hosts() -> None:
     )
     assert len(conditions("R =!= 0 && R =!= 0.0")[0]) == 2
     assert conditions("F && !member(X, {})") is None
+    assert conditions("Q / 1024 >= 2 && B > 5") == ((HostCondition("Q", ">=", 2048), above),)
     assert conditions("B > R") is None
     assert conditions("B + 1 > 3") is None
     assert conditions("time() > 5") is None

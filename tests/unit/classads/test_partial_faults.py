@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from pilotage.core.classads.partial import (
     contexts,
     domain,
     folding,
+    inversion,
     operators,
     outcomes,
     satisfiability,
@@ -25,7 +26,7 @@ from pilotage.core.classads.partial.contexts import Context
 from pilotage.core.classads.partial.folding_run import Folding
 from tests.unit.classads.partial_triples import counterexample, draw
 
-MOST_TRIPLES = 3000
+MOST_TRIPLES = 8000
 # The package exports a function of this name.
 host_conditions = importlib.import_module("pilotage.core.classads.partial.host_conditions")
 Patch = pytest.MonkeyPatch
@@ -160,6 +161,32 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         "_default",
         lambda original, node, context, known: simplify.simplify(node.test, context, known),
     ),
+    "a negative factor keeps the direction": lambda patch: patch.setattr(
+        inversion.Operation, "direction", property(lambda operation: 1)
+    ),
+    "integers do not overflow": lambda patch: patch.setattr(
+        inversion.Operation, "wraps", lambda operation, value: False
+    ),
+    "bounds of integers hold for reals": replaced(
+        inversion, "_numbers", lambda original, known, is_quantity: original(known, is_quantity)[:1]
+    ),
+    "every integer is a quantity": replaced(
+        inversion, "_numbers", lambda original, known, is_quantity: original(known, True)
+    ),
+    "a bound is looser by one": replaced(
+        inversion, "_first", lambda original, is_true, numbers: original(is_true, numbers) - 1
+    ),
+    "any bound that holds at the edge will do": replaced(
+        inversion, "_is_bound", lambda original, condition, part, is_low: True
+    ),
+    "an inequality is an equality": replaced(
+        inversion, "_point", lambda original, op, ranges: original("==", ranges)
+    ),
+    "no solution of one equation means none for the other": replaced(
+        inversion,
+        "_conditions",
+        lambda original, *arguments: False if (answer := original(*arguments)) is True else answer,
+    ),
     "a chain is not nested to the left": rule(
         simplify,
         type(Logic("||", ())),
@@ -171,6 +198,14 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
 @pytest.fixture(scope="module")
 def triples() -> list[Any]:
     return [draw(Random(f"fault {number}")) for number in range(MOST_TRIPLES)]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    """No solution of one fault is used for another, or after the last."""
+    inversion._conditions.cache_clear()
+    yield
+    inversion._conditions.cache_clear()
 
 
 @pytest.mark.slow

@@ -163,6 +163,7 @@ def _wrong_kind(name: str, expression: Expression, inner: ClassAd) -> str:
     value = evaluate(expression, my=inner, steps=_EVALUATION_STEPS)
     fits = {
         Kind.INTEGER: type(value) is int,
+        Kind.QUANTITY: type(value) is int,
         Kind.NUMBER: type(value) in (int, float),
         Kind.STRING: isinstance(value, str),
         Kind.BOOLEAN: isinstance(value, bool),

@@ -12,7 +12,7 @@ from typing import Final
 
 from pilotage.core.brokering.information import Value
 from pilotage.core.classads import parse_expression
-from pilotage.core.classads.partial import Kind
+from pilotage.core.classads.partial import LARGEST_QUANTITY, Kind
 from pilotage.core.errors import InvalidInput
 
 
@@ -196,9 +196,14 @@ OWN_NAMES: Final = frozenset({*_OWN_KINDS, "memory"})
 
 @cache
 def kinds() -> Mapping[str, Kind]:
-    """By name in lower case: the declared kind of each attribute that an offer may have."""
-    declared = {attribute.name.lower(): attribute.kind for attribute in ATTRIBUTES}
-    return MappingProxyType(_OWN_KINDS | declared)
+    """By name in lower case: the declared kind of each attribute that an offer may have.
+
+    Whole numbers count or measure something, so none comes near the ends of 64 bits.
+    """
+    declared = _OWN_KINDS | {attribute.name.lower(): attribute.kind for attribute in ATTRIBUTES}
+    return MappingProxyType(
+        {name: Kind.QUANTITY if kind is _INTEGER else kind for name, kind in declared.items()}
+    )
 
 
 def is_of_hosts(name: str) -> bool:
@@ -218,7 +223,11 @@ def mistake(name: str, value: Value) -> str:
     if name.lower() in _EXPRESSIONS:
         return _mistake_in_check(name, value)
     known = BY_NAME.get(name.lower())
-    if known is None or _has_kind(value, known.kind):
+    if known is None:
+        return ""
+    if _has_kind(value, known.kind):
+        if type(value) is int and abs(value) > LARGEST_QUANTITY:
+            return f"{known.name} must be between -2^42 and 2^42, not {value}"
         return ""
     unit = f" ({known.unit})" if known.unit else ""
     return f"{known.name} must be {_WORDS[known.kind]}{unit}, not {_described(value)}"
@@ -247,6 +256,7 @@ def _mistake_in_check(name: str, value: Value) -> str:
 
 _WORDS: Final = {
     Kind.INTEGER: "a whole number",
+    Kind.QUANTITY: "a whole number",
     Kind.NUMBER: "a number",
     Kind.STRING: "a text",
     Kind.BOOLEAN: "true or false",
@@ -257,7 +267,7 @@ _WORDS: Final = {
 
 def _has_kind(value: Value, kind: Kind) -> bool:
     match kind:
-        case Kind.INTEGER:
+        case Kind.INTEGER | Kind.QUANTITY:
             return type(value) is int
         case Kind.NUMBER:
             return type(value) in (int, float)

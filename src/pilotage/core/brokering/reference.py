@@ -11,6 +11,7 @@ from pilotage.core.pilots.ads import ATTRIBUTES as OF_OFFER
 
 _KINDS = {
     Kind.INTEGER: "integer",
+    Kind.QUANTITY: "integer",
     Kind.NUMBER: "number",
     Kind.STRING: "text",
     Kind.BOOLEAN: "true or false",

@@ -107,7 +107,7 @@ def _with(known: _Bounds, condition: HostCondition, kind: Kind | None) -> _Bound
     if isinstance(value, bool | str) or operator not in ("<", "<=", ">", ">="):
         return None
     is_strict = operator in ("<", ">")
-    if is_strict and kind is Kind.INTEGER:
+    if is_strict and kind in (Kind.INTEGER, Kind.QUANTITY):
         value = floor(value) + 1 if operator == ">" else -(floor(-value) + 1)
         is_strict = False
     if operator in (">", ">="):

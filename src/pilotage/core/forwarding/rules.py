@@ -148,7 +148,7 @@ def _value_of_text(text: str, kind: Kind) -> Value | None:
         return {"true": True, "false": False}.get(text)
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    if kind is Kind.INTEGER:
+    if kind in (Kind.INTEGER, Kind.QUANTITY):
         return None
     if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text):
         return float(text)

@@ -53,7 +53,7 @@ def test_hosts_fix_what_is_told_of_hosts_and_sub_clusters() -> None:
     assert is_of_hosts("GlueSubClusterLogicalCPUs")
     assert not is_of_hosts("GlueCEPolicyMaxCPUTime")
     assert not is_of_hosts("Site")
-    assert kinds()["gluehostbenchmarksi00"] is Kind.INTEGER
+    assert kinds()["gluehostbenchmarksi00"] is Kind.QUANTITY
     assert kinds()["platforms"] is Kind.STRINGS
 
 

@@ -22,9 +22,9 @@ GRID_ENGINE = ForwardTable(
 )
 SI00, OS, SMP = "GlueHostBenchmarkSI00", "GlueHostOperatingSystemName", "GlueHostArchitectureSMPSize"
 KINDS = {
-    SI00.lower(): Kind.INTEGER,
+    SI00.lower(): Kind.QUANTITY,
     OS.lower(): Kind.STRING,
-    SMP.lower(): Kind.INTEGER,
+    SMP.lower(): Kind.QUANTITY,
     "software": Kind.STRINGS,
     "gluecepolicymaxwallclocktime": Kind.INTEGER,
 }
@@ -124,6 +124,14 @@ def test_without_known_hosts_only_certain_names_become_features() -> None:
     assert forwarded(f"other.{SI00} > 500", GRID_ENGINE, COMPLEXES, ()).flags == ("-l", "si00=501")
     text = f'other.{OS} == "sl5"'
     assert unmapped_text(forwarded(text, GRID_ENGINE, COMPLEXES, ())) == text
+
+
+@pytest.mark.parametrize(
+    "text", [f"other.{SI00} / 100 >= 5", f"4 < other.{SI00} / 100", f"other.{SI00} * 2 >= 999"]
+)
+def test_bounds_of_arithmetic_become_flags_without_known_hosts(text: str) -> None:
+    forwarding = forwarded(text, GRID_ENGINE, COMPLEXES, ())
+    assert (forwarding.flags, unmapped_text(forwarding)) == (("-l", "si00=500"), "")
 
 
 def test_nothing_is_submitted_where_requirements_cannot_be_true() -> None:

@@ -30,15 +30,20 @@ from pilotage.core.classads.tree import (
     children,
 )
 
+LARGEST_QUANTITY: Final = 2**42
+"""It times 2^20 still fits into 64 bits, as for bytes of a size in megabytes."""
+
 
 class Kind(StrEnum):
     """The declared type of an unknown attribute: every full ad gives it a value of this type.
 
     INTEGER and NUMBER (an integer or a real) are never infinite and never NaN. STRINGS is a list of strings.
+    QUANTITY is an integer of at most `LARGEST_QUANTITY`, negative or not, so that sums with it do not overflow.
     ANY stands for every value, undefined and error included: the attribute may be absent.
     """
 
     INTEGER = "integer"
+    QUANTITY = "quantity"
     NUMBER = "number"
     STRING = "string"
     BOOLEAN = "boolean"
@@ -48,6 +53,7 @@ class Kind(StrEnum):
 
 OUTCOMES_OF: Final[Mapping[Kind, int]] = {
     Kind.INTEGER: INTEGER,
+    Kind.QUANTITY: INTEGER,
     Kind.NUMBER: NUMBER,
     Kind.STRING: STRING,
     Kind.BOOLEAN: BOOLEAN,

@@ -102,7 +102,8 @@ def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) 
     if type(value) not in TREES:
         return Residual(_TRUE if value is True else _FALSE, None)
     known = _outcomes(value, run.unknown, kinds)
-    unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps)
+    quantities = {name for name in run.unknown if kinds.get(name) is Kind.QUANTITY}
+    unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps, quantities)
     tree, outcomes = simplify(value, Context.MATCH, unknowns)
     # Conditions on different attributes cannot contradict each other.
     if run.repeated and type(tree) in (Logic, Conditional):

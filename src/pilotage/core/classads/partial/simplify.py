@@ -20,6 +20,7 @@ from pilotage.core.classads.partial.contexts import (
     Context,
     constant_in,
 )
+from pilotage.core.classads.partial.inversion import solved
 from pilotage.core.classads.partial.operators import negation, operation, truth_compared
 from pilotage.core.classads.partial.simplify_calls import simplified_call
 from pilotage.core.classads.partial.unknowns import (
@@ -234,7 +235,14 @@ def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
     if type(tree) is Literal:
         return _constant(tree.value, context)
     # Operators on conditionals and truth values leave trees of other types.
-    return (tree, outcomes) if type(tree) is Chain else simplify(tree, context, unknowns)
+    if type(tree) is not Chain:
+        return simplify(tree, context, unknowns)
+    conditions = solved(tree, unknowns)
+    if conditions is None:
+        return tree, outcomes
+    if isinstance(conditions, bool):
+        return _constant(conditions, context)
+    return join("&&", [(condition, of.BOOLEAN) for condition in conditions], context, unknowns)
 
 
 def _conditional(node: Conditional, context: Context, unknowns: Unknowns) -> Result:

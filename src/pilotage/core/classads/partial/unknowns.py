@@ -30,13 +30,14 @@ class Unknowns:
     """The unknown attributes of a tree with the outcomes of each, by lower-case name.
 
     `nodes` has the one node that stands for an attribute. Names in
-    `repeated` stand in the tree more than once. Nodes in `kept` stay as they are.
+    `repeated` stand in the tree more than once. Nodes in `kept` stay as they are. `quantities` are integers of a
+    limited size.
     Functions of constants have this as their world: it has neither a clock nor chance.
     """
 
     now = None
     rng = None
-    __slots__ = ("kept", "nodes", "outcomes", "repeated", "steps")
+    __slots__ = ("kept", "nodes", "outcomes", "quantities", "repeated", "steps")
 
     def __init__(
         self,
@@ -45,12 +46,14 @@ class Unknowns:
         repeated: Set[str],
         kept: Mapping[int, tuple[Expression, int]],
         steps: int,
+        quantities: Set[str] = frozenset(),
     ) -> None:
         self.nodes = nodes
         self.outcomes = outcomes
         self.repeated = repeated
         self.kept = kept
         self.steps = steps
+        self.quantities = quantities
 
     def charge(self, steps: int = 1) -> None:
         self.steps -= steps
