@@ -155,6 +155,14 @@ def test_a_pilot_that_an_administrator_starts_again_hides_no_other(cell: sge.Gri
         batch.cancel([STAMP])
 
 
+def test_hosts_of_a_queue_that_is_too_short_do_not_count(cell: sge.GridEngine) -> None:
+    shape = Shape(1, 0, 3600.0)
+    batch = SgeBatch(LocalRunner(cell.environment), getpass.getuser(), SgeOptions(), cell.cell, shape=shape)
+    assert batch.information().attributes["GlueCEName"] == "long.q"
+    assert batch_of(cell, SgeOptions(queue="long.q")).check(shape) == ""
+    assert batch_of(cell, SgeOptions(queue="all.q")).check(shape), "Grid Engine says the same"
+
+
 def test_a_host_group_names_hosts_of_its_queue_alone(cell: sge.GridEngine) -> None:
     information = batch_of(cell, SgeOptions(queue="long.q@@allhosts", resources="si00=500")).information()
     assert information.attributes["GlueCEName"] == "long.q"

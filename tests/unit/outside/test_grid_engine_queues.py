@@ -195,6 +195,24 @@ def test_the_hosts_of_a_ce_offer_the_resources_of_its_pilots(resources: str, hos
     assert {place.host for place in places.select(found.instances)} == hosts
 
 
+@pytest.mark.parametrize(
+    ("shape", "queues_left"),
+    [
+        (Shape(1), {"long.q", "short.q", "wide.q"}),
+        (Shape(1, 0, 1800.0), {"long.q", "wide.q"}),
+        (Shape(1, 0, 1801.0), {"long.q"}),
+        (Shape(17), {"wide.q"}),
+        (Shape(17, 0, 1801.0), {"long.q", "short.q", "wide.q"}),
+    ],
+)
+def test_queues_that_are_too_small_for_the_pilots_are_left_out(shape: Shape, queues_left: set[str]) -> None:
+    """A pilot in vain would wait there for ever. Where no queue is large enough the scheduler tells why."""
+    wide = queue("wide.q", "n1").replace("<slots_total>16<", "<slots_total>32<")
+    found = listing(queue("short.q", "n1", h_rt="00:05:00"), queue("long.q", "n1", h_rt="infinity"), wide)
+    places = PilotPlaces(SgeOptions(), {}, {}, shape)
+    assert {place.queue for place in places.select(found.instances)} == queues_left
+
+
 def test_a_host_that_does_not_answer_still_counts() -> None:
     found = listing(queue("a.q", "n1", "au", si00="600"))
     silent = [replace(row, values={}) for row in found.instances]

@@ -62,6 +62,25 @@ def described(options: SlurmOptions | None = None, nodes: str = NODES, jobs: str
     return information.describe_ce(CONFIGURATION, partitions, shown, jobs, options)
 
 
+@pytest.mark.parametrize(
+    ("partition", "wall", "names"),
+    [
+        ("short,long", 0.0, ["short", "long"]),
+        ("short,long", 1800.0, ["short", "long"]),
+        ("short,long", 1801.0, ["long"]),
+        ("short,long,endless", 1e9, ["endless"]),
+        ("short,long", 1e9, ["short", "long"]),
+    ],
+)
+def test_partitions_that_are_too_short_for_the_pilots_are_left_out(
+    partition: str, wall: float, names: list[str]
+) -> None:
+    """Where no partition is long enough, Slurm tells why pilots wait."""
+    known = information.read_shown_partitions(PARTITIONS)
+    chosen = information.named_partitions(known, SlurmOptions(partition=partition), wall)
+    assert [partition.name for partition in chosen] == names
+
+
 def test_equal_nodes_are_one_class_and_unusable_ones_in_none() -> None:
     ce = described(jobs="RUNNING\nPENDING\nPENDING\nCOMPLETING\n")
     assert [(known.count, known.hosts) for known in ce.host_classes] == [(2, ("n2", "n3")), (1, ("n1",))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pilotage.core.policy import Ce
 from pilotage.core.policy.batch_systems.sge import SgeOptions
+from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.registry import Machine
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
@@ -25,4 +26,5 @@ def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SgeBatch:
     if options.qmaster_port:
         own["SGE_QMASTER_PORT"] = str(options.qmaster_port)
     environment |= {name: value for name, value in own.items() if value}
-    return SgeBatch(LocalRunner(environment), machine.user, options, Cell.of(environment), timeout)
+    shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
+    return SgeBatch(LocalRunner(environment), machine.user, options, Cell.of(environment), timeout, shape)

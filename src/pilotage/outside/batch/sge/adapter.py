@@ -28,7 +28,7 @@ from pilotage.outside.batch.properties import decode_properties
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
 from pilotage.outside.batch.sge.cell import Cell
-from pilotage.outside.batch.sge.requests import PilotPlaces, named_host_groups, read_host_group
+from pilotage.outside.batch.sge.requests import ONE_CORE, PilotPlaces, named_host_groups, read_host_group
 from pilotage.outside.batch.sge.rules import mistakes_in_rules
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
@@ -53,13 +53,23 @@ class SgeBatch:
     place = ""
 
     def __init__(
-        self, runner: Runner, user: str, options: SgeOptions, cell: Cell, timeout: float = TIMEOUT
+        self,
+        runner: Runner,
+        user: str,
+        options: SgeOptions,
+        cell: Cell,
+        timeout: float = TIMEOUT,
+        shape: Shape = ONE_CORE,
     ) -> None:
-        """`user`: the account that the pilots run under. `cell`: of the environment of `runner`."""
+        """`user`: the account that the pilots run under. `cell`: of the environment of `runner`.
+
+        `shape`: of the pilots, for the information about the hosts where they can start.
+        """
         self._client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout)
         self._user = user
         self._options = options
         self._cell = cell
+        self._shape = shape
 
     def close(self) -> None:
         self._client.runner.close()
@@ -196,7 +206,7 @@ class SgeBatch:
         )
         listing = queues.read_queues(self._client.check_output(commands.list_queues()))
         complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
-        places = PilotPlaces(self._options, self._host_groups(), complexes)
+        places = PilotPlaces(self._options, self._host_groups(), complexes, self._shape)
         known = queues.describe_ce(listing, places.select(listing.instances), complexes)
         own = {"GlueCEInfoHostName": host, "GlueCEInfoLRMSVersion": version}
         return replace(

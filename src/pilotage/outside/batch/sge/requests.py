@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from pilotage.core.policy.batch_systems.sge import SgeOptions, split_requests
+from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge.queues import Complex, QueueInstance, read_value
+
+ONE_CORE = Shape(1)
+"""Pilots of which only the number of cores is known."""
 
 PATTERN = re.compile(r"[*?\[]")
 
@@ -34,6 +38,7 @@ class PilotPlaces:
     groups: Mapping[str, frozenset[str]]
     """Hosts by the name of their group."""
     complexes: Mapping[str, Complex]
+    shape: Shape = ONE_CORE
 
     def select(self, instances: Iterable[QueueInstance]) -> list[QueueInstance]:
         """The queues on hosts that fit the requests. Where only Grid Engine can decide, they fit.
@@ -51,7 +56,13 @@ class PilotPlaces:
         ]
         if not fitting:
             raise UnreadableOutput(f"no queue of the CE offers {resources!r} on any host")
-        return fitting
+        # Where every queue is too small, pilots wait with the scheduler's reason.
+        return [instance for instance in fitting if self._holds(instance)] or fitting
+
+    def _holds(self, instance: QueueInstance) -> bool:
+        """Whether the limits of the queue let a pilot start."""
+        is_long_enough = instance.wall is None or instance.wall >= self.shape.wall
+        return is_long_enough and (not instance.usable or instance.slots >= self.shape.processors)
 
     def _is_named(self, instance: QueueInstance) -> bool:
         """Whether jobs of `qsub -q` may run there."""

@@ -16,4 +16,4 @@ def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SlurmBatch:
     environment = machine.variables(VARIABLES)
     if ce.slurm.conf:
         environment["SLURM_CONF"] = ce.slurm.conf
-    return SlurmBatch(LocalRunner(environment), machine.user, ce.slurm, timeout)
+    return SlurmBatch(LocalRunner(environment), machine.user, ce.slurm, timeout, ce.wall)

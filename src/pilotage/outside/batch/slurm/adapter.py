@@ -50,11 +50,14 @@ class SlurmBatch:
     index_variable = INDEX_VARIABLE
     place = ""
 
-    def __init__(self, runner: Runner, user: str, options: SlurmOptions, timeout: float = TIMEOUT) -> None:
-        """`user`: the account that the pilots run under."""
+    def __init__(
+        self, runner: Runner, user: str, options: SlurmOptions, timeout: float = TIMEOUT, wall: float = 0.0
+    ) -> None:
+        """`user`: the account that the pilots run under. `wall`: seconds that each of them asks for."""
         self._client = CommandClient(runner, "Slurm", "Slurm's controller", _HINT, timeout)
         self._user = user
         self._options = options
+        self._wall = wall
 
     def close(self) -> None:
         self._client.runner.close()
@@ -143,7 +146,7 @@ class SlurmBatch:
         """Four questions, however many nodes there are."""
         configuration = self._client.check_output(commands.show_config())
         known = information.read_shown_partitions(self._client.check_output(commands.show_partitions()))
-        partitions = information.named_partitions(known, self._options)
+        partitions = information.named_partitions(known, self._options, self._wall)
         nodes = list(information.read_shown_nodes(self._client.check_output(commands.show_nodes())))
         states = self._client.check_output(
             commands.list_job_states([partition.name for partition in partitions])

@@ -156,8 +156,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(sorted({word for word in words if word}))
 
 
-def named_partitions(partitions: Sequence[ShownPartition], options: SlurmOptions) -> list[ShownPartition]:
-    """The partitions that the pilots of a CE use. `UnreadableOutput` if the cluster has none of them."""
+def named_partitions(
+    partitions: Sequence[ShownPartition], options: SlurmOptions, wall: float = 0.0
+) -> list[ShownPartition]:
+    """The partitions that the pilots of a CE use. `UnreadableOutput` if the cluster has none of them.
+
+    Partitions that are too short for pilots of `wall` seconds are left out, unless all of them are.
+    """
     if not options.partition:
         named = [partition for partition in partitions if partition.default]
         reason = "the cluster has no default partition"
@@ -167,7 +172,7 @@ def named_partitions(partitions: Sequence[ShownPartition], options: SlurmOptions
         reason = f"the cluster has no partition {options.partition[:200]!r}"
     if not named:
         raise UnreadableOutput(reason)
-    return named
+    return [partition for partition in named if partition.wall is None or partition.wall >= wall] or named
 
 
 def _is_wanted(node: ShownNode, partitions: Collection[str], options: SlurmOptions) -> bool:
