@@ -302,15 +302,7 @@ class Bench:
 
     def moves(self, job: int) -> list[str]:
         """The states of a job, in order, checked to be one legal chain."""
-        found = self.history(job)
-        assert found[0].kind == "submitted"
-        states = ["Waiting"]
-        for event in found[1:]:
-            assert event.old == states[-1], (states, event)
-            JOB_STATES.check(JobState(event.old), JobState(event.new))
-            states.append(event.new)
-        assert states[-1] == self.state(job)
-        return states
+        return legal_chain(self.history(job), self.state(job))
 
     def kinds(self, kind: str) -> list[str]:
         """The details of all events of one kind."""
@@ -345,19 +337,36 @@ class Bench:
         assert not connection.execute(twice).fetchall()
         counted_old = dict(connection.execute("SELECT state, sum(jobs) FROM history_counts GROUP BY state"))
         assert counted_old == dict(connection.execute("SELECT state, count(*) FROM history GROUP BY state"))
-        everything = "SELECT id, state, pilot_id FROM jobs UNION ALL SELECT id, state, NULL FROM history"
-        for job, state, pilot in connection.execute(everything):
-            self.moves(job)
-            applied = [outcome for outcome in self.outcomes(job) if outcome == "applied"]
+        outcomes: dict[int, list[str | None]] = {}
+        for job, outcome in connection.execute("SELECT job_id, outcome FROM attempts"):
+            outcomes.setdefault(job, []).append(outcome)
+        everything = """SELECT id, state, last_event, pilot_id FROM jobs
+            UNION ALL SELECT id, state, last_event, NULL FROM history"""
+        for job, state, last_event, pilot in connection.execute(everything):
+            history = events.history(connection, job, last_event)
+            legal_chain(history, state)
+            of_job = outcomes.get(job, [])
             # A person may have a failed job begin again.
-            assert len(applied) <= 1 + [event.kind for event in self.history(job)].count("rescheduled")
+            assert of_job.count("applied") <= 1 + [event.kind for event in history].count("rescheduled")
             assert (pilot is not None) == (state in ("Matched", "Running", "Stalled", "Completing")), job
             if state in FINAL:
-                assert None not in self.outcomes(job)
+                assert None not in of_job
         assert (
             connection.execute("SELECT count(*), count(DISTINCT digest) FROM queues").fetchone()[0]
             == (connection.execute("SELECT count(DISTINCT identity) FROM queues").fetchone()[0])
         )
+
+
+def legal_chain(history: Sequence[events.Event], state: str) -> list[str]:
+    """The states of a job by its events, in order, checked to be one legal chain that ends in `state`."""
+    assert history[0].kind == "submitted"
+    states = ["Waiting"]
+    for event in history[1:]:
+        assert event.old == states[-1], (states, event)
+        JOB_STATES.check(JobState(event.old), JobState(event.new))
+        states.append(event.new)
+    assert states[-1] == state
+    return states
 
 
 class Paper:
