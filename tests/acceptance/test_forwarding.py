@@ -161,6 +161,9 @@ def test_a_check_on_the_servers_machine_finds_wrong_names_and_programs(
         assert "the batch system would refuse its pilots" in warnings(
             '[ces.slurm.slurm]\npartition = "nosuch"\n'
         )
+        assert "the folder /nosuch/logs is not on the server's machine" in warnings(
+            '[ces.slurm.slurm]\nlog_folder = "/nosuch/logs"\n'
+        )
         with cluster.stopped():
             assert "ces.slurm was not checked: no answer within 10 s" in warnings(RULES)
 

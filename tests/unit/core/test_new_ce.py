@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.policy import Ce, Policy, annotated, changes, initial, parse
+from pilotage.core.policy.ce_names import mistake_in_name
+from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.core.policy.new_ce import (
     NewCe,
     PartitionFacts,
@@ -138,15 +140,15 @@ def test_a_text_without_room_for_it_is_left_alone() -> None:
 
 
 @given(
-    st.text(min_size=1, max_size=20).filter(lambda name: "\0" not in name and name != "local"),
+    st.text(min_size=1, max_size=20).filter(lambda name: not mistake_in_name(name) and name != "local"),
     st.integers(1, 512),
     st.integers(1, 4_000_000),
     st.none() | st.floats(60, 1e8),
 )
 def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wall: float | None) -> None:
-    partition = PartitionFacts("p\nq", True, True, wall, 2, cores, memory)
+    partition = PartitionFacts('p "q\\', True, True, wall, 2, cores, memory)
     ce = proposed(NewCe(name, "here"), partition).ces[name]
-    assert ce.slurm.partition == "p\nq"
+    assert ce.slurm.partition == 'p "q\\'
     assert cores % ce.pilot_processors == 0
     assert 1 <= ce.pilot_processors <= 4
     assert ce.pilot_memory * (cores // ce.pilot_processors) <= memory
@@ -166,3 +168,37 @@ def test_the_type_names_its_queue_and_how_many_cores_its_pilots_may_have() -> No
     changed = insert_section(text, "cell", batch_section(NewCe("cell", "here"), "sge", LONG))
     with pytest.raises(InvalidInput, match="parallel environment"):
         parse(changed.replace("pilot_processors = 1", "pilot_processors = 2"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("sge", {"qmaster_port": "-1"}, "qmaster_port must be a number from 0 to 65,535"),
+        ("sge", {"qmaster_port": "70000"}, "qmaster_port must be a number from 0 to 65,535"),
+        ("sge", {"queue": "a" * 201}, "queue has more than 200 characters"),
+        ("slurm", {"log_folder": "logs"}, "log_folder must be an absolute path"),
+        ("slurm", {"constraint": "a\nb"}, "constraint has characters that cannot be shown"),
+        ("slurm", {"partition": "a\x1b[1m"}, "partition has characters that cannot be shown"),
+    ],
+)
+def test_options_out_of_range_are_refused_before_a_batch_system_is_asked(
+    kind: str, options: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(InvalidInput, match=expected):
+        ce_to_ask(kind, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("LOCAL", "no CE LOCAL", "did you mean local?"),
+        ("local ", "no CE 'local '", "did you mean local?"),
+        ("", "no CE ''", "CEs: local"),
+        ("a\nb", "no CE 'a\\\\nb'", "CEs: local"),
+    ],
+)
+def test_an_unknown_ce_is_shown_whole_with_the_nearest_one(name: str, message: str, hint: str) -> None:
+    policy = parse('[groups.g]\n[users.u]\ngroups = ["g"]\n[sites.s]\n[ces.local]\nsite = "s"\n')
+    with pytest.raises(NotFound, match=message) as refused:
+        ce_by_name(policy, name)
+    assert hint in refused.value.hint

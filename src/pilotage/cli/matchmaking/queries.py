@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.matchmaking import MatchRequest
 
@@ -15,6 +18,8 @@ def query_for(
         if owner or group:
             raise InvalidInput("a job has its owner and group", hint="--owner and --group go with a job file")
         query.job = _job(target)
+    elif re.fullmatch(r"[-0-9, .]*", target) and not os.path.exists(target):
+        raise InvalidInput(f"{target!r} is no job", hint="give the number of one job, or a job file")
     else:
         query.description = _description(target)
     return query

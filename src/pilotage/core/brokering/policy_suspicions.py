@@ -12,12 +12,15 @@ from pilotage.core.brokering.glue import BY_NAME, EXPRESSIONS, nearest_name
 from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.requester_ad import ATTRIBUTES
 from pilotage.core.brokering.seen_attributes import attributes_of
-from pilotage.core.classads import Attribute, Expression, parse_expression
+from pilotage.core.classads import Attribute, Expression, Literal, parse_expression
 from pilotage.core.policy import Ce, Policy, toml
 
 MOST: Final = 20
 """Suspicions of one policy."""
 
+STATES: Final = ("Production", "Queueing", "Draining", "Closed")
+"""Values of GlueCEStateStatus."""
+_STATUS: Final = "gluecestatestatus"
 _TARGET: Final = frozenset({"other", "target"})
 _REQUESTER: Final = {name.lower(): name for name in ATTRIBUTES}
 
@@ -28,9 +31,17 @@ def policy_suspicions(policy: Policy) -> list[str]:
     for name, ce in policy.ces.items():
         table = f"ces.{toml.key(name)}.attributes"
         suspicions += [f"{table}.{text}" for text in _of_ce(name, ce)]
+    pools = {ce.submit_pool for ce in policy.ces.values()}
     for name, pool in policy.director.pools.items():
+        if name not in pools and policy.director.is_handled(name):
+            known = ", ".join(sorted(pools)) or "none"
+            suspicions.append(
+                f"director.pools.{toml.key(name)}: no CE is in this pool; pools of CEs: {known}"
+            )
         for key, text in (("Rank", pool.rank), ("CPUNormalization", pool.cpu_normalization)):
             expression = parse_expression(text or "0")
+            if key == "Rank" and _is_no_number(expression):
+                suspicions.append(f"director.pools.{toml.key(name)}.Rank: its value is never a number")
             suspicions += [
                 f"director.pools.{toml.key(name)}.{key}: {reason}" for reason in _misspelt(expression)
             ]
@@ -49,8 +60,19 @@ def _of_ce(name: str, ce: Ce) -> Iterator[str]:
     for key in EXPRESSIONS:
         expression = ad.get(key)
         if key.lower() in own and expression is not None:
+            if isinstance(expression, Literal) and expression.value is not True:
+                yield f"{key}: it is never true, so no pilot is ever submitted there"
             for reason in _wrong_in_check(expression):
                 yield f"{key}: {reason}"
+    status = ce.attributes.get(next((key for key in ce.attributes if key.lower() == _STATUS), ""), "")
+    if status and status not in STATES:
+        yield f"GlueCEStateStatus: {status!r} is none of {', '.join(STATES)}"
+
+
+def _is_no_number(expression: Expression) -> bool:
+    if not isinstance(expression, Literal):
+        return False
+    return isinstance(expression.value, bool) or not isinstance(expression.value, int | float)
 
 
 def _misspelt(expression: Expression) -> Iterator[str]:

@@ -39,6 +39,12 @@ def first_violation(policy: Policy) -> tuple[str, tuple[str, ...]] | None:
     return next(_violations(policy, (), ()), None)
 
 
+def violation_in_options(kind: str, options: msgspec.Struct) -> str:
+    """The first value out of its range in the table `[ces.NAME.KIND]`; empty: none is."""
+    keys, pattern = ("ces", "NAME", kind), ("ces", "*", kind)
+    return next((reason for reason, _ in _violations(options, keys, pattern)), "")
+
+
 def _violations(
     value: Any, keys: tuple[str, ...], pattern: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:

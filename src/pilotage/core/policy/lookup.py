@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 
 import msgspec
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+from pilotage.core.policy.bounds import violation_in_options
 from pilotage.core.policy.ce_model import Ce
+from pilotage.core.policy.ce_names import is_plain
 from pilotage.core.policy.model import Policy
 
 
 def ce_by_name(policy: Policy, name: str) -> Ce:
-    """The CE of this name. Raises NotFound with the names that there are."""
+    """The CE of this name. Raises NotFound with the nearest name, else with the names that there are."""
     if (ce := policy.ces.get(name)) is None:
-        known = ", ".join(policy.ces) or "none"
-        raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {known}")
+        shown = name if is_plain(name) else repr(name)
+        lower = {known.lower(): known for known in policy.ces}
+        near = difflib.get_close_matches(name.strip().lower(), lower, 1, 0.8)
+        hint = f"did you mean {lower[near[0]]}?" if near else f"CEs: {', '.join(policy.ces) or 'none'}"
+        raise NotFound(f"the policy has no CE {shown}", hint=hint)
     return ce
 
 
@@ -38,4 +44,6 @@ def ce_to_ask(kind: str, options: Mapping[str, str]) -> Ce:
         raise InvalidInput(f"option of {kind}: {error}", field="option") from None
     for key, reason in chosen.mistakes():
         raise InvalidInput(reason, field=key)
+    if reason := violation_in_options(kind, chosen):
+        raise InvalidInput(reason, field="option")
     return msgspec.structs.replace(Ce(site="", type=kind), **{kind: chosen})

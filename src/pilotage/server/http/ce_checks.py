@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from pilotage.core.errors import Unreachable
@@ -22,7 +23,9 @@ AT_ONCE: Final = 4
 
 async def machine_warnings(context: Context, policy: Policy, names: Collection[str]) -> list[str]:
     """Warnings about these CEs, as far as they can be checked in `DEADLINE` seconds. The rest is named."""
-    warnings = [text for name in names for text in await asyncio.to_thread(_of_hook, name, policy.ces[name])]
+    warnings = await asyncio.to_thread(
+        lambda: [text for name in names for text in _of_files(name, policy.ces[name])]
+    )
     asked = [name for name in names if policy.ces[name].type != "local"]
     open_adapters: dict[str, BatchAdapter] = {}
     turns = asyncio.Semaphore(AT_ONCE)
@@ -49,13 +52,19 @@ async def machine_warnings(context: Context, policy: Policy, names: Collection[s
     return warnings
 
 
-def _of_hook(name: str, ce: Ce) -> list[str]:
-    if not ce.forward_hook or not (reason := obstacle_to_run(ce.forward_hook)):
-        return []
-    return [
-        f"ces.{toml.key(name)}: forward_hook {ce.forward_hook} on the server's machine ({socket.gethostname()}):"
-        f" {reason}; jobs with requirements over hosts get no pilot there until then"
-    ]
+def _of_files(name: str, ce: Ce) -> Iterator[str]:
+    """Warnings about the CE's files on this machine."""
+    key, here = toml.key(name), f"on the server's machine ({socket.gethostname()})"
+    if ce.forward_hook and (reason := obstacle_to_run(ce.forward_hook)):
+        yield (
+            f"ces.{key}: forward_hook {ce.forward_hook} {here}: {reason}; jobs with requirements over hosts get no"
+            " pilot there until then"
+        )
+    if ce.log_folder and not os.path.isdir(ce.log_folder):
+        yield (
+            f"ces.{key}: the folder {ce.log_folder} is not {here}: without it commands do not show the output of"
+            " pilots"
+        )
 
 
 def _of_batch_system(name: str, ce: Ce, adapter: BatchAdapter) -> list[str]:

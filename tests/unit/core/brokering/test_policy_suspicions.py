@@ -47,6 +47,9 @@ def test_nothing_is_said_about_a_policy_that_is_right(attributes: str) -> None:
             "AuthorizationCheck = 'CloseOutputSECheck'\nCloseOutputSECheck = 'AuthorizationCheck'",
             "CloseOutputSECheck: its value needs itself",
         ),
+        ("Requirements = 'false'", "Requirements: it is never true"),
+        ("AuthorizationCheck = '1'", "AuthorizationCheck: it is never true"),
+        ("gluecestatestatus = 'Open'", "'Open' is none of Production, Queueing"),
         ("Requirements = 'foo(1)'", "there is no function 'foo'"),
     ],
 )
@@ -61,6 +64,20 @@ def test_a_rank_over_a_misspelt_name_is_named() -> None:
     [text] = policy_suspicions(parse(HEAD + pool))
     assert text.startswith("director.pools.Batch.Rank: ")
     assert "is GlueCEStateEstimatedResponseTime meant?" in text
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        ("[director.pools.Batch]\nEnableListMatch = true\nRank = '\"high\"'\n", "never a number"),
+        ("[director.pools.Batch]\nEnableListMatch = true\nRank = '5'\n", ""),
+        ("[director.pools.Bach]\nenabled = false\n", "no CE is in this pool; pools of CEs: Batch"),
+        ("[director.pools.DIRAC]\nenabled = false\n", ""),
+    ],
+)
+def test_pools_without_effect_are_named(pool: str, expected: str) -> None:
+    texts = policy_suspicions(parse(HEAD + pool))
+    assert [expected in text for text in texts] == [True] * bool(expected)
 
 
 def test_the_number_of_sentences_is_bounded() -> None:

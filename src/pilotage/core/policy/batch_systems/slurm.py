@@ -76,5 +76,10 @@ class SlurmOptions(BatchOptions, frozen=True):
         return self.partition
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        if self.conf and (not self.conf.startswith("/") or "\0" in self.conf):
-            yield "conf", "conf must be an absolute path, such as /etc/slurm/slurm.conf"
+        for key, example in (("conf", "/etc/slurm/slurm.conf"), ("log_folder", "/var/log/pilots")):
+            path = getattr(self, key)
+            if path and not path.startswith("/"):
+                yield key, f"{key} must be an absolute path, such as {example}"
+        for key in self.__struct_fields__:
+            if not getattr(self, key).isprintable():
+                yield key, f"{key} has characters that cannot be shown"
