@@ -49,7 +49,8 @@ def take_over(queue: WorkQueue, tx: Transaction, now: float, of: Sequence[int]) 
     """Give split elements of ended agents to live ones, some of each; returns the number of elements."""
     given = 0
     for number in of:
-        agent = agents.by_id(tx.connection, number)
+        # Locked: an agent that joins again at another server keeps the elements that it gets there.
+        agent = agents.for_change(tx.connection, number)
         if agent is None or agent.ended is None:
             continue
         heirs = agents.live_of_team(tx.connection, agent.team, now)

@@ -24,7 +24,7 @@ def join(queue: WorkQueue, tx: Transaction, message: JoinRequest, owner: str, no
     settings = queue.pool.policy.requests
     lease_until = now + settings.agent_lease
     facts = {"nonce": message.nonce, "version": message.version, "host": message.host}
-    known = agents.by_name(tx.connection, message.name)
+    known = agents.by_name(tx.connection, message.name, lock=True)
     if known is None:
         agent = agents.insert(
             tx.connection,
@@ -107,7 +107,7 @@ def remove(queue: WorkQueue, tx: Transaction, name: str, *, by: str, now: float)
 
 
 def named(tx: Transaction, name: str) -> AgentRow:
-    row = agents.by_name(tx.connection, name)
+    row = agents.by_name(tx.connection, name, lock=True)
     if row is None:
         raise NotFound(f"there is no agent {name}", hint="see `pilotage agent list`")
     return row

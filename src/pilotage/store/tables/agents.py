@@ -62,8 +62,10 @@ def for_change(connection: Connection, agent: int) -> AgentRow | None:
     return _one(connection, f"id = ?{lock_clause(connection, 'UPDATE')}", agent)
 
 
-def by_name(connection: Connection, name: str) -> AgentRow | None:
-    return _one(connection, "name = ?", name)
+def by_name(connection: Connection, name: str, *, lock: bool = False) -> AgentRow | None:
+    """The agent of this name. `lock`: other servers cannot change it before this transaction ends."""
+    clause = lock_clause(connection, "UPDATE") if lock else ""
+    return _one(connection, f"name = ?{clause}", name)
 
 
 def _one(connection: Connection, condition: str, value: int | str) -> AgentRow | None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from threading import Event
 from typing import Any
 
 import pytest
 
-from pilotage.core.errors import Conflict, PilotageError
+from pilotage.core.errors import Conflict
 from pilotage.services.requests import copies
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.store.writer.transaction import Transaction
@@ -18,67 +16,13 @@ from tests.unit.services.bench import Bench
 from tests.unit.services.test_requests import MANAGER
 from tests.unit.services.test_resubmissions import FILES, ChainDesk
 from tests.unit.services.workqueue.queue_bench import QueueBench
-from tests.unit.services.workqueue.test_two_servers import Servers, servers
+from tests.unit.services.workqueue.race import Race, Servers
 
-__all__ = ["servers"]
 pytestmark = pytest.mark.slow
 
 
 def resubmission(bench: Bench, number: int, key: str = "") -> Callable[[Transaction], Resubmitted]:
     return lambda tx: copies.resubmit(bench.pool, tx, number, MANAGER, key=key, now=bench.now)
-
-
-class Race:
-    """The first server keeps its transaction open until the second one waits for a lock, or has an answer."""
-
-    def __init__(self, servers: Servers) -> None:
-        self.first, self.second = servers.first.bench, servers.second.bench
-        self._threads = ThreadPoolExecutor(2)
-
-    def run(
-        self, first: Callable[[Transaction], Any], second: Callable[[Transaction], Any]
-    ) -> tuple[Any, Any]:
-        """Both answers, or errors."""
-        is_done, may_commit = Event(), Event()
-
-        def held(tx: Transaction) -> Any:
-            answer = first(tx)
-            is_done.set()
-            assert may_commit.wait(60)
-            return answer
-
-        early = self._threads.submit(self._answer, self.first, held)
-        assert is_done.wait(60)
-        late = self._threads.submit(self._answer, self.second, second)
-        with self._watcher() as waiting:
-            while not late.done() and not waiting():
-                pass
-        may_commit.set()
-        return early.result(60), late.result(60)
-
-    @staticmethod
-    def _answer(bench: Bench, request: Callable[[Transaction], Any]) -> Any:
-        try:
-            return bench.do(request)
-        except PilotageError as error:
-            return error
-
-    @contextmanager
-    def _watcher(self) -> Iterator[Callable[[], bool]]:
-        readers = self.first.address.readers()
-        sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        yield lambda: bool(readers.connection().execute(sql).fetchone()[0])
-        readers.close()
-
-    def end(self) -> None:
-        self._threads.shutdown()
-
-
-@pytest.fixture
-def race(servers: Servers) -> Iterator[Race]:
-    made = Race(servers)
-    yield made
-    made.end()
 
 
 def claimed(queue: QueueBench) -> list[str]:
@@ -111,10 +55,7 @@ def test_the_same_key_at_both_servers_makes_one_request(race: Race, servers: Ser
     assert first == second
 
 
-def test_a_request_and_its_resubmission_give_each_part_once(
-    race: Race,
-    servers: Servers,
-) -> None:
+def test_a_request_and_its_resubmission_give_each_part_once(race: Race, servers: Servers) -> None:
     """Both still have the part that failed twice; the lock is that of the first request."""
     chain = ChainDesk(servers.first)
     row, _ = chain.failed_request(3, **FILES)
@@ -136,7 +77,7 @@ def test_many_at_both_servers(servers: Servers) -> None:
         for bench in (servers.first.bench, servers.second.bench):
             answers.append(
                 threads.submit(
-                    lambda bench: [Race._answer(bench, resubmission(bench, row.id)) for row in rows], bench
+                    lambda bench: [Race.answer(bench, resubmission(bench, row.id)) for row in rows], bench
                 )
             )
     pairs = list(zip(*(future.result(60) for future in answers), strict=True))

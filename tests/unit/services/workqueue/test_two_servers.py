@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple, TypeVar
-
 import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.states import ElementState
-from pilotage.store.engine.connection import WriterConnection
-from pilotage.store.writer.writer import Writer
-from tests.unit.services.bench import Bench
-from tests.unit.services.workqueue.queue_bench import POLICY, PaperAgent, QueueBench
+from tests.unit.services.workqueue.queue_bench import PaperAgent
+from tests.unit.services.workqueue.race import Servers
 
 pytestmark = pytest.mark.slow
-
-Result = TypeVar("Result")
-
-
-class Servers(NamedTuple):
-    first: QueueBench
-    second: QueueBench
-
-    def together(self, work: Sequence[Callable[[], Result]]) -> list[Result]:
-        """Run functions at the same time, each in a thread of its own."""
-        with ThreadPoolExecutor(len(work)) as threads:
-            futures = [threads.submit(part) for part in work]
-            return [future.result(120) for future in futures]
-
-
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
-    first = Bench(tmp_path, POLICY, store="postgresql")
-    second = object.__new__(Bench)
-    second.__dict__.update(first.__dict__)
-    connection: WriterConnection = first.address.open_writer()
-    second.connection, second.writer = connection, Writer(connection)
-    second.pool = second.do(second._load)
-    benches = Servers(QueueBench(first), QueueBench(second))
-    for bench in benches:
-        # Masks may have been posted by way of another server.
-        bench.bench.pool.peers.shared = True
-    yield benches
-    connection.close()
-    first.end()
 
 
 def agents_of(servers: Servers, count: int) -> list[PaperAgent]:
