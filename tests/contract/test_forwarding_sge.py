@@ -140,6 +140,23 @@ def test_a_size_of_hosts_is_requested_and_not_consumed(cell: sge.GridEngine) -> 
     assert accepting_queues(cell, ("-l", f"mem_total={known * 2}M")) == []
 
 
+def test_a_complex_that_is_true_or_false(cell: sge.GridEngine) -> None:
+    cell.change("-Mc", cell.run("qconf", "-sc") + "ssd ssd BOOL == YES NO FALSE 0\n")
+    try:
+        cell.replace_queue("fast.q", complex_values="si00=600,ssd=TRUE")
+        cell.replace_queue("slow.q", complex_values="si00=400,ssd=FALSE")
+        known = batch_of(cell, SgeOptions()).information().host_classes
+        assert sorted(str(host.attributes.get("ssd")) for host in known) == ["False", "None", "None", "True"]
+        terms = CeTerms(SgeOptions.forwarding, SgeOptions.forwarding.with_rules({"ssd": "complex ssd =="}))
+        for text, queue in (("other.ssd", "fast.q"), ("!other.ssd", "slow.q")):
+            forwarding = forward(parse_expression(text), terms, known, kinds())
+            assert forwarding.unmapped is None
+            assert accepting_queues(cell, forwarding.flags) == [queue]
+    finally:
+        cell.replace_queue("fast.q", **QUEUES["fast.q"])
+        cell.replace_queue("slow.q", **QUEUES["slow.q"])
+
+
 def test_a_request_of_the_policy_is_not_replaced(cell: sge.GridEngine) -> None:
     """Of two requests for one complex Grid Engine takes the last."""
     options = SgeOptions(resources="si00=700")

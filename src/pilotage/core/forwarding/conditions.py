@@ -301,7 +301,8 @@ class _SingleMapper:
                 return None
         else:
             return None
-        if isinstance(value, bool | str | tuple):
+        if isinstance(value, str | tuple) or (isinstance(value, bool) and not self._values):
+            # Without a known value the complex may be a number.
             return None
         return Mapped((BoundRequest(self._name, rule, value),))
 

@@ -83,7 +83,9 @@ def accepts(restriction: Restriction, host: HostValues, features: frozenset[str]
         if isinstance(restriction.rule, ComplexRule) and restriction.rule.type == "cstring":
             return value.lower() in {text.lower() for text in texts}
         return value in texts
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if isinstance(restriction.value, bool) or isinstance(value, bool):
+        return restriction.value is value
+    if not isinstance(value, int | float):
         return False
     relation = restriction.rule.relation if isinstance(restriction.rule, ComplexRule) else "<="
     return compare(restriction.value, relation, value)
@@ -152,6 +154,8 @@ def bound_text(request: BoundRequest) -> str:
     value = request.value
     if isinstance(value, tuple):
         return "|".join(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(request.rule, ComplexRule) and request.rule.type == "megabytes":
         return f"{value}M"
     return str(value) if isinstance(value, int) else f"{value:.12g}"

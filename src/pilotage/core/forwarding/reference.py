@@ -19,6 +19,7 @@ _SYNTAX = (
         "a requestable complex that holds an integer, with its relop of `qconf -sc`",
         "`<=`, `<`: lower bounds; `>=`, `>`: upper bounds; `==`: one value",
     ),
+    ("complex NAME ==", "the complex is of type BOOL", "true or false, where the values of hosts are known"),
     ("complex NAME RELATION real", "the same with real numbers", "bounds as strict as the relation"),
     ("complex NAME RELATION megabytes", "the same; the attribute counts MB (2^20 bytes)", "bounds"),
     ("complex NAME == string", "the complex is of type STRING", "one text"),

@@ -247,6 +247,44 @@ expressions = st.recursive(
     max_leaves=5,
 )
 DRAWN_KINDS = {"x": Kind.INTEGER, "y": Kind.INTEGER, "z": Kind.INTEGER, "t": Kind.STRING, "l": Kind.STRINGS}
+SSD_HOSTS = (
+    HostClass(1, {"HasSsd": True, SI00: 400}, ("n1",)),
+    HostClass(1, {"HasSsd": False, SI00: 600}, ("n2",)),
+    HostClass(1, {SI00: 600}, ("n3",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "unmapped"),
+    [
+        ("other.HasSsd", ["-l", "ssd=true"], ""),
+        ("other.HasSsd == true", ["-l", "ssd=true"], ""),
+        ("!other.HasSsd", ["-l", "ssd=false"], ""),
+        (f"other.HasSsd && other.{SI00} > 300", ["-l", "ssd=true,si00=301"], ""),
+        # A host without the complex fits, and would refuse any request for it.
+        ("other.HasSsd =!= true", [], "other.HasSsd =!= true"),
+        ("isBoolean(other.HasSsd)", [], "isBoolean(other.HasSsd)"),
+    ],
+)
+def test_a_complex_that_is_true_or_false(text: str, flags: list[str], unmapped: str) -> None:
+    rules = {"HasSsd": "complex ssd ==", SI00: "complex si00 <="}
+    known = {name: ad_of(host.attributes) for host in SSD_HOSTS for name in host.hosts}
+    forwarding = forwarded(text, GRID_ENGINE, rules, SSD_HOSTS)
+    assert (list(forwarding.flags), unmapped_text(forwarding)) == (flags, unmapped)
+    if flags:
+        [value] = [word.split(",")[0] for word in flags[1:]]
+        wanted = Literal(value == "ssd=true")
+        accepted = {name for name, ad in known.items() if ad.get("HasSsd") == wanted}
+        tree = parse_expression(text)
+        assert accepted == {name for name, ad in known.items() if evaluate(tree, ClassAd(), ad) is True}
+
+
+def test_true_is_requested_of_known_hosts_only() -> None:
+    """Grid Engine refuses `true` for a complex that holds a number."""
+    forwarding = forwarded("other.HasSsd == true", GRID_ENGINE, {"HasSsd": "complex ssd =="}, ())
+    assert (forwarding.flags, unmapped_text(forwarding)) == ((), "other.HasSsd == true")
+
+
 relations = st.sampled_from(["<=", "<", "==", ">=", ">"])
 features_drawn = st.fixed_dictionaries(
     {},

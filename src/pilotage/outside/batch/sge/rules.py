@@ -11,6 +11,7 @@ from pilotage.outside.batch.sge.queues import Complex
 
 _TYPES: Final = {
     "INT": ("integer",),
+    "BOOL": ("integer",),
     "TIME": ("integer",),
     "DOUBLE": ("integer", "real"),
     "MEMORY": ("megabytes", "integer"),
