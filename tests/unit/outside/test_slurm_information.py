@@ -146,13 +146,16 @@ def test_the_state_of_a_node_decides_whether_it_counts(state: str, *, usable: bo
     assert len(described(nodes=node("n1", state=state)).host_classes) == usable
 
 
-def test_without_equal_nodes_features_are_left_out_and_in_the_end_all_classes() -> None:
+def test_without_equal_nodes_features_are_left_out_and_then_attributes_with_most_values() -> None:
     by_feature = described(nodes="".join(node(f"n{number}", f"rack{number}") for number in range(600)))
     [only] = by_feature.host_classes
     assert only.count == 600
     assert "SlurmFeatures" not in only.attributes
     by_memory = described(nodes="".join(node(f"n{number}", memory=number + 1) for number in range(600)))
-    assert by_memory.host_classes == ()
+    [only] = by_memory.host_classes
+    assert only.count == 600
+    assert "GlueHostMainMemoryRAMSize" not in only.attributes
+    assert only.attributes["GlueHostArchitectureSMPSize"] == 8
     assert by_memory.attributes["GlueCEInfoTotalCPUs"] == 4800
 
 

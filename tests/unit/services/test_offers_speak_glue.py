@@ -94,6 +94,24 @@ def test_a_running_pilot_proves_the_state_of_its_ce(
     assert taken(bench) == 1
 
 
+@pytest.mark.parametrize(
+    ("requirements", "runs_expired"),
+    [
+        ("other.GlueCEStateWaitingJobs < 10", False),
+        ("isUndefined(other.GlueCEStateWaitingJobs) || other.GlueCEStateWaitingJobs < 10", True),
+    ],
+)
+@pytest.mark.parametrize("age", [0.0, 1e7])
+@as_writer()
+def test_a_running_pilot_proves_nothing_of_the_jobs_of_others(
+    bench: Bench, requirements: str, runs_expired: bool, age: float
+) -> None:
+    state: dict[str, Value] = {"GlueCEStateWaitingJobs": 3}
+    bench.pool.ce_information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
+    bench.submit(1, requirements=requirements)
+    assert taken(bench) == (runs_expired or not age)
+
+
 @as_writer()
 def test_a_known_state_of_the_ce_counts(bench: Bench) -> None:
     describe(bench, 3000, GlueCEStateStatus="Draining", GlueCEStateEstimatedResponseTime=900)

@@ -24,18 +24,33 @@ class Host(NamedTuple):
 def group_hosts(hosts: Iterable[Host], details: Sequence[str] = ()) -> tuple[HostClass, ...]:
     """The hosts by equal attributes, the largest class first.
 
-    With more than `MOST_CLASSES` classes the attributes `details` are left out, so they are unknown. If there are still
-    too many, no class is known: then nothing is excluded because of a host that was left out.
+    With more than `MOST_CLASSES` classes the attribute with the most values is left out everywhere, until there are
+    few enough classes. Attributes of `details` go first. An attribute that is left out is unknown on each host, so it
+    excludes none.
     """
     kept = list(hosts)
     classes = _grouped(kept)
-    if len(classes) > MOST_CLASSES and details:
-        classes = _grouped([Host(host.name, _without(host.attributes, details)) for host in kept])
-    if len(classes) > MOST_CLASSES:
-        return ()
+    while len(classes) > MOST_CLASSES:
+        left_out = _most_varied([attributes for attributes, _ in classes], details)
+        kept = [
+            Host(name, known)
+            for attributes, names in classes
+            for known in [_without(attributes, left_out)]
+            for name in names
+        ]
+        classes = _grouped(kept)
     if len(kept) > MOST_NAMES:
         return tuple(HostClass(len(names), attributes) for attributes, names in classes)
     return tuple(HostClass(len(names), attributes, tuple(names)) for attributes, names in classes)
+
+
+def _most_varied(classes: Iterable[Mapping[str, Value]], details: Sequence[str]) -> str:
+    """The attribute with the most different values, among `details` if any class has one of these."""
+    values: dict[str, set[tuple[type, Value]]] = {}
+    for attributes in classes:
+        for attribute, value in attributes.items():
+            values.setdefault(attribute, set()).add((type(value), value))
+    return max(sorted(values), key=lambda name: (name in details, len(values[name])))
 
 
 def _grouped(hosts: Iterable[Host]) -> list[tuple[Mapping[str, Value], list[str]]]:
@@ -54,8 +69,8 @@ def _grouped(hosts: Iterable[Host]) -> list[tuple[Mapping[str, Value], list[str]
     return sorted(groups.values(), key=lambda group: -len(group[1]))
 
 
-def _without(attributes: Mapping[str, Value], left_out: Sequence[str]) -> dict[str, Value]:
-    return {name: value for name, value in attributes.items() if name not in left_out}
+def _without(attributes: Mapping[str, Value], left_out: str) -> dict[str, Value]:
+    return {name: value for name, value in attributes.items() if name != left_out}
 
 
 def flattened(classes: Sequence[HostClass]) -> dict[str, Value]:

@@ -48,6 +48,24 @@ def test_numbers_of_classes_and_names_are_bounded() -> None:
     many = [Host(f"h{number}", {"Memory": 1, "Rack": number}) for number in range(MOST_CLASSES + 1)]
     [only] = group_hosts(many, details=("Rack",))
     assert (only.count, only.attributes) == (MOST_CLASSES + 1, {"Memory": 1})
-    assert group_hosts(many) == (), "no class is known rather than some"
+    assert group_hosts(many) == (only,)
     [crowd] = group_hosts(Host(f"h{number}", {}) for number in range(MOST_NAMES + 1))
     assert (crowd.count, crowd.hosts) == (MOST_NAMES + 1, ())
+
+
+def test_with_too_many_classes_the_most_varied_attributes_are_unknown_everywhere() -> None:
+    hosts = [
+        Host(
+            f"h{number}", {"Speed": number % 3, "Memory": number, "Rack": number % 40, "Shelf": number % 601}
+        )
+        for number in range(1000)
+    ]
+    classes = group_hosts(hosts)
+    assert len(classes) == 120
+    assert all(known.attributes.keys() == {"Speed", "Rack"} for known in classes)
+    assert sorted(name for known in classes for name in known.hosts) == sorted(host.name for host in hosts)
+    for known in classes:
+        for name in known.hosts:
+            assert known.attributes.items() <= hosts[int(name[1:])].attributes.items()
+    coarser = group_hosts(hosts, details=("Speed", "Rack"))
+    assert [known.attributes for known in coarser] == [{}], "details are left out before others"
