@@ -11,7 +11,7 @@ import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound
 from pilotage.wire.requests import RequestAssignment, RequestSites
-from tests.instance import Instance, running
+from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -91,12 +91,31 @@ files = ["*.npz"]
     cli(shared, "request", "show", "999999", code=4)
 
 
+def test_a_refused_request_does_not_keep_a_verb_from_the_others(shared: Instance) -> None:
+    client = shared.client()
+    ended, waiting = (client.submit_request({**TOY, "team": "nobody"}).request.id for _ in range(2))
+    client.abort_request(ended)
+    until(lambda: client.request(ended).request.state == "aborted-completed", what="the end")
+    said, told = cli(shared, "request", "abort", str(ended), "999999", str(waiting), code=5)
+    assert f"request {waiting} (" in said
+    assert "2 of 3 requests are not changed:" in told
+    assert f"request {ended}: a request in state aborted-completed cannot become aborted" in told
+    assert "request 999999: there is no request 999999" in told
+    assert client.request(waiting).request.state in ("aborted", "aborted-completed")
+
+
 def test_mistakes_are_told_with_file_and_line(shared: Instance, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("name: bad\nevents: 10\nprogram:\n  executable: x\nspliting:\n  algorithm: EventBased\n")
     _, told = cli(shared, "request", "submit", str(file), code=2)
     assert str(file) in told
     assert "line 5: unknown field 'spliting' (did you mean splitting?)" in told
+    file.write_text("name: bad\nevents: 10\npriority: many\nprogram: {executable: x}\nsplitting:\n"
+                    "  {algorithm: EventBased, events_per_job: 5}\n")  # fmt: skip
+    _, told = cli(shared, "request", "submit", str(file), code=2)
+    assert told.startswith(f"pilotage: {file}: line 3: priority must be a whole number")
+    _, told = cli(shared, "request", "show", "toy", code=2)
+    assert told.startswith("pilotage: Invalid value for 'REQUEST': it must be a whole number")
     _, told = cli(shared, "request", "submit", str(tmp_path / "absent.toml"), code=2)
     assert "cannot read" in told
     _, told = cli(shared, "request", "list", "--state", "finished", code=2)

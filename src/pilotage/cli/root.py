@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,9 @@ BY_ERROR: tuple[tuple[type[PilotageError], int], ...] = (
     (Unreachable, UNREACHABLE),
     (Overloaded, OVERLOADED),
 )
+
+NOT_A_NUMBER = re.compile(r"Input should be a valid integer.*")
+"""How Typer puts it."""
 
 VALUE_OPTIONS = ("--home", "--server", "--token-file")
 
@@ -256,15 +260,14 @@ def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
 def _report_error(error: Exception, debug: bool) -> int:
     error = describe_system_error(error) or error
     if isinstance(error, PilotageError):
-        place = ""
-        if isinstance(error, InvalidInput) and error.line is not None:
-            place = f"line {error.line}" + ("" if error.column is None else f", column {error.column}") + ": "
+        place = error.place if isinstance(error, InvalidInput) else ""
         _print_error(place + error.message, error.hint)
         return next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
     if hasattr(error, "format_message"):  # Typer's usage errors: their class has moved between its versions
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "pilotage")
-        _print_error(error.format_message().rstrip("."), f"see `{path} --help`")
+        message = NOT_A_NUMBER.sub("it must be a whole number", error.format_message().rstrip("."))
+        _print_error(message, f"see `{path} --help`")
         return USAGE
     if type(error).__name__ == "Abort":
         _print_error("interrupted")

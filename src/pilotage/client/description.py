@@ -96,7 +96,7 @@ def read_description_file(path: Path) -> LocalDescription:
     try:
         return read_description_text(text, suffix=path.suffix.lower(), folder=path.parent)
     except InvalidInput as trouble:
-        trouble.message = f"{path}: {trouble.message}"
+        trouble.file = str(path)
         raise
 
 

@@ -48,7 +48,7 @@ def read_request_file(path: Path, overrides: Mapping[str, Any] | None = None) ->
     try:
         mapping = parse_text(text, kind)[1]
     except InvalidInput as trouble:
-        trouble.message = f"{path}: {trouble.message}"
+        trouble.file = str(path)
         raise
     return {**mapping, **(overrides or {})}, path.parent
 

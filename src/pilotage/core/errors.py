@@ -67,13 +67,20 @@ class InvalidInput(PilotageError):
         self.line = line
         self.column = column
         self.field = None if field is None else _cut(field)
+        self.file = ""
+        """The file that has the line, if the error is of a file."""
+
+    @property
+    def place(self) -> str:
+        """`FILE: line 3, column 4: `, as far as known; a message follows."""
+        file = f"{self.file}: " if self.file else ""
+        if self.line is None:
+            return file
+        column = "" if self.column is None else f", column {self.column}"
+        return f"{file}line {self.line}{column}: "
 
     def __str__(self) -> str:
-        text = super().__str__()
-        if self.line is None:
-            return text
-        place = f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
-        return f"{place}: {text}"
+        return f"{self.place}{super().__str__()}"
 
 
 MISTAKES_TOLD = 50

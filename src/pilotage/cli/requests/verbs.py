@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
 from pilotage.wire.requests import RequestAssignment, RequestClone, RequestSites, RequestSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+
+REFUSALS = (Forbidden, NotFound, Conflict, InvalidInput)
+"""Answers about one request, after which the others are tried."""
 
 IdsArgument = Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
@@ -36,15 +40,35 @@ TrustPileupOption = Annotated[
 
 
 def _act(session: Session, ids: list[int], verb: Callable[[Client, int], RequestSummary]) -> None:
-    """Apply a verb to each request, and show the state that it has then."""
+    """Apply a verb to each request, and show the state that it has then.
+
+    A refusal does not keep it from the other requests. All refusals are reported together at the end.
+    """
+    rows: list[RequestSummary] = []
+    refusals: dict[int, PilotageError] = {}
     with session.client() as client:
-        rows = []
         for number in ids:
-            row = verb(client, number)
+            try:
+                row = verb(client, number)
+            except REFUSALS as refusal:
+                refusals[number] = refusal
+                continue
             rows.append(row)
             session.screen.line(f"request {row.id} ({row.name}) is {row.state}, priority {row.priority}")
-    if session.as_json:
+    if session.as_json and rows:
         session.screen.json({"requests": rows})
+    if refusals:
+        raise _one_error(refusals, len(ids))
+
+
+def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageError:
+    """The error of a single request, or one with a line for each refusal. The first one decides the exit code."""
+    first = next(iter(refusals.values()))
+    if requests == 1:
+        return first
+    lines = [f"request {number}: {refusal.message}" for number, refusal in refusals.items()]
+    head = f"{len(refusals):,} of {requests:,} requests are not changed:"
+    return type(first)("\n  ".join([head, *lines]), hint=first.hint)
 
 
 @connected
