@@ -11,19 +11,16 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from pilotage.outside.batch.sge.cell import Cell
+from tests.batch_daemons import BatchDaemons, install, skip_or_fail
 from tests.ports import free_port
 
 PROGRAMS = (
@@ -41,7 +38,6 @@ PACKAGES = ("gridengine-master", "gridengine-exec", "gridengine-client")
 BINARIES = "/usr/lib/gridengine"
 """Debian's programs, without the shell script around each."""
 RESOURCES = Path("/usr/share/gridengine")
-DEADLINE = 90.0
 
 PE = "smp"
 """The parallel environment of every queue."""
@@ -50,12 +46,8 @@ PE = "smp"
 @cache
 def missing() -> str:
     """Why there is no Grid Engine here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking() and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
-            )
+    if _lacking():
+        install(PACKAGES)
     if lacking := _lacking():
         return f"Grid Engine cannot be tested: {', '.join(lacking)} not installed"
     return "" if os.geteuid() == 0 else "Grid Engine cannot be tested: its daemons are started as root here"
@@ -73,23 +65,23 @@ def _path() -> str:
 def require() -> None:
     """Skip the test where there is no Grid Engine, or fail it if `PILOTAGE_TEST_REQUIRE` names sge."""
     if reason := missing():
-        if "sge" in os.environ.get("PILOTAGE_TEST_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_or_fail(reason, "sge")
 
 
-class GridEngine:
+class GridEngine(BatchDaemons):
     """One cell. `environment` is for the commands of clients."""
+
+    system = "Grid Engine"
+    controller = "qmaster"
 
     def __init__(self, folder: Path, queues: Mapping[str, Mapping[str, str]], slots: int) -> None:
         """`queues`: further lines of each queue, such as complex_values, by its name."""
-        self.folder = folder
+        super().__init__(folder)
         self.host = socket.gethostname().split(".")[0]
         self._queues = queues
         self._slots = slots
         self._common = folder / "default" / "common"
         self._master_spool = folder / "spool" / "qmaster"
-        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         master, execution = free_port(), free_port()
         self.environment = {
             "PATH": _path(),
@@ -131,29 +123,8 @@ class GridEngine:
 
     def restart_master(self) -> None:
         """Stop the master, which saves its state then, and start it again."""
-        process = self._daemons.pop("qmaster")
-        process.terminate()
-        process.wait(DEADLINE)
+        self._terminate_controller()
         self.start_master()
-
-    def pid(self, daemon: str = "qmaster") -> int:
-        """The process of a daemon."""
-        return self._daemons[daemon].pid
-
-    def kill(self, daemon: str = "qmaster") -> None:
-        """End a daemon with SIGKILL, unless it has ended so already."""
-        process = self._daemons.pop(daemon)
-        process.kill()
-        process.wait()
-
-    @contextmanager
-    def stopped(self, daemon: str = "qmaster") -> Iterator[None]:
-        """A daemon that is alive and does not answer."""
-        self._daemons[daemon].send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._daemons[daemon].send_signal(signal.SIGCONT)
 
     def run(self, *command: str, text: str = "") -> str:
         """The output of a command; its exit code is ignored."""
@@ -231,27 +202,11 @@ class GridEngine:
             for daemon in tuple(self._daemons):
                 self.kill(daemon)
 
-    def wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
-        """Wait for an event; fails if a daemon ends meanwhile."""
-        end = time.monotonic() + DEADLINE
-        while not reached():
-            ended = [name for name, process in self._daemons.items() if process.poll() is not None]
-            if ended or time.monotonic() > end:
-                logs = {path: path.read_text()[-2000:] for path in self.folder.rglob("messages")}
-                raise AssertionError(f"Grid Engine: {complaint}; ended: {ended}; {logs}")
-            time.sleep(0.05)
+    def _logs(self, ended: Collection[str]) -> list[Path]:
+        return list(self.folder.rglob("messages"))
 
     def _start_daemon(self, name: str, program: str) -> None:
-        with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            self._daemons[name] = subprocess.Popen(
-                [program],
-                env={**self.environment, "SGE_ND": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
+        self._spawn(name, [program], {**self.environment, "SGE_ND": "1"}, new_session=True)
 
     def _make_folders(self) -> None:
         for path in (self._common, self._master_spool / "job_scripts", self.folder / "spool" / "execd"):

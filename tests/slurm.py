@@ -9,36 +9,28 @@ import getpass
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests import slurm_accounting
+from tests.batch_daemons import BatchDaemons, install, skip_or_fail
 from tests.namespaces import Namespace
 from tests.ports import free_port
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
-DEADLINE = 90.0
 
 
 @cache
 def missing() -> str:
     """Why there is no Slurm here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking() and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
-            )
+    if _lacking():
+        install(PACKAGES)
     if lacking := _lacking():
         return f"Slurm cannot be tested: {', '.join(lacking)} not installed"
     return "" if os.geteuid() == 0 else "Slurm cannot be tested: its daemons are started as root here"
@@ -55,13 +47,14 @@ def _path() -> str:
 def require() -> None:
     """Skip the test where there is no Slurm, or fail it if `PILOTAGE_TEST_REQUIRE` names Slurm."""
     if reason := missing():
-        if "slurm" in os.environ.get("PILOTAGE_TEST_REQUIRE", "").split(","):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_or_fail(reason, "slurm")
 
 
-class Cluster:
+class Cluster(BatchDaemons):
     """Virtual nodes of this machine. `environment` is for the commands of clients."""
+
+    system = "Slurm"
+    controller = "slurmctld"
 
     def __init__(
         self,
@@ -80,7 +73,7 @@ class Cluster:
         `features`: by node, separated by commas; None: n1 has `first`, the others have `other`.
         `accounting`: with a database of accounts and ended jobs, which has one account: `default`, for root.
         """
-        self.folder = folder
+        super().__init__(folder)
         self._address = network.address if network is not None else "127.0.0.1"
         self._prefix = network.prefix if network is not None else ()
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
@@ -90,7 +83,6 @@ class Cluster:
         self._features = features or {node: "first" if node == "n1" else "other" for node in self.nodes}
         self._settings = settings
         self._ports = [free_port() for _ in range(nodes + 1)]
-        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             "PATH": _path(),
             "HOME": str(folder),
@@ -140,33 +132,12 @@ class Cluster:
 
     def restart_controller(self) -> None:
         """Stop the controller, which saves its state then, and start it again."""
-        process = self._daemons.pop("slurmctld")
-        process.terminate()
-        process.wait(DEADLINE)
+        self._terminate_controller()
         self.start_controller()
-
-    def pid(self, daemon: str = "slurmctld") -> int:
-        """The process of a daemon."""
-        return self._daemons[daemon].pid
-
-    def kill(self, daemon: str = "slurmctld") -> None:
-        """End a daemon with SIGKILL, unless it has ended so already."""
-        process = self._daemons.pop(daemon)
-        process.kill()
-        process.wait()
 
     def start_node(self, node: str) -> None:
         """Start the daemon of a node again, as after a reboot."""
         self.start_daemon(node, ["slurmd", "-D", "-N", node])
-
-    @contextmanager
-    def stopped(self, daemon: str = "slurmctld") -> Iterator[None]:
-        """A daemon that is alive and does not answer."""
-        self._daemons[daemon].send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._daemons[daemon].send_signal(signal.SIGCONT)
 
     def run(self, *command: str) -> str:
         """The output of a client command; its exit code is ignored."""
@@ -207,25 +178,7 @@ class Cluster:
 
     def start_daemon(self, name: str, command: list[str]) -> None:
         """Start a daemon that ends with the cluster. Its output goes to the folder `log`."""
-        with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            self._daemons[name] = subprocess.Popen(
-                [*self._prefix, *command],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-            )
-
-    def wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
-        """Wait for an event; fails if a daemon ends meanwhile."""
-        end = time.monotonic() + DEADLINE
-        while not reached():
-            ended = [name for name, process in self._daemons.items() if process.poll() is not None]
-            if ended or time.monotonic() > end:
-                logs = {name: (self.folder / "log" / f"{name}.out").read_text()[-2000:] for name in ended}
-                raise AssertionError(f"Slurm: {complaint}; ended: {logs}")
-            time.sleep(0.05)
+        self._spawn(name, [*self._prefix, *command], self.environment)
 
     def _write_configuration(self) -> None:
         host, folder = socket.gethostname().split(".")[0], self.folder

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.batch_daemons import install
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -47,12 +48,8 @@ grant all on slurm_accounting.* to slurm@'127.0.0.1';
 @cache
 def missing() -> str:
     """Why there is no accounting database here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking() and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
-            )
+    if _lacking():
+        install(PACKAGES)
     if lacking := _lacking():
         return f"Slurm's accounting cannot be tested: {', '.join(lacking)} not installed"
     return ""
