@@ -97,6 +97,15 @@ def test_files_that_cannot_be_read(cli: Cli, tmp_path: Path, capsys: Captured, n
         assert len(captured.err.splitlines()) <= 2
 
 
+def test_a_policy_that_no_server_takes_is_refused_before_it_is_sent(
+    cli: Cli, tmp_path: Path, capsys: Captured
+) -> None:
+    (tmp_path / "p.toml").write_text(POLICY + "#" * 1_000_000)
+    for words in (("check",), ("check", "--offline"), ("apply",)):
+        assert cli("policy", *words, "p.toml") == 2
+        assert "characters; a policy has at most 1,000,000" in capsys.readouterr().err
+
+
 def test_check_and_apply_tell_what_is_stranded(
     cli: Cli, state: State, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -210,3 +210,17 @@ def test_expressions_are_longer_than_other_texts_and_bounded(lines: str) -> None
         parse(head + lines.replace("TEXT", term * 2000 + "1.0"))
     with pytest.raises(InvalidInput, match="more than 200 characters"):
         parse(head + lines.replace("TEXT", "1.0") + f"[ces.other]\nsite = 's'\nsetup = '{'x' * 201}'\n")
+
+
+def test_the_keys_of_a_table_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """msgspec takes a millisecond for each table, and a policy may have thousands."""
+    listed: list[object] = []
+    fields = msgspec.structs.fields
+
+    def counted(table: Any) -> Any:
+        listed.append(table)
+        return fields(table)
+
+    monkeypatch.setattr(msgspec.structs, "fields", counted)
+    parse(HEAD + "".join(f'[ces.n{number}]\nsite = "s"\n' for number in range(50)))
+    assert len(listed) < 50

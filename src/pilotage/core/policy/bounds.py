@@ -7,6 +7,7 @@ into a database index.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -50,9 +51,8 @@ def _violations(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     where = ".".join(keys)
     if isinstance(value, msgspec.Struct):
-        for field in msgspec.structs.fields(value):
-            name = field.encode_name
-            yield from _violations(getattr(value, field.name), (*keys, name), (*pattern, name))
+        for attribute, name in _keys(type(value)):
+            yield from _violations(getattr(value, attribute), (*keys, name), (*pattern, name))
     elif isinstance(value, dict):
         for name, entry in value.items():
             reason = _text_violation(name)
@@ -69,6 +69,12 @@ def _violations(
         reason = _number_violation(value, ".".join(pattern))
         if reason:
             yield f"{where} {reason}", keys
+
+
+@cache
+def _keys(table: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """The attributes of a table with their keys. msgspec takes a millisecond to list them."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(table))
 
 
 def _list_violations(

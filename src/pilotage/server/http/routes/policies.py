@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -51,8 +52,7 @@ async def change_policy(
         need_version(current.version, body.expect)
         document = await asyncio.to_thread(_describe, context, caller, new, current)
         document.text = body.text
-        document.warnings += await machine_warnings(context, new, list(new.ces))
-        return document
+        return await _with_checks(context, document, new, list(new.ces))
     pool, now = context.pool, context.clock()
     changed = _changed_ces(pool.policy, new)
     version = await context.writer.acall(
@@ -63,8 +63,7 @@ async def change_policy(
     context.wake_director.set()
     context.wake_shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
-    document.warnings += await machine_warnings(context, new, changed)
-    return document
+    return await _with_checks(context, document, new, changed)
 
 
 @router.get("/versions", response_model=PolicyVersionsPage)
@@ -117,7 +116,15 @@ async def rollback(
     context.wake_director.set()
     context.wake_shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
-    document.warnings += await machine_warnings(context, old, changed)
+    return await _with_checks(context, document, old, changed)
+
+
+async def _with_checks(
+    context: Context, document: PolicyDocument, policy: Policy, names: Sequence[str]
+) -> PolicyDocument:
+    """The document with the warnings that take long. `names`: the CEs to check on this machine."""
+    document.warnings += await asyncio.to_thread(policy_suspicions, policy)
+    document.warnings += await machine_warnings(context, policy, names)
     return document
 
 
@@ -148,7 +155,7 @@ def _describe(context: Context, caller: Caller, new: Policy, found: instance.Pol
     entries = list(context.pool.queues.index.entries.values())
     left = stranded_work(new, entries, pilots.live_counts(context.readers.connection()))
     document = _document(found)
-    document.warnings = [*_lockout_warnings(caller, new), *warnings(new), *policy_suspicions(new)]
+    document.warnings = [*_lockout_warnings(caller, new), *warnings(new)]
     document.properties = known_properties(new)
     document.stranded_jobs = left.jobs
     document.stranded = [Stranded(row.group, row.owner, row.waiting) for row in left.stranded]
