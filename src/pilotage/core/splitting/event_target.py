@@ -29,7 +29,8 @@ class EventTarget(LumiAlgorithm, frozen=True, kw_only=True):
     max_lumi_time: Annotated[
         float,
         Setting(
-            "seconds that one lumi may take, by time_per_event; an element with a longer one fails; 0: no limit",
+            "seconds that one lumi may take; an element with a longer one fails; 0: no limit. It counts by"
+            " time_per_event; where the request gives none, by the step's done jobs as soon as there are some",
             1.0,
             1e9,
             or_zero=True,

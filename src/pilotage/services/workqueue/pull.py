@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from pilotage.core.splitting.algorithms import ALGORITHMS
+from pilotage.core.splitting.event_target import EventTarget
 from pilotage.core.workqueue.eligibility import Sites
 from pilotage.core.workqueue.pull import Admission, CandidateGroup, SiteRoom, admit
 from pilotage.core.workqueue.roll_up import is_working
@@ -15,12 +17,16 @@ from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_masks, elements, location_sets, queued_requests
+from pilotage.store.tables import element_masks, elements, event_times, location_sets, queued_requests
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.elements import ElementRow, OpenGroup
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import OfferedElement, Splitting
+
+TIME_PER_EVENT = "time_per_event"
+MEASURED_JOBS = 100
+"""Done jobs by which the time per event of a step is measured, at most."""
 
 FIRST_REQUESTS, MOST_REQUESTS = 4, 64
 """Requests whose groups are read together, at first and at most."""
@@ -176,16 +182,38 @@ def offered_elements(connection: Connection, rows: Sequence[ElementRow]) -> list
     ids = sorted({row.request_id for row in rows})
     requests = queued_requests.by_ids(connection, ids)
     steps = {(step.request_id, step.position): step for step in queued_requests.steps_of(connection, ids)}
+    splittings = {
+        place: _splitting(connection, steps[place]) for place in {(r.request_id, r.step) for r in rows}
+    }
     again = [row.id for row in rows if row.epoch > 1]
     existing = element_masks.counts_of(connection, again)
     return [
-        _offered(row, requests[row.request_id], steps[row.request_id, row.step], existing.get(row.id, 0))
+        _offered(
+            row,
+            requests[row.request_id],
+            steps[row.request_id, row.step],
+            splittings[row.request_id, row.step],
+            existing.get(row.id, 0),
+        )
         for row in rows
     ]
 
 
-def _offered(row: ElementRow, request: QueuedRequest, step: QueuedStep, existing: int) -> OfferedElement:
-    splitting = json.loads(step.splitting)
+def _splitting(connection: Connection, step: QueuedStep) -> Splitting:
+    """The splitting of a step, with the measured time per event where the request gives none and it is used."""
+    stored = json.loads(step.splitting)
+    name, parameters = stored["algorithm"], stored.get("parameters", {})
+    kind = ALGORITHMS.get(name)
+    if kind is not None and issubclass(kind, EventTarget) and TIME_PER_EVENT not in parameters:
+        seconds = event_times.time_per_event(connection, step.request_id, step.position, MEASURED_JOBS)
+        if seconds is not None:
+            parameters = {**parameters, TIME_PER_EVENT: seconds}
+    return Splitting(name, parameters)
+
+
+def _offered(
+    row: ElementRow, request: QueuedRequest, step: QueuedStep, splitting: Splitting, existing: int
+) -> OfferedElement:
     return OfferedElement(
         id=row.id,
         epoch=row.epoch,
@@ -195,7 +223,7 @@ def _offered(row: ElementRow, request: QueuedRequest, step: QueuedStep, existing
         priority=request.priority,
         site=row.site,
         jobs=row.jobs,
-        splitting=Splitting(splitting["algorithm"], splitting.get("parameters", {})),
+        splitting=splitting,
         mask=json.loads(row.mask) if row.mask else None,
         existing=existing,
     )

@@ -1,0 +1,63 @@
+"""Lumis that take too long are found by the measured time per event, unless the request gives one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.requests.specification import Splitting
+from tests.unit.services.workqueue.queue_bench import QueueBench
+
+PARAMETERS = (("events_per_job", 100), ("max_lumi_time", 1000.0))
+
+
+def done_job(queue: QueueBench, job: int, wall: float, *, outcome: str = "applied") -> None:
+    """End an element job with this pool job; the node had 2 cores of half a reference core each."""
+    queue.run("UPDATE element_jobs SET state = 'done', job_id = ? WHERE id = ?", job, job)
+    queue.run(
+        "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, outcome, wall, processors, cpu_power)"
+        " VALUES (?, 1, 1, 1, 0.0, 1.0, ?, ?, 2, 0.5)",
+        *(job, outcome, wall),
+    )
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_time_of_done_jobs_is_used_where_none_is_given(queue: QueueBench, given: bool) -> None:
+    data = queue.dataset("data")
+    for number in range(3):
+        queue.block(data, f"b{number}", 1, events=100, lumis=[(1, number * 2 + 1, number * 2 + 2)])
+    parameters = (*PARAMETERS, ("time_per_event", 12.0)) if given else PARAMETERS
+    request = queue.request(queue.step(splitting=Splitting("EventAwareLumiBased", parameters)), inputs=[data])
+    queue.intake(request)
+    agent = queue.agent()
+    [first] = agent.sync(1).elements
+    # 50 events of a lumi take 600 s by the default.
+    assert ("time_per_event" in first.splitting.parameters) is given
+    agent.split()
+    [(job,)] = queue.sql("SELECT id FROM element_jobs")
+    done_job(queue, job, 3000.0, outcome="retried")
+    [second] = agent.sync(1).elements
+    assert second.splitting == first.splitting, "only the attempt that was accepted counts"
+    queue.run("UPDATE attempts SET outcome = 'applied'")
+    [third] = agent.sync(1).elements
+    if given:
+        assert third.splitting == first.splitting
+        agent.split()
+    else:
+        assert third.splitting.parameters["time_per_event"] == 30.0
+        with pytest.raises(InvalidInput, match=r"more than the 0\.3 h of max_lumi_time"):
+            agent.masks_of(third)
+
+
+def test_other_algorithms_are_offered_as_they_are(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    for number in range(2):
+        queue.block(data, f"b{number}", 1)
+    request = queue.request(inputs=[data])
+    queue.intake(request)
+    agent = queue.agent()
+    agent.sync(1)
+    agent.split()
+    done_job(queue, 1, 50.0)
+    [element] = agent.sync(1).elements
+    assert dict(element.splitting.parameters) == {"files_per_job": 2}
