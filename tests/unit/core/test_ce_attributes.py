@@ -61,6 +61,7 @@ def test_attributes_and_hosts_are_read() -> None:
         ("GlueHostBenchmarkSI00 = 1.5", "GlueHostBenchmarkSI00 must be a whole number", ""),
         ('GlueHostBenchmarkSI00 = "400"', "must be a whole number (SPECint2000), not the text", ""),
         ("GlueHostBenchmarkSI00 = true", "must be a whole number", ""),
+        ("GlueHostBenchmarkSI00 = 4398046511105", "must be between -2^42 and 2^42", ""),
         (
             "GlueHostBenchmarkSI000 = 400",
             "no attribute GlueHostBenchmarkSI000",
@@ -149,3 +150,7 @@ def test_an_answer_may_not_expire_before_the_next_one() -> None:
 def test_differences_name_the_attribute() -> None:
     [change] = changes(WHOLE, WHOLE.replace("SI00 = 400", "SI00 = 500"))
     assert (change.key, change.before, change.after) == ("ces.c.attributes.GlueHostBenchmarkSI00", 400, 500)
+
+
+def test_a_limit_of_the_ce_itself_may_be_any_whole_number() -> None:
+    parse(HEAD + "[ces.c.attributes]\nGlueCEPolicyMaxTotalJobs = 1000000000000000\n")

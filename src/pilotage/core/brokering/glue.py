@@ -226,7 +226,7 @@ def mistake(name: str, value: Value) -> str:
     if known is None:
         return ""
     if _has_kind(value, known.kind):
-        if type(value) is int and abs(value) > LARGEST_QUANTITY:
+        if known.fixed_by is FixedBy.HOSTS and type(value) is int and abs(value) > LARGEST_QUANTITY:
             return f"{known.name} must be between -2^42 and 2^42, not {value}"
         return ""
     unit = f" ({known.unit})" if known.unit else ""
