@@ -49,6 +49,8 @@ input_sandbox = ["run.sh"]
 [splitting]
 algorithm = "EventBased"
 events_per_job = 100
+time_per_event = 18
+size_per_event = "2 MB"
 [output]
 files = ["*.npz"]
 [merge]
@@ -57,6 +59,8 @@ files = ["*.npz"]
     assert "about 10 jobs as group home" in said
     assert "steps: process, process.merge" in said
     assert "sandbox: 1 file of 10 B, to be uploaded" in said
+    assert "time: about 5.0 core-hours of a reference core" in said
+    assert "output: about 2.0 GB" in said
     assert "input:" not in said, "it generates events"
     assert list(shared.client().requests(name="from-a-file")) == []
     said, _ = cli(shared, "request", "submit", str(file), "--priority", "77", "--json")

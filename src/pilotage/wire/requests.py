@@ -64,6 +64,10 @@ class RequestCheck:
     input_events: int = 0
     input_size: int = 0
     """Bytes of these files."""
+    core_seconds: Optional[float] = None
+    """Of reference cores, as `jobs`; None: no step with a known number of events gives `time_per_event`."""
+    output_size: Optional[int] = None
+    """Bytes, as `jobs`; None: no step with a known number of events gives `size_per_event`."""
     warnings: List[str] = field(default_factory=list)
 
 

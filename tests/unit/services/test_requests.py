@@ -199,6 +199,17 @@ def test_a_very_large_request_needs_a_confirmation(desk: Desk) -> None:
     assert desk.submit(**large, confirmed=True).state is R.ASSIGNED
 
 
+def test_time_and_output_are_estimated_by_what_the_request_gives(desk: Desk) -> None:
+    def effort(**parameters: float | str) -> tuple[float | None, int | None]:
+        splitting = {"algorithm": "EventBased", "events_per_job": 10, **parameters}
+        return desk.prepared(input=None, events=1000, splitting=splitting).effort
+
+    assert effort() == (None, None)
+    assert effort(time_per_event=3) == (3000, None)
+    assert effort(time_per_event=3, size_per_event=0.5) == (3000, 500_000)
+    assert effort(size_per_event="2 MB") == (None, 2 * 10**9)
+
+
 def test_nothing_is_stored_of_a_request_whose_output_exists(desk: Desk) -> None:
     output = {"files": ["out"], "dataset": "/taken"}
     desk.submit(output=output)

@@ -110,5 +110,11 @@ def _show_checks(session: Session, client: Client, prepared: list[PreparedReques
             data = f"{plural(check.input_datasets, 'data set')} with {plural(check.input_files, 'file')}"
             events = f", {check.input_events:,} events" if check.input_events else ""
             session.screen.line(f"  input: {data} of {format_size(check.input_size)}{events}")
+        if check.core_seconds is not None:
+            session.screen.line(
+                f"  time: about {check.core_seconds / 3600:,.1f} core-hours of a reference core"
+            )
+        if check.output_size is not None:
+            session.screen.line(f"  output: about {format_size(check.output_size)}")
         if request.files:
             session.screen.line(f"  sandbox: {plural(len(request.files), 'file')} of {size}, to be uploaded")

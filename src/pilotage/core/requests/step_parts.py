@@ -12,12 +12,11 @@ from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.requests.fields import NOT_IN_PROGRAMS
 from pilotage.core.requests.reading import MistakeLog, Path, TableReader, amount_of_bytes, check_type
 from pilotage.core.requests.specification import MERGE_ALGORITHM, Merge, Program, Splitting
+from pilotage.core.splitting.algorithm import KILOBYTE
 from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.parser import parse_splitting
 
 STRICT_IN_PROGRAMS: Final = ("boolean", "integer", "seconds", "megabytes")
-KILOBYTE: Final = 1000
-"""The unit of `size_per_event`."""
 _UNREAD: Final = Program(JobDescription("unread"))
 
 

@@ -7,7 +7,7 @@ An algorithm is one class in a module of `core/splitting/algorithms`. Its fields
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
@@ -32,6 +32,10 @@ class Amount(NamedTuple):
     events: int = 0
     size: int = 0
     lumis: int = 0
+
+
+KILOBYTE: Final = 1000
+"""The unit of `size_per_event`, in bytes."""
 
 
 class Estimate(NamedTuple):
@@ -61,8 +65,12 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     total_unit: ClassVar[str] = ""
     """"files" or "events": it has a parameter total_files or total_events."""
 
-    time_per_event: Annotated[float, Setting("seconds of a reference core for one event", 0.0, 1e9)] = 12.0
-    size_per_event: Annotated[float, Setting("kB (1000 bytes) written for one event", 0.0, 1e12)] = 512.0
+    time_per_event: Annotated[
+        float, Setting("estimated seconds of a reference core for one event", 0.0, 1e9)
+    ] = 12.0
+    size_per_event: Annotated[
+        float, Setting("estimated kB (1000 bytes) written for one event", 0.0, 1e12)
+    ] = 512.0
 
     def faults(self) -> Iterator[Fault]:
         """Yield each reason why these parameters cannot work together."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pilotage.core.requests.specification import Specification, Splitting, Step
-from pilotage.core.splitting.algorithm import Amount
+from pilotage.core.splitting.algorithm import KILOBYTE, Amount
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import dataset_blocks, datasets, location_sets
@@ -38,6 +39,31 @@ def _jobs_of_dataset(splitting: Splitting, contents: Totals) -> int:
     """Each block is split by itself, so a data set has at least as many jobs as blocks."""
     amount = Amount(files=contents.files, events=contents.events, size=contents.size)
     return max(contents.blocks, jobs_of_amount(splitting, amount)) if contents.files else 0
+
+
+class Effort(NamedTuple):
+    """What a request is expected to need, by the parameters of its splitting. None: it gives no parameter for it."""
+
+    core_seconds: float | None = None
+    """Of reference cores, by `time_per_event`."""
+    output_size: int | None = None
+    """Bytes, by `size_per_event`."""
+
+
+UNKNOWN_EFFORT = Effort()
+
+
+def estimated_effort(request: Specification, amounts: Mapping[str, Totals]) -> Effort:
+    """The effort of the steps with an input of their own, or a number of events."""
+    seconds, size = [], []
+    for step in request.steps:
+        events = step.events or sum(amounts[name].events for name in step.input)
+        given = dict(step.splitting.parameters)
+        if events and (per_event := given.get("time_per_event")) is not None:
+            seconds.append(events * float(per_event))
+        if events and (per_event := given.get("size_per_event")) is not None:
+            size.append(round(events * float(per_event) * KILOBYTE))
+    return Effort(sum(seconds) if seconds else None, sum(size) if size else None)
 
 
 def jobs_of_amount(splitting: Splitting, amount: Amount) -> int:

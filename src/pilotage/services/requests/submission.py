@@ -14,7 +14,15 @@ from pilotage.core.requests.specification import Program, Specification, Step, U
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.pool.state import Pool
-from pilotage.services.requests.estimate import amounts_of, estimated_jobs, sites_with_data, total_of
+from pilotage.services.requests.estimate import (
+    UNKNOWN_EFFORT,
+    Effort,
+    amounts_of,
+    estimated_effort,
+    estimated_jobs,
+    sites_with_data,
+    total_of,
+)
 from pilotage.services.requests.rights import Actor
 from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
@@ -46,6 +54,7 @@ class PreparedRequest:
     """Estimated."""
     inputs: Totals = NO_INPUT
     """The contents of the data sets that it reads."""
+    effort: Effort = UNKNOWN_EFFORT
 
     @property
     def text(self) -> str:
@@ -122,7 +131,8 @@ def check_data(
     warnings += _storage_warnings(request, pool)
     warnings += _team_warnings(connection, request.team, policy)
     inputs = total_of(amounts[name] for name in request.input_datasets)
-    return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs)
+    effort = estimated_effort(request, amounts)
+    return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs, effort=effort)
 
 
 def _nearest_dataset(connection: Connection, name: str) -> str:

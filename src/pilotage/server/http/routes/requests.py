@@ -85,6 +85,8 @@ def check_request(
         input_files=inputs.files,
         input_events=inputs.events,
         input_size=inputs.size,
+        core_seconds=prepared.effort.core_seconds,
+        output_size=prepared.effort.output_size,
         warnings=list(prepared.warnings),
     )
 
