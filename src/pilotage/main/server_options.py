@@ -17,6 +17,14 @@ PortOption = Annotated[
         help="TCP port; 0: the port of the last start, or any free one",
     ),
 ]
+PolicyOption = Annotated[
+    str,
+    typer.Option(
+        envvar="PILOTAGE_POLICY",
+        metavar="FILE",
+        help="Apply this policy at the start; also if the stored one is not valid any more",
+    ),
+]
 SandboxesOption = Annotated[
     Path | None,
     typer.Option(

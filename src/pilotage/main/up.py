@@ -27,6 +27,7 @@ from pilotage.main.server_options import (
     ConnectionsOption,
     ConnectionsPerAddressOption,
     LeastFreeOption,
+    PolicyOption,
     PortOption,
     SandboxesOption,
 )
@@ -62,6 +63,7 @@ def up(
             help="Address at which pilots reach the server, if it differs from the listening address",
         ),
     ] = "",
+    policy: PolicyOption = "",
     sandboxes: SandboxesOption = None,
     connections: ConnectionsOption = 16_384,
     connections_per_address: ConnectionsPerAddressOption = 512,
@@ -76,22 +78,41 @@ def up(
     host, listen_port = parse_listen(listen)
     if port and listen_port and port != listen_port:
         raise InvalidInput(f"--port {port} and --listen {listen} differ", hint="give the port once")
-    address = host, listen_port or port
+    address, given = (host, listen_port or port), _policy_text(policy)
     room = {
         "connections": connections,
         "connections_per_address": connections_per_address,
         "least_free": least_free,
     }
     if detach:
-        return _start_detached(place, address, pilot_server, sandboxes, verbose, database_url, room)
-    _serve(place, address, pilot_server, sandboxes, verbose, room)
+        return _start_detached(place, address, pilot_server, policy, sandboxes, verbose, database_url, room)
+    _serve(place, address, pilot_server, given, sandboxes, verbose, room)
     return 0
+
+
+def _policy_text(file: str) -> str:
+    """The text of a valid policy; empty: no file is given."""
+    from pilotage.cli.policy.files import policy_for_server
+    from pilotage.core.policy import parse
+
+    if not file:
+        return ""
+    if file == "-":
+        raise InvalidInput("--policy needs a file")
+    text = policy_for_server(file)
+    try:
+        parse(text)
+    except InvalidInput as error:
+        error.file = file
+        raise
+    return text
 
 
 def _serve(
     home: Home,
     address: tuple[str, int],
     pilot_server: str,
+    policy: str,
     sandboxes: Path | None,
     verbose: bool,
     room: dict[str, int],
@@ -114,6 +135,7 @@ def _serve(
         owner=_account_name(),
         node=find_node(os.environ).node,
         announce=lambda url: _announce(home.folder, url),
+        policy=policy,
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
         **room,
     )
@@ -142,6 +164,7 @@ def _start_detached(
     home: Home,
     address: tuple[str, int],
     pilot_server: str,
+    policy: str,
     sandboxes: Path | None,
     verbose: bool,
     url: str,
@@ -156,6 +179,8 @@ def _start_detached(
     command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
     for name, value in room.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
+    if policy:
+        command += ["--policy", str(Path(policy).absolute())]
     if sandboxes is not None:
         command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}

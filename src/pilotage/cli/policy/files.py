@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict, InvalidInput, TooLarge
+from pilotage.wire.policy import MAX_POLICY
 
 if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
@@ -127,6 +128,14 @@ def policy_text(file: str) -> str:
         raise InvalidInput(f"{file} is not a text in UTF-8") from trouble
     except ValueError as trouble:  # a NUL in the name
         raise InvalidInput(f"cannot read {file}: {trouble}") from trouble
+
+
+def policy_for_server(file: str) -> str:
+    """The text of a policy file. Raises `TooLarge` for one that no server takes."""
+    text = policy_text(file)
+    if len(text) > MAX_POLICY:
+        raise TooLarge(f"{file} has {len(text):,} characters; a policy has at most {MAX_POLICY:,}")
+    return text
 
 
 def _write(file: str, text: str, force: bool) -> None:

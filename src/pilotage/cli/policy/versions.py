@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.console import Column
-from pilotage.cli.policy.files import FileArgument, policy_text
+from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
-from pilotage.core.errors import TooLarge, Unreachable
-from pilotage.wire.policy import MAX_POLICY, PolicyDocument
+from pilotage.core.errors import Unreachable
+from pilotage.wire.policy import PolicyDocument
 
 MAX_VERSION = 10**15
 """Upper bound of version numbers."""
@@ -72,7 +72,7 @@ def check(
     ] = False,
 ) -> int | None:
     """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
-    text = _policy_for_server(file)
+    text = policy_for_server(file)
     if offline:
         document = _check_offline(text)
     else:
@@ -87,14 +87,6 @@ def check(
             session.screen.note(f"note: {note}")
     _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
     return None
-
-
-def _policy_for_server(file: str) -> str:
-    """The text of a policy file. Raises `TooLarge` for one that no server takes."""
-    text = policy_text(file)
-    if len(text) > MAX_POLICY:
-        raise TooLarge(f"{file} has {len(text):,} characters; a policy has at most {MAX_POLICY:,}")
-    return text
 
 
 def _check_offline(text: str) -> PolicyDocument:
@@ -115,7 +107,7 @@ def apply(
     session: Session, file: FileArgument, reason: ReasonOption = "", expect: ExpectOption = None
 ) -> int | None:
     """Put a policy file into force. An invalid file changes nothing."""
-    text = _policy_for_server(file)
+    text = policy_for_server(file)
     with session.client() as client:
         document = client.apply_policy(text, reason=reason, expect=expect)
     _report(session, document, f"{file} is in force as version {document.version}")

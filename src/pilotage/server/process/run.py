@@ -42,6 +42,7 @@ from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.http.sockets import accept_handles, listen, listen_again
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
+from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
 from pilotage.server.submission_gate import SubmissionGate
@@ -207,21 +208,17 @@ class _Server:
         if self._counters is not None:
             # Wait for a policy that is being applied: this server would miss it both here and later.
             instance.lock_row(connection)
-        current = instance.current_policy(connection)
-        if current is None:
-            text = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
-            instance.save_policy(connection, text=text, now=now, by=owner, reason="the first start")
-            current = instance.current_policy(connection)
-            assert current is not None
-        policy = policies.parse(current.text)
+        given, folder = self._settings.policy, self._settings.home.folder
+        first = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
+        start = read_policy(connection, given, first, folder, by=owner, now=now)
         peers: Peers = NoPeers()
         if self._counters is not None:
-            server = describe_server(url, current.version, now)
+            server = describe_server(url, start.version, now)
             peers = join(tx, server, in_common=(key, sandboxes), monotonic=time.monotonic)
         pool = open_pool(
             tx,
-            policy,
-            version=current.version,
+            start.policy,
+            version=start.version,
             incarnation=loaded.incarnation,
             rng=random.Random(),  # noqa: S311
             home_owner=owner,
@@ -230,6 +227,7 @@ class _Server:
             peers=peers,
             counters=self._counters,
         )
+        announce_policy(pool, tx, start, by=owner, now=now)
         pool.home_storage = str(self._settings.home.storage)
         pool.token_state = read_token_state(tx.connection, now)
         if peers.shared:

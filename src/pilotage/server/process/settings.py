@@ -27,6 +27,8 @@ class Settings:
     """The node of a pilot on this machine."""
     announce: Callable[[str], None]
     """Called with the server's address when the server is ready."""
+    policy: str = ""
+    """The text of a policy that replaces the stored one; empty: the stored one stays."""
     sandboxes: Path | None = None
     """The folder of sandboxes; None: the one in the home."""
     least_free: int = MIN_FREE

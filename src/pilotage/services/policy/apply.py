@@ -44,7 +44,7 @@ def apply_policy(
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
-    _record_change(pool, tx, old, version, by=by, reason=reason, now=now)
+    record_change(pool, tx, old, version, by=by, reason=reason, now=now)
     pool.limits.invalidate_counts(tx, policy)
     apply_in_memory(pool, tx, policy, version)
     pool.peers.publish(tx, PeerUpdate(policy=version))
@@ -69,7 +69,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     pool.peers.report_policy(tx, version)
 
 
-def _record_change(
+def record_change(
     pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float
 ) -> None:
     """Store the event of a new policy: who applied it, when and why, and both versions."""

@@ -42,7 +42,7 @@ def _jobs_of_dataset(splitting: Splitting, contents: Totals) -> int:
 
 
 class Effort(NamedTuple):
-    """What a request is expected to need, by the parameters of its splitting. None: it gives no parameter for it."""
+    """Expected needs of a request, by the parameters of its splitting. None: it does not give the parameter."""
 
     core_seconds: float | None = None
     """Of reference cores, by `time_per_event`."""
