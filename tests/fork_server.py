@@ -66,7 +66,8 @@ def serve(orders: socket.socket) -> dict[str, Any]:
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests and what they have started
+    # Ctrl-C is for the tests and what they have started. A test run in the background may ignore it itself.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     running: dict[int, socket.socket] = {}
     while True:
         ready, _, _ = select.select([orders.fileno(), wake], [], [])
@@ -80,7 +81,7 @@ def serve(orders: socket.socket) -> dict[str, Any]:
             own = socket.socket(fileno=files[0])
             pid = os.fork()
             if pid == 0:
-                return _take_order(own, files[1:])
+                return _take_order(own, files[1:], interrupt)
             for file in files[1:]:
                 os.close(file)
             running[pid] = own
@@ -97,11 +98,11 @@ def _report_ends(running: dict[int, socket.socket]) -> None:
             own.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
 
 
-def _take_order(own: socket.socket, files: list[int]) -> dict[str, Any]:
+def _take_order(own: socket.socket, files: list[int], interrupt: Any) -> dict[str, Any]:
     """Become a process as a new interpreter would be: its files, signals, environment, folder."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupt)
     with own.makefile("rb") as stream:
         order: dict[str, Any] = json.loads(stream.readline())
     for target, file in enumerate(files):

@@ -71,10 +71,16 @@ class ForkedProcess:
 
     def _look(self, timeout: float | None) -> int | None:
         with self._reading:
-            if self.returncode is None and select.select([self._socket], [], [], timeout)[0]:
+            if self.returncode is None and self._has_ended(timeout):
                 self.returncode = self._receive()
                 self._socket.close()
             return self.returncode
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        # select() takes no descriptor above 1023, and some tests have thousands of connections.
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(None if timeout is None else timeout * 1000))
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:

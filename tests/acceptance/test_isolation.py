@@ -42,6 +42,11 @@ def public_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def batch_job_of(instance: Instance, pilot: int) -> str:
+    """The array whose task is this pilot."""
+    return instance.client().pilot(pilot).pilot.batch_id.partition("_")[0]
+
+
 def run_hostile(instance: Instance, folder: Path, hidden: list[str], **environment: str) -> dict[str, Any]:
     """The hostile payload's report. Another user's payload runs beside it, in the same pilot."""
     alice, bob = instance.client("alice"), instance.client("bob")
@@ -50,6 +55,7 @@ def run_hostile(instance: Instance, folder: Path, hidden: list[str], **environme
     other = until(lambda: alice.log(neighbour).data.decode().strip(), what="the neighbour's folder")
     assert Path(other).is_dir() or "slurm" in instance.policy
     pilot = instance.job(neighbour).pilot
+    assert pilot is not None
     mark = f"{os.getpid()}.125"
     script = Path(__file__).with_name("isolated_hostile.py")
     sent = bob.submit(
@@ -64,6 +70,7 @@ def run_hostile(instance: Instance, folder: Path, hidden: list[str], **environme
                 "HIDDEN": ":".join([other, str(Path(other).parent / "inputs"), *hidden]),
                 "OUTSIDE": str(os.getpid()),
                 "MARK": mark,
+                "BATCH_JOB": batch_job_of(instance, pilot),
                 **environment,
             },
         },
@@ -162,6 +169,8 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
             visible=visible,
             owners='"any"',
             max_running="1",
+            # Slurm deletes the script of a pilot that has ended.
+            idle="120",
             pilot_types='["generic"]',
         ) as instance:
             hidden = [str(munge), str(cluster.folder / "spool"), str(cluster.folder / "state")]
@@ -172,14 +181,14 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
                 hidden,
                 MUNGE=str(munge),
                 SLURM_CONF=f"{cluster.folder}/slurm.conf",
-                BATCH_JOB="1",
             )
             del report["environment"]["SLURM_CONF"]
             finds_nothing(report, folder)
+            batch_job = batch_job_of(instance, next(iter(instance.client().pilots())).id)
             # Outside of isolation the same account gets both.
             for command in (
                 ["munge", "-n", "-S", str(munge)],
-                ["scontrol", "write", "batch_script", "1", "-"],
+                ["scontrol", "write", "batch_script", batch_job, "-"],
             ):
                 done = subprocess.run(
                     command,

@@ -421,6 +421,7 @@ def test_the_limit_of_open_files_is_raised_for_the_server_and_not_for_jobs(tmp_p
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
     try:
         instance = Instance(tmp_path)
+        instance.forked = False  # Forks have the limits of the process that they are forks of.
         instance.start()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
