@@ -83,10 +83,19 @@ LINES = (
     Line("life", "≥ 1,500/s", least=1_500),
     Line("history"),
     Line("shares", "< 50 ms", most=50.0),
+    Line("pilots", "< 5 ms", most=5.0),
     Line("why", "< 100 ms", most=100.0),
     Line("slurm", "< 1 s for 1,000 pilots", most=1.0),
     Line("demand"),
     Line("watch", "< 2,000 ms, < 100 ms of it in the event loop", most=2_000.0, loop=100.0),
+    Line("director", "< 300 ms", most=300.0),
+    Line("director --information", "< 300 ms", most=300.0),
+    Line("director --demand matched", "< 300 ms", most=300.0),
+    Line("broker", "< 20 ms", most=20.0),
+    Line("workqueue", "< 50 ms", most=50.0),
+    Line("splitting", "≥ 50,000/s", least=50_000),
+    Line("release", "≥ 20,000/s", least=20_000),
+    Line("catalogue"),
 )
 
 QUICK = {
@@ -100,6 +109,13 @@ QUICK = {
     "why": "--jobs 20000 --queues 200 --answers 20",
     "demand": "--jobs 100 --runs 1",
     "watch": "--pilots 2000 --listings 1",
+    "pilots": "--pilots 2000 --cut 100 --seconds 20",
+    "director": "--queues 100 --ces 10 --pilots 500 --runs 1",
+    "broker": "--ces 20 --jobs 50 --sets 5 --runs 1",
+    "workqueue": "--elements 20000 --requests 20 --agents 2 --jobs 200 --pulls 2 --large 2000",
+    "splitting": "--runs 1",
+    "release": "--jobs 2000 --requests 10 --runs 1",
+    "catalogue": "--files 1000 --elements 100 --runs 1",
 }
 """To see that everything runs: the figures say nothing."""
 

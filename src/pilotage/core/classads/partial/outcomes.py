@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pilotage.core.classads.tree import ERROR as ERROR_VALUE
 from pilotage.core.classads.tree import UNDEFINED as UNDEFINED_VALUE
-from pilotage.core.classads.tree import Literal
 
 TRUE: Final = 1
 FALSE: Final = 2
@@ -238,7 +237,3 @@ def of_call(function: str, arguments: list[int]) -> int:
     """Outcomes of a function, by its name in lower case; anything where nothing better is known."""
     rule = _OF_CALL.get(function)
     return ANYTHING if rule is None else rule(arguments)
-
-
-def of_literal(node: Literal) -> int:
-    return outcome_of(node.value)
