@@ -21,6 +21,7 @@ from pilotage.core import policy as policies
 from pilotage.core.requests.states import RequestState
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.workqueue import membership
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.sync import sync
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
@@ -120,7 +121,9 @@ class Filled:
 
     def _agent(self, name: str) -> Agent:
         message = JoinRequest(name, "home", "nonce")
-        answer = self.writer.call(lambda tx: membership.join(self.queue, tx, message, "alice", self.now))
+        answer = self.writer.call(
+            lambda tx: membership.join(self.queue, tx, message, AgentUser("alice"), self.now)
+        )
         return Agent(answer.agent, name)
 
     def _give_jobs(self, agent: Agent, count: int, *, few: bool) -> None:
@@ -169,7 +172,7 @@ class Filled:
         load = self.queue.loads.known(agent.id, self.now)
         assert load is not None
         return self.writer.call(
-            lambda tx: sync(self.queue, tx, agent.id, "alice", message, load, self.now, self.rng)
+            lambda tx: sync(self.queue, tx, agent.id, AgentUser("alice"), message, load, self.now, self.rng)
         )
 
     def change_priority(self, request: int, priority: int) -> None:

@@ -81,6 +81,23 @@ def test_agents_need_a_right_and_belong_to_their_user(shared: Instance) -> None:
         call.close()
 
 
+def test_agents_serve_the_teams_of_their_group_only(tmp_path: Path) -> None:
+    with running(tmp_path) as instance:
+        instance.policy = instance.policy.replace(
+            "[groups.others]\n", '[groups.others]\nproperties = ["NORMAL_USER", "AGENT"]\nteams = ["east"]\n'
+        )
+        instance.apply()
+        bob = AgentCalls(instance.client("bob").url, instance.client().create_token("bob").token)
+        agent = bob.join(JoinRequest("one", "east", "nonce")).agent
+        with pytest.raises(Forbidden, match="no agent of team home"):
+            bob.join(JoinRequest("two", "home", "nonce"))
+        instance.policy = instance.policy.replace('["east"]', '["west"]')
+        instance.apply()
+        with pytest.raises(Forbidden, match="no agent of team east"):
+            bob.sync(agent, SyncRequest("nonce"))
+        bob.close()
+
+
 def test_the_ad_and_the_match_of_a_job_are_its_owners(shared: Instance) -> None:
     bob, owner = shared.client("bob"), shared.client()
     job = owner.submit({"executable": "true", "requirements": "other.nothing > 1"}).first

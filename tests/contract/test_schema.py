@@ -26,6 +26,7 @@ from pilotage.store.schema import metadata
 from pilotage.store.tables import (
     chunks,
     costs,
+    elements,
     events,
     jobs,
     listing,
@@ -146,6 +147,24 @@ def test_elements_of_before_that_were_not_split_can_be_resubmitted(unmade: Store
     with unmade.engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT digest, unsplit FROM elements ORDER BY digest"))
         assert [tuple(row) for row in rows] == [("a", 0), ("b", 1), ("c", 0)]
+
+
+def test_holders_of_elements_of_before_may_finish_them(unmade: Store) -> None:
+    """Nobody knows who had a free element, so nobody finishes it by its old epoch."""
+    upgrade(unmade.engine, "0038")
+    with unmade.engine.begin() as connection:
+        for number, agent in ((1, 7), (2, None)):
+            connection.execute(
+                sa.text(
+                    "INSERT INTO elements (id, request_id, step, digest, state, jobs, location_set, created, changed,"
+                    " agent_id, epoch) VALUES (:id, 1, 0, :digest, 'Acquired', 1, 0, 0, 0, :agent, 3)"
+                ),
+                {"id": number, "digest": f"d{number}", "agent": agent},
+            )
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    assert [elements.by_ids(opened, [number])[number].offered_to for number in (1, 2)] == [7, None]
+    opened.close()
 
 
 def test_resubmissions_of_before_know_their_chain(unmade: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy import parse
+from pilotage.core.policy import parse, warnings
 from pilotage.core.policy.requests import Requests
 
 HEAD = """\
@@ -31,6 +31,15 @@ def test_own_bands_and_the_limit_of_an_agent() -> None:
     assert [policy.requests.user_priority(number) for number in (4, 5, 999_999)] == [1, 2, 2]
     assert policy.requests.owner_limit == 7
     assert policy.properties("u", "g") == {"PRODUCTION_MANAGEMENT", "AGENT"}
+
+
+def test_a_group_serves_the_teams_that_it_names_and_only_with_the_right() -> None:
+    agents = 'groups = ["g"]\n[groups.a]\nproperties = ["AGENT"]\nteams = ["east", "west"]\n'
+    policy = parse(HEAD.replace('groups = ["g"]\n', agents) + '[groups.b]\nteams = ["*"]\n')
+    assert policy.teams("a") == {"east", "west"}
+    assert [policy.teams(group) for group in ("g", "b", "none")] == [frozenset()] * 3
+    [warning] = [text for text in warnings(policy) if "without `teams`" in text]
+    assert warning.startswith("groups.g has the property AGENT")
 
 
 def test_a_threshold_of_the_site_stands_above_one_of_all_sites() -> None:

@@ -55,6 +55,13 @@ class Group(_Table, frozen=True):
     properties: Annotated[tuple[str, ...], Setting(f"rights of its members: {', '.join(PROPERTIES)}")] = (
         NORMAL_USER,
     )
+    teams: Annotated[
+        tuple[str, ...],
+        Setting(
+            f"teams whose requests its members may split, with the property {AGENT}; `*`: all teams. An"
+            f" {ADMINISTRATOR} may split requests of all teams"
+        ),
+    ] = ()
     vo: Annotated[
         str, Setting("virtual organisation of its members, in the ads of their jobs and pilots")
     ] = ""
@@ -225,6 +232,11 @@ class Policy(_Table, frozen=True):
         if known is None or group not in known.groups or group not in self.groups:
             return frozenset()
         return frozenset(self.groups[group].properties)
+
+    def teams(self, group: str) -> frozenset[str]:
+        """The teams whose requests agents of `group` may split; `*` in it stands for all teams."""
+        known = self.groups.get(group)
+        return frozenset(known.teams) if known is not None and AGENT in known.properties else frozenset()
 
     def shares(self) -> dict[str, float]:
         return {name: group.share for name, group in self.groups.items()}

@@ -19,7 +19,7 @@ from pilotage.core.policy.cpu_normalization import with_normalized_cpu
 from pilotage.core.policy.director import SubmitPool
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
-from pilotage.core.policy.model import ADMINISTRATOR, GENERIC_PILOT, Ce, NamedInstance, Policy
+from pilotage.core.policy.model import ADMINISTRATOR, AGENT, GENERIC_PILOT, Ce, NamedInstance, Policy
 from pilotage.core.policy.reference import KEYS
 from pilotage.core.policy.validation import validate
 from pilotage.core.provisioning.budget import parse_budget, pilot_cost
@@ -81,25 +81,30 @@ def warnings(policy: Policy) -> list[str]:
     messages += _short_walls(policy)
     messages += _small_budgets(policy)
     messages += _idle_pool_settings(policy)
-    populated = {group for user in policy.users.values() for group in user.groups}
-    for name, group in policy.groups.items():
-        if not group.share:
-            messages.append(
-                f"groups.{name}: with share 0, its jobs start only where no job of another group fits"
-            )
-        if name not in populated:
-            messages.append(f"groups.{name} has no users")
+    messages += _group_warnings(policy)
     messages += [
         f"{corrector} {name}: {text}"
         for corrector, name, instance in policy.correction.instances
         for text in instance.warnings()
     ]
+    return messages
+
+
+def _group_warnings(policy: Policy) -> Iterator[str]:
+    """Warnings about groups whose members can do less than their settings say."""
+    populated = {group for user in policy.users.values() for group in user.groups}
+    for name, group in policy.groups.items():
+        if not group.share:
+            yield f"groups.{name}: with share 0, its jobs start only where no job of another group fits"
+        if name not in populated:
+            yield f"groups.{name} has no users"
+        if AGENT in group.properties and not group.teams:
+            yield f"groups.{name} has the property {AGENT}, but without `teams` its members may run no agent"
     if unused := [name for name, group in policy.groups.items() if GENERIC_PILOT in group.properties]:
-        messages.append(
+        yield (
             f"property {GENERIC_PILOT} ({_shortened(unused)}) is stored for the director of batch systems,"
             " but has no effect yet"
         )
-    return messages
 
 
 def _unusable_ces(policy: Policy) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pilotage.core.errors import Conflict, Forbidden, IncompatibleVersion, NotFound, Superseded
 from pilotage.core.workqueue.states import ElementState
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables import agents, elements
@@ -14,13 +15,16 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import AGENT_PROTOCOL, JoinRequest, JoinResponse
 
 
-def join(queue: WorkQueue, tx: Transaction, message: JoinRequest, owner: str, now: float) -> JoinResponse:
+def join(
+    queue: WorkQueue, tx: Transaction, message: JoinRequest, user: AgentUser, now: float
+) -> JoinResponse:
     """Store that an agent is there. Another process with its name is superseded, and its elements go back."""
     if message.protocol != AGENT_PROTOCOL:
         raise IncompatibleVersion(
             f"the agent speaks protocol {message.protocol}, the server {AGENT_PROTOCOL}",
             hint="install the version of the server",
         )
+    user.check_team(message.team)
     settings = queue.pool.policy.requests
     lease_until = now + settings.agent_lease
     facts = {"nonce": message.nonce, "version": message.version, "host": message.host}
@@ -30,28 +34,29 @@ def join(queue: WorkQueue, tx: Transaction, message: JoinRequest, owner: str, no
             tx.connection,
             name=message.name,
             team=message.team,
-            owner=owner,
+            owner=user.name,
             now=now,
             lease_until=lease_until,
             **facts,
         )
     else:
         agent = known.id
-        _check_owner(known, owner)
+        _check_owner(known, user.name)
         if known.nonce != message.nonce or known.team != message.team:
             give_back(queue, tx, known, "another process has joined with its name", now)
         agents.rejoin(tx.connection, agent, team=message.team, now=now, lease_until=lease_until, **facts)
     if known is None or known.nonce != message.nonce or known.ended is not None:
-        _record(queue, tx, now, "agent-joined", owner, f"{message.name}, team {message.team}")
+        _record(queue, tx, now, "agent-joined", user.name, f"{message.name}, team {message.team}")
     return JoinResponse(agent, settings.agent_lease, settings.agent_period)
 
 
-def present_agent(tx: Transaction, agent: int, owner: str, nonce: str | None = None) -> AgentRow:
+def present_agent(tx: Transaction, agent: int, user: AgentUser, nonce: str | None = None) -> AgentRow:
     """The row of an agent that sends a message. Raises `Superseded` if it has to join again."""
     row = agents.for_change(tx.connection, agent)
     if row is None:
         raise NotFound(f"there is no agent {agent}", hint="join again")
-    _check_owner(row, owner)
+    _check_owner(row, user.name)
+    user.check_team(row.team)
     if nonce is not None and row.nonce != nonce:
         raise Superseded(
             f"another process has joined as {row.name}",

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
-from pilotage.core.handover import Answer, Custody, Decision, Fence, Message, decide
+from pilotage.core.handover import Answer, Custody, Message
 from pilotage.core.splitting.mask import FileRecord, Mask
 from pilotage.core.workqueue.coverage import ElementCoverage, PieceSize
 from pilotage.core.workqueue.identity import digest_of
 from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
+from pilotage.services.workqueue.custody import AgentUser, decide_for
 from pilotage.services.workqueue.membership import present_agent
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.roll_up import end_elements
@@ -69,10 +70,16 @@ def _malformed() -> InvalidInput:
 
 
 def post_masks(
-    queue: WorkQueue, tx: Transaction, agent_id: int, owner: str, element: int, message: PostMasks, now: float
+    queue: WorkQueue,
+    tx: Transaction,
+    agent_id: int,
+    user: AgentUser,
+    element: int,
+    message: PostMasks,
+    now: float,
 ) -> PostedMasks:
     """Store the masks of an element as jobs. With `last` the element is split, or has failed."""
-    agent = present_agent(tx, agent_id, owner)
+    agent = present_agent(tx, agent_id, user)
     row = elements.by_ids(tx.connection, [element], lock=True).get(element)
     if row is None:
         raise NotFound(f"there is no element {element}")
@@ -82,28 +89,21 @@ def post_masks(
     known = element_masks.known_digests(tx.connection, row.id, sorted(masks))
     new = {digest: mask for digest, mask in masks.items() if digest not in known}
     if not message.last:
-        decision = _decide(row, agent, message.epoch, Message.KEEP)
+        decision = decide_for(tx.connection, agent, row, message.epoch, Message.KEEP)
         if decision.answer is Answer.SUPERSEDED:
             return PostedMasks(0, 0, superseded=True)
         _make_jobs(queue, tx, agent, row, new, now)
         return PostedMasks(len(new), len(known))
     digests = sorted({*element_masks.digests_of(tx.connection, row.id), *new})
     digest = digest_of(digests)
-    if _decide(row, agent, message.epoch, Message.FINISH, digest).answer is Answer.SUPERSEDED:
+    decision = decide_for(tx.connection, agent, row, message.epoch, Message.FINISH, digest)
+    if decision.answer is Answer.SUPERSEDED:
         return PostedMasks(0, 0, superseded=True)
     if row.finished_epoch == message.epoch:
         return PostedMasks(0, len(known))
     _make_jobs(queue, tx, agent, row, new, now)
     _finish(queue, tx, agent, row, len(digests), digest, message, now)
     return PostedMasks(len(new), len(known))
-
-
-def _decide(row: ElementRow, agent: AgentRow, epoch: int, said: Message, digest: str = "") -> Decision:
-    fence = Fence(row.epoch, row.finished_epoch, row.finished_digest)
-    if row.agent_id not in (None, agent.id) and epoch == row.epoch and row.finished_epoch != epoch:
-        # The epoch is that of another agent's offer: a guess, or a mistake of the agent.
-        return Decision(Answer.SUPERSEDED)
-    return decide(custody_of(row.state), said, fence.relation(epoch, digest))
 
 
 def _finish(
@@ -148,7 +148,7 @@ def _fail(
 ) -> PostedMasks:
     """The agent cannot split the element. Jobs that were made before go on."""
     digest = digest_of({"failure": message.failure})
-    decision = _decide(row, agent, message.epoch, Message.FINISH, digest)
+    decision = decide_for(tx.connection, agent, row, message.epoch, Message.FINISH, digest)
     if decision.answer is Answer.SUPERSEDED:
         return PostedMasks(0, 0, superseded=True)
     if row.finished_epoch == message.epoch:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pilotage.core.errors import Superseded
-from pilotage.core.handover import Answer, Custody, Effect, Fence, Message, decide
+from pilotage.core.handover import Answer, Custody, Effect, Message
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.states import ElementState, custody_of
 from pilotage.core.workqueue.thresholds import lesser_slots, slots_of_sites
+from pilotage.services.workqueue.custody import AgentUser, decide_for
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.membership import free, present_agent
 from pilotage.services.workqueue.moves import ElementMoves
@@ -31,14 +32,14 @@ def sync(
     queue: WorkQueue,
     tx: Transaction,
     agent_id: int,
-    owner: str,
+    user: AgentUser,
     message: SyncRequest,
     load: AgentLoad,
     now: float,
     rng: Random,
 ) -> SyncResponse:
     """Answer one turn. `load`: the unfinished jobs of the agent."""
-    agent = present_agent(tx, agent_id, owner, message.nonce)
+    agent = present_agent(tx, agent_id, user, message.nonce)
     tx.on_rollback(queue.forget_location_sets)
     if message.number < agent.pull_number:
         raise Superseded(f"a later turn of agent {agent.name} was answered", hint="join again")
@@ -153,10 +154,8 @@ class _Turn:
             # Another agent has it, nobody has it, or it is split: in each case the answer is the same.
             self.stop.append(element)
             return
-        custody = custody_of(row.state)
-        said = Message.CONFIRM if custody is Custody.OFFERED else Message.KEEP
-        relation = Fence(row.epoch, row.finished_epoch, row.finished_digest).relation(epoch)
-        decision = decide(custody, said, relation)
+        said = Message.CONFIRM if custody_of(row.state) is Custody.OFFERED else Message.KEEP
+        decision = decide_for(self.tx.connection, self.agent, row, epoch, said)
         if decision.answer is Answer.SUPERSEDED:
             self.stop.append(element)
         elif decision.effect is Effect.HOLD:
@@ -164,8 +163,7 @@ class _Turn:
             self._rows[element] = row._replace(state=ElementState.ACQUIRED)
 
     def _free(self, moves: ElementMoves, row: ElementRow, reason: str, canceled: list[int]) -> None:
-        relation = Fence(row.epoch, row.finished_epoch, row.finished_digest).relation(row.epoch)
-        decision = decide(custody_of(row.state), Message.RELEASE, relation)
+        decision = decide_for(self.tx.connection, self.agent, row, row.epoch, Message.RELEASE)
         if decision.effect is Effect.FREE or row.state is ElementState.CANCEL_REQUESTED:
             free(self.queue, moves, row, reason, canceled)
             del self._rows[row.id]

@@ -33,6 +33,8 @@ elements = sa.Table(
     sa.Column("agent_id", Id),
     # The site for which it was admitted; empty: none.
     sa.Column("site", sa.Text, nullable=False, server_default=""),
+    # The agent that got the present epoch. It stays when the element is free again; NULL: none got it.
+    sa.Column("offered_to", Id),
     # The fence of the hand-over to agents.
     sa.Column("epoch", sa.Integer, nullable=False, server_default="0"),
     sa.Column("finished_epoch", sa.Integer, nullable=False, server_default="0"),

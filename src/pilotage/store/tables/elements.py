@@ -13,7 +13,7 @@ from pilotage.store.engine.connection import Connection, array_literal, in_list,
 
 _COLUMNS = (
     "id, request_id, step, state, jobs, events, files, size, blocks, mask, location_set, agent_id, site, epoch,"
-    " finished_epoch, finished_digest"
+    " finished_epoch, finished_digest, offered_to"
 )
 UNSPLIT = (ElementState.NEGOTIATING, ElementState.ACQUIRED)
 
@@ -39,6 +39,8 @@ class ElementRow(NamedTuple):
     epoch: int
     finished_epoch: int
     finished_digest: str
+    offered_to: int | None
+    """The agent that got the present epoch; it may have given the element back since."""
 
     @property
     def block_ids(self) -> list[int]:
@@ -88,7 +90,8 @@ _INSERT = insert("elements", NewElement._fields, conflict=("digest",), otherwise
 _OFFER = update(
     "elements",
     ("agent_id", "site", "changed", "id"),
-    "state = 'Negotiating', agent_id = {agent_id}, site = {site}, changed = {changed}, epoch = epoch + 1",
+    "state = 'Negotiating', agent_id = {agent_id}, offered_to = {agent_id}, site = {site}, changed = {changed},"
+    " epoch = epoch + 1",
     "id = {id} AND state = 'Available'",
     returning="elements.id, elements.epoch",
 )

@@ -23,6 +23,7 @@ from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 from pilotage.services.workqueue import expiry, membership
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.intake import take_slice
 from pilotage.services.workqueue.splitting import files_page, held_element, post_masks
 from pilotage.services.workqueue.state import WorkQueue
@@ -43,6 +44,7 @@ from pilotage.wire.agents import (
 from tests.unit.services.bench import Bench
 
 LEASE = 300.0
+ALICE = AgentUser("alice")
 POLICY = """\
 [groups.physics]
 [users.alice]
@@ -283,7 +285,7 @@ class PaperAgent:
     bench: QueueBench
     name: str
     team: str = "home"
-    owner: str = "alice"
+    user: AgentUser = ALICE
     nonce: str = "first"
     number: int = 1
     id: int = 0
@@ -292,7 +294,7 @@ class PaperAgent:
     def join(self) -> None:
         message = JoinRequest(self.name, self.team, self.nonce)
         bench = self.bench
-        answer = bench.bench.do(lambda tx: membership.join(bench.queue, tx, message, self.owner, bench.now))
+        answer = bench.bench.do(lambda tx: membership.join(bench.queue, tx, message, self.user, bench.now))
         self.id = answer.agent
 
     def message(self, want: int = 200, **more: Any) -> SyncRequest:
@@ -311,7 +313,7 @@ class PaperAgent:
         bench = self.bench
         load = bench.bench.do(lambda tx: bench.queue.loads.count(tx.connection, self.id, bench.now))
         return bench.bench.do(
-            lambda tx: sync(bench.queue, tx, self.id, self.owner, message, load, bench.now, bench.rng)
+            lambda tx: sync(bench.queue, tx, self.id, self.user, message, load, bench.now, bench.rng)
         )
 
     def sync(self, want: int = 200, **more: Any) -> SyncResponse:
@@ -332,7 +334,7 @@ class PaperAgent:
         message = PostMasks(element.epoch, [mask.to_json() for mask in masks], last, **more)
         bench = self.bench
         return bench.bench.do(
-            lambda tx: post_masks(bench.queue, tx, self.id, self.owner, element.id, message, bench.now)
+            lambda tx: post_masks(bench.queue, tx, self.id, self.user, element.id, message, bench.now)
         )
 
     def masks_of(self, element: OfferedElement) -> list[Mask]:

@@ -13,6 +13,7 @@ from pilotage.core.sites import SiteState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue import membership
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.intake import take_slice
 from pilotage.services.workqueue.splitting import read_mask
 from pilotage.store.tables.site_states import SiteStateRow
@@ -356,11 +357,11 @@ def test_foreign_and_incompatible_agents_are_refused(queue: QueueBench) -> None:
     agent = queue.agent()
     stranger = JoinRequest(agent.name, "home", "x")
     with pytest.raises(Forbidden):
-        queue.bench.do(lambda tx: membership.join(queue.queue, tx, stranger, "bob", queue.now))
+        queue.bench.do(lambda tx: membership.join(queue.queue, tx, stranger, AgentUser("bob"), queue.now))
     newer = JoinRequest("two", "home", "x", protocol=99)
     with pytest.raises(IncompatibleVersion):
-        queue.bench.do(lambda tx: membership.join(queue.queue, tx, newer, "bob", queue.now))
-    agent.owner = "bob"
+        queue.bench.do(lambda tx: membership.join(queue.queue, tx, newer, AgentUser("bob"), queue.now))
+    agent.user = AgentUser("bob")
     with pytest.raises(Forbidden):
         agent.sync()
 

@@ -13,6 +13,7 @@ from pilotage.core.requests.states import RequestState
 from pilotage.services.requests import changes, copies, submission
 from pilotage.services.requests.changes import Change
 from pilotage.services.workqueue import expiry, membership, roll_up
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.propagation import Propagation
 from pilotage.services.workqueue.splitting import post_masks
 from pilotage.services.workqueue.sync import sync
@@ -37,13 +38,13 @@ def turn(queue: QueueBench, agent: PaperAgent, **more: Any) -> Request:
     """A turn of an agent at a server."""
     message = agent.message(**more)
     load = queue.bench.do(lambda tx: queue.queue.loads.count(tx.connection, agent.id, queue.now))
-    return lambda tx: sync(queue.queue, tx, agent.id, agent.owner, message, load, queue.now, Random(1))
+    return lambda tx: sync(queue.queue, tx, agent.id, agent.user, message, load, queue.now, Random(1))
 
 
 def post_of(queue: QueueBench, agent: PaperAgent, number: int) -> Request:
     element = agent.held[number]
     message = PostMasks(element.epoch, [mask.to_json() for mask in agent.masks_of(element)], True)
-    return lambda tx: post_masks(queue.queue, tx, agent.id, agent.owner, number, message, queue.now)
+    return lambda tx: post_masks(queue.queue, tx, agent.id, agent.user, number, message, queue.now)
 
 
 def propagate(queue: QueueBench, number: int) -> None:
@@ -210,7 +211,7 @@ def test_an_agent_that_joins_again_keeps_its_new_elements(
         return split_of(*facts)
 
     def back(tx: Transaction) -> Any:
-        membership.join(other.queue, tx, message, agent.owner, other.now)
+        membership.join(other.queue, tx, message, agent.user, other.now)
         return pulling(tx)
 
     monkeypatch.setattr(elements, "split_of", paused)
@@ -227,7 +228,7 @@ def test_an_agent_that_joins_again_keeps_its_new_elements(
 def test_two_new_agents_of_one_name_are_one_row(race: Race, servers: Servers) -> None:
     def join(queue: QueueBench, nonce: str) -> Request:
         message = JoinRequest("twin", "home", nonce)
-        return lambda tx: membership.join(queue.queue, tx, message, "alice", queue.now)
+        return lambda tx: membership.join(queue.queue, tx, message, AgentUser("alice"), queue.now)
 
     first, second = race.run(join(servers.first, "a"), join(servers.second, "b"))
     assert first.agent == second.agent

@@ -14,6 +14,7 @@ from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.workqueue import membership, splitting
+from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.sync import sync
 from pilotage.store.tables import agents, element_masks, elements
@@ -42,22 +43,26 @@ MASKS_OF_PAGE = 2000
 AGENTS_SHOWN = 1000
 
 
-def _need_agent(caller: Caller) -> None:
-    if AGENT not in caller.properties and not caller.administrator:
+def _user_of_agent(context: Context, caller: Caller) -> AgentUser:
+    """The user whose agent calls. Raises `Forbidden` if the user may run no agent."""
+    if caller.administrator:
+        return AgentUser(caller.user)
+    if AGENT not in caller.properties:
         raise Forbidden(
             f"{caller.user} ({caller.group}) may run no agent",
             hint=f"the group needs the property {AGENT} in the policy",
         )
+    return AgentUser(caller.user, context.pool.policy.teams(caller.group))
 
 
 @router.post("/join")
 async def join(
     body: JoinRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> JoinResponse:
-    """An agent is there. Another process of this name is superseded. Groups with the property AGENT."""
-    _need_agent(caller)
+    """An agent is there. Another process of this name is superseded. Groups with AGENT, for their `teams`."""
+    user = _user_of_agent(context, caller)
     queue, now = context.work_queue, context.clock()
-    return await context.writer.acall(lambda tx: membership.join(queue, tx, body, caller.user, now))
+    return await context.writer.acall(lambda tx: membership.join(queue, tx, body, user, now))
 
 
 @router.post("/{agent}/sync")
@@ -67,12 +72,12 @@ async def sync_agent(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> SyncResponse:
-    """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with the property AGENT."""
-    _need_agent(caller)
+    """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with AGENT, for their `teams`."""
+    user = _user_of_agent(context, caller)
     queue, now = context.work_queue, context.clock()
     load = await _load(context, agent, now)
     return await context.writer.acall(
-        lambda tx: sync(queue, tx, agent, caller.user, body, load, now, context.pool.rng)
+        lambda tx: sync(queue, tx, agent, user, body, load, now, context.pool.rng)
     )
 
 
@@ -94,7 +99,7 @@ def read_files(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> FilesPage:
-    """The input files of an element that the agent has. Groups with the property AGENT."""
+    """The input files of an element that the agent has. Groups with AGENT, for their `teams`."""
     row = _held_element(context, caller, agent, element, epoch)
     connection = context.readers.connection()
     files, following = splitting.files_page(connection, row, after, FILES_OF_PAGE)
@@ -124,7 +129,7 @@ def read_masks(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> MasksPage:
-    """The masks of an element that exist already. Groups with the property AGENT."""
+    """The masks of an element that exist already. Groups with AGENT, for their `teams`."""
     row = _held_element(context, caller, agent, element, epoch)
     masks = element_masks.page(context.readers.connection(), row.id, after, MASKS_OF_PAGE)
     following = masks[-1][0] if len(masks) == MASKS_OF_PAGE else 0
@@ -139,22 +144,22 @@ async def post_masks(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> PostedMasks:
-    """Make jobs of an element, each of one mask. Groups with the property AGENT."""
-    _need_agent(caller)
+    """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
+    user = _user_of_agent(context, caller)
     queue, now = context.work_queue, context.clock()
     posted: PostedMasks = await context.writer.acall(
-        lambda tx: splitting.post_masks(queue, tx, agent, caller.user, element, body, now)
+        lambda tx: splitting.post_masks(queue, tx, agent, user, element, body, now)
     )
     context.wake_release.set()
     return posted
 
 
 def _held_element(context: Context, caller: Caller, agent: int, element: int, epoch: int) -> ElementRow:
-    _need_agent(caller)
-    connection = context.readers.connection()
+    user, connection = _user_of_agent(context, caller), context.readers.connection()
     row = agents.by_id(connection, agent)
-    if row is None or row.owner != caller.user:
-        raise NotFound(f"there is no agent {agent} of {caller.user}", hint="join again")
+    if row is None or row.owner != user.name:
+        raise NotFound(f"there is no agent {agent} of {user.name}", hint="join again")
+    user.check_team(row.team)
     held = splitting.held_element(connection, row, element, epoch)
     if held is None:
         raise Superseded(f"element {element} is not this agent's any more")
