@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.core.errors import NotFound
+from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.wire.jobs import Selection
+from pilotage.wire.submissions import Parameters
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -58,11 +59,13 @@ def test_failed_jobs_with_the_mended_file(instance: Instance, tmp_path: Path) ->
     assert "unchanged, taken from this folder: data/x" in done.stderr
     assert printed(instance, old + 1) == ["new 2 x\n", "new 3 x\n"]
     assert printed(instance, old)[:2] == ["old 0\n", "old 1\n"]
-    again = instance.cli("reschedule", str(first + 2), cwd=tmp_path)
-    assert again.returncode == 0
-    assert instance.cli("wait", str(first + 2)).returncode == 1, (
-        "reschedule runs the stored file, which fails"
-    )
+    refused = instance.cli("reschedule", str(first + 2), cwd=tmp_path)
+    assert "the job is Superseded: only failed and killed jobs" in refused.stderr
+    script(tmp_path, "exit 4")
+    _, job = submitted(instance, tmp_path, "--", "./run.sh")
+    script(tmp_path, "exit 0")
+    assert instance.cli("reschedule", str(job), cwd=tmp_path).returncode == 0
+    assert instance.cli("wait", str(job)).returncode == 1, "reschedule runs the stored file, which fails"
 
 
 def test_from_another_folder_the_files_are_as_they_were_sent(instance: Instance, tmp_path: Path) -> None:
@@ -88,6 +91,82 @@ def test_files_of_single_jobs_and_named_parameters(instance: Instance, tmp_path:
     )
     assert printed(instance, old) == ["file a\n", "file b\n"]
     assert printed(instance, rerun(instance, tmp_path, "-s", str(old))) == ["file a\n", "file b\n"]
+
+
+def test_the_files_of_single_jobs_are_the_current_ones(instance: Instance, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("a", "b"):
+        (data / f"{name}.txt").write_text(f"old {name}\n")
+    values = ("--param", "which=a,b", "-i", "data/%(which)s.txt=in.txt")
+    old, _ = submitted(instance, tmp_path, *values, "--", "cat", "in.txt")
+    (data / "b.txt").write_text("new b\n")
+    done = instance.cli("rerun", "--wait", "-s", str(old), cwd=tmp_path)
+    assert "inputs changed, taken from this folder: data/b.txt" in done.stderr
+    assert "inputs unchanged, taken from this folder: data/a.txt" in done.stderr
+    assert "earlier submission" not in done.stderr
+    assert printed(instance, old + 1) == ["old a\n", "new b\n"]
+    (data / "a.txt").unlink()
+    done = instance.cli("rerun", "--wait", "-s", str(old), cwd=tmp_path)
+    assert "not in this folder, taken from the earlier submission: data/a.txt" in done.stderr
+    assert printed(instance, old + 2) == ["old a\n", "new b\n"]
+    (tmp_path / "own-a").write_text("own a\n")
+    (tmp_path / "own-b").write_text("own b\n")
+    number = rerun(instance, tmp_path, "-s", str(old + 2), "-i", "own-%(which)s=in.txt")
+    assert printed(instance, number) == ["own a\n", "own b\n"]
+    assert (
+        printed(instance, rerun(instance, tmp_path, "-s", str(number), "-i", "own-a=in.txt"))
+        == ["own a\n"] * 2
+    )
+
+
+def test_a_file_sent_under_another_name_is_taken_from_its_path(instance: Instance, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("another file\n")
+    (tmp_path / "first").write_text("first\n")
+    old, _ = submitted(instance, tmp_path, "-i", "first=in", "--", "cat", "in")
+    (tmp_path / "first").write_text("second\n")
+    assert printed(instance, rerun(instance, tmp_path, "-s", str(old))) == ["second\n"]
+
+
+def test_failed_jobs_are_offered_once(instance: Instance, tmp_path: Path) -> None:
+    script(tmp_path, '[ "$1" -lt 1 ] && exit 3; echo fine')
+    old, first = submitted(instance, tmp_path, "--count", "2", "--", "./run.sh", "%s")
+    assert instance.cli("wait", "-s", str(old)).returncode == 1
+    script(tmp_path, "echo mended")
+    done = instance.cli("rerun", "--failed", "-s", str(old), "--wait", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    [job] = instance.client().jobs([first])
+    assert (job.state, job.exit_code, job.reason) == ("Superseded", 3, f"submission {old + 1} runs it again")
+    assert instance.client().counts(Selection(submission=old)).states == {"Superseded": 1, "Done": 1}
+    again = instance.cli("rerun", "--failed", "-s", str(old), cwd=tmp_path)
+    assert (again.returncode, "were run again already" in again.stderr) == (5, True)
+    assert instance.cli("wait", "-s", str(old)).returncode == 0
+    assert [event.kind for event in instance.client().events(first)][-1] == "superseded"
+    assert instance.cli("output", "-s", str(old), "-d", str(tmp_path / "out")).returncode == 0
+
+
+def test_jobs_that_lack_an_output(instance: Instance, tmp_path: Path) -> None:
+    script(tmp_path, '[ "$1" = 0 ] || echo x > result')
+    old, first = submitted(instance, tmp_path, "--count", "2", "-o", "result", "--", "./run.sh", "%s")
+    script(tmp_path, "echo x > result")
+    number = rerun(instance, tmp_path, "--incomplete", "-s", str(old))
+    assert [job.name for job in instance.client().jobs(Selection(submission=number))] == ["run.sh"]
+    [job] = instance.client().jobs([first])
+    assert job.state == "Superseded"
+    done = instance.cli("rerun", "--incomplete", "-s", str(old), cwd=tmp_path)
+    assert (done.returncode, "lacks an output" in done.stderr) == (5, True)
+
+
+def test_nobody_supersedes_jobs_of_others(instance: Instance) -> None:
+    owner, bob = instance.client(), instance.client("bob")
+    sent = owner.submit({"executable": "false"})
+    owner.wait(sent)
+    again = bob.submit({"executable": "true"}, parameters=Parameters(["@rerun"], [[sent.first]]))
+    assert [job.state for job in owner.jobs(sent)] == ["Failed"]
+    bob.kill(again)
+    for value in (0, -1, "1", 2**63, True, 1.5, None):
+        with pytest.raises(InvalidInput):
+            bob.submit({"executable": "true"}, parameters=Parameters(["@rerun"], [[value]]))
 
 
 def test_what_cannot_be_run_again(instance: Instance, tmp_path: Path) -> None:

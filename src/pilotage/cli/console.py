@@ -19,6 +19,7 @@ STATE_COLOURS = {
     "Done": "green",
     "Failed": "bold red",
     "Killed": "red",
+    "Superseded": "bright_black",
     "Stalled": "yellow",
     "Rescheduled": "yellow",
     "Unknown": "yellow",

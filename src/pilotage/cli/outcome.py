@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 JOB_FAILED, OUTPUT_MISSING = 1, 8
 SHOWN = 5
-NOT_DONE = [str(state) for state in FINAL if state != "Done"]
+NOT_DONE = [str(state) for state in FINAL if state not in ("Done", "Superseded")]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        if self.states.get("Done", 0) < self.total:
+        if self.states.get("Done", 0) + self.states.get("Superseded", 0) < self.total:
             return JOB_FAILED
         return OUTPUT_MISSING if self.outputs_incomplete else 0
 

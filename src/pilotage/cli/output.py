@@ -87,7 +87,7 @@ def _fetch(
     client: Client, jobs: list[JobSummary], folder: Path, force: bool, report: FetchReport, advance: Advance
 ) -> None:
     for job in jobs:
-        if job.state != "Done":
+        if job.state not in ("Done", "Superseded"):
             report.not_done[str(job.id)] = job.state
     ended = [job.id for job in jobs if job.state in FINAL]
     for number, download in enumerate(client.download_many(ended, folder, force=force), 1):

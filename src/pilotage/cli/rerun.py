@@ -23,13 +23,15 @@ from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
 from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.core.jobs.states import FINAL
+from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
 
 NAMES_SHOWN = 5
+NOT_AGAIN = frozenset({JobState.SUPERSEDED, JobState.DELETED})
+"""Jobs in these states run again only if they are named by id."""
 
 
 @connected
@@ -40,6 +42,9 @@ def rerun(
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs")] = False,
+    incomplete: Annotated[
+        bool, typer.Option("--incomplete", help="Only Done jobs that lack an output that they name")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
     ] = False,
@@ -57,9 +62,19 @@ def rerun(
     """Submit ended jobs as new jobs: same description and values, current files of this folder.
 
     Input files that are not in this folder are taken from the earlier submission. Options override the description.
-    The old jobs do not change. To run them again with the files sent before, use `pilotage reschedule`.
+    Old jobs that failed, were killed or lack an output become Superseded; other old jobs do not change.
+    To run jobs again with the files sent before, use `pilotage reschedule`.
     """
-    selection = require_selection(build_selection(ids, submission, ["Failed"] if failed else None), "rerun")
+    if failed and incomplete:
+        raise InvalidInput("--failed and --incomplete select different jobs", hint="give one, then the other")
+    selection = build_selection(ids, submission)
+    if failed:
+        selection = replace(selection, states=["Failed"])
+    elif incomplete:
+        selection = replace(selection, states=["Done"], outputs_incomplete=True)
+    require_selection(selection, "rerun")
+    if not (selection.ids or selection.states):
+        selection = replace(selection, states=[str(state) for state in JobState if state not in NOT_AGAIN])
     if job.parametric:
         raise InvalidInput(
             "rerun cannot change the parameters", hint="use `pilotage submit` for new parameters"
@@ -98,7 +113,7 @@ def _prepare_all(
             described = command.described
             for note in command.notes:
                 screen.note(note)
-        resubmission = prepare_resubmission(source, described, key=key, known=client.has_upload)
+        resubmission = prepare_resubmission(source, described, key=key, missing=client.missing_uploads)
         _report_inputs(screen, resubmission)
         resubmissions.append(resubmission)
     return resubmissions
@@ -115,11 +130,28 @@ def _submissions(client: Client, selection: Selection) -> list[int]:
             )
         numbers[job.submission] = None
     if not numbers:
-        everything = replace(selection, states=None)
-        if selection.states and client.counts(everything).total:
-            raise Conflict("none of these jobs has failed", hint="omit --failed to rerun all of them")
+        _refuse_empty(client, selection)
         raise no_jobs_error(client, selection)
     return list(numbers)
+
+
+def _refuse_empty(client: Client, selection: Selection) -> None:
+    """Raise Conflict if jobs exist and none of them is in a state to be run again."""
+    if (
+        not selection.states
+        or not client.counts(replace(selection, states=None, outputs_incomplete=None)).total
+    ):
+        return
+    if selection.outputs_incomplete:
+        raise Conflict("none of these jobs is Done and lacks an output")
+    if selection.states == ["Failed"]:
+        superseded = client.counts(replace(selection, states=["Superseded"])).total
+        if superseded:
+            raise Conflict(
+                f"no failed job is left: {superseded:,} were run again already", hint="see `pilotage status`"
+            )
+        raise Conflict("none of these jobs has failed", hint="omit --failed to rerun all of them")
+    raise Conflict("all of these jobs are superseded or deleted", hint="name jobs by id to run them again")
 
 
 def _report_inputs(screen: CommandOutput, again: Resubmission) -> None:

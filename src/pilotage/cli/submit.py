@@ -23,7 +23,7 @@ from pilotage.client.description import LocalDescription, read_description_file,
 from pilotage.client.submission import PreparedRequest, PreparedRows, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.per_job_inputs import is_file_column
+from pilotage.core.jobs.per_job_inputs import is_internal_column
 from pilotage.wire.jobs import Selection
 from pilotage.wire.submissions import SubmitResponse
 
@@ -124,7 +124,9 @@ def _show(screen: CommandOutput, prepared: PreparedRequest) -> None:
     parameters = prepared.request.parameters
     for row in parameters.rows[:3] if parameters else []:
         values = dict(zip(parameters.names, row, strict=True))  # type: ignore[union-attr]
-        screen.line(f"  with { {name: value for name, value in values.items() if not is_file_column(name)} }")
+        screen.line(
+            f"  with { {name: value for name, value in values.items() if not is_internal_column(name)} }"
+        )
     for file in prepared.files:
         screen.line(f"  input {file.name} ({format_size(file.size)})")
     if prepared.own:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from pilotage.client.credentials import (
     write_server_facts,
 )
 from pilotage.client.datasets import DataSetMethods
+from pilotage.client.inputs import missing_digests
 from pilotage.client.matchmaking import MatchmakingMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
@@ -258,13 +259,9 @@ class Client(
         assert whole is not None
         return whole
 
-    def has_upload(self, digest: str) -> bool:
-        """Return True if you have uploaded an input file with this SHA-256 before."""
-        try:
-            self._transport.request("HEAD", f"/v1/uploads/{digest}")
-        except NotFound:
-            return False
-        return True
+    def missing_uploads(self, digests: Sequence[str]) -> list[str]:
+        """Return which of these input files (SHA-256) you have not uploaded, or not since they were deleted."""
+        return missing_digests(self._transport, digests)
 
     def events(self, job: int) -> list[JobEvent]:
         """Return the events of a job, oldest first. Raises NotFound."""

@@ -65,15 +65,20 @@ class LocalDescription:
         """The description by the names of docs/reference/job-description.md, as a YAML file would have it."""
         plain = description_to_json(self.submission.description)
         if self.submission.description.input_sandbox:
-            plain["input_sandbox"] = [_item(item) for item in self.submission.description.input_sandbox]
+            plain["input_sandbox"] = [self._item(item) for item in self.submission.description.input_sandbox]
         return plain
 
+    def _item(self, one: InputFile) -> dict[str, Any]:
+        if one.mode == URL:
+            return {"url": one.source, "name": one.name, "executable": one.executable}
+        source = _from_here(self._template(one)) if one.mode == COPY else one.source
+        return {"path": source, "mode": one.mode, "name": one.name, "executable": one.executable}
 
-def _item(one: InputFile) -> dict[str, Any]:
-    if one.mode == URL:
-        return {"url": one.source, "name": one.name, "executable": one.executable}
-    source = one.name if one.mode == COPY else one.source  # do not disclose the local path of a sent file
-    return {"path": source, "mode": one.mode, "name": one.name, "executable": one.executable}
+
+def _from_here(path: str) -> str:
+    """A path below the working folder as a relative path: `rerun` finds the file in a moved folder too."""
+    absolute, here = Path(path).absolute(), Path.cwd()
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else path
 
 
 def from_mapping(

@@ -161,7 +161,8 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
         progress(0, total)
     with ThreadPoolExecutor(max_workers=UPLOAD_THREADS) as pool:
         try:
-            lacking = _missing_files(transport, distinct, pool)
+            missing = set(missing_digests(transport, [file.digest for file in distinct], pool))
+            lacking = [file for file in distinct if file.digest in missing]
             done = total - sum(file.size for file in lacking)
             together = list(_bundles(lacking))
             for part, _ in zip(together, pool.map(partial(_upload_bundle, transport), together), strict=True):
@@ -175,19 +176,18 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
         progress(total, total)
 
 
-def _missing_files(
-    transport: Transport, files: Sequence[LocalFile], pool: ThreadPoolExecutor
-) -> list[LocalFile]:
-    """The files that the server does not have."""
+def missing_digests(
+    transport: Transport, digests: Sequence[str], pool: ThreadPoolExecutor | None = None
+) -> list[str]:
+    """Which of these files the server does not have."""
 
     def ask(begin: int) -> list[str]:
-        digests = [file.digest for file in files[begin : begin + MAX_BUNDLE_FILES]]
-        answer = transport.request("POST", "/v1/uploads", json=UploadsRequest(digests), idempotent=True)
+        request = UploadsRequest(list(digests[begin : begin + MAX_BUNDLE_FILES]))
+        answer = transport.request("POST", "/v1/uploads", json=request, idempotent=True)
         return decode(answer.content, MissingUploads).missing
 
-    parts = pool.map(ask, range(0, len(files), MAX_BUNDLE_FILES))
-    missing = {digest for part in parts for digest in part}
-    return [file for file in files if file.digest in missing]
+    parts = (pool.map if pool else map)(ask, range(0, len(digests), MAX_BUNDLE_FILES))
+    return [digest for part in parts for digest in part]
 
 
 def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:

@@ -1,31 +1,41 @@
 """A submission once more: its description and values, with the files as they are now.
 
-The server knows a sent file by its name in the job's folder, not where it lay. So a file of that name below the folder
-is taken; one that is not there is taken as it was sent, if the server still has it.
+The server stores the path of each sent file as it was given. A file that is at this path now, seen from the working
+folder, is taken. Another file is taken as it was sent, if the server still has it.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pilotage.client import inputs
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile
+from pilotage.client.own_files import OwnFiles, find_own_files, row_value
 from pilotage.client.submission import PreparedRequest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import uses_job_number
-from pilotage.core.jobs.per_job_inputs import per_job_columns
+from pilotage.core.jobs.per_job_inputs import (
+    RERUN_COLUMN,
+    decode_file,
+    is_internal_column,
+    per_job_columns,
+)
 from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitRequest, UploadedInput
+
+MissingDigests = Callable[[Sequence[str]], Sequence[str]]
+"""Which of these digests of input files the server does not have."""
 
 
 @dataclass
 class Resubmission:
-    """A prepared submission, and the names of its inputs by origin."""
+    """A prepared submission, and the local paths or names of its inputs by origin."""
 
     prepared: PreparedRequest
     changed: list[str] = field(default_factory=list)
@@ -37,29 +47,25 @@ class Resubmission:
 def describe_resubmission(source: SubmissionSource, folder: Path) -> LocalDescription:
     """The chosen jobs of a source as a submission whose files lie in `folder`."""
     description = description_from_json(source.description)
-    rows = tuple(tuple(job.values) for job in source.jobs)
-    if source.names and uses_job_number(description):
+    given = [place for place, name in enumerate(source.names) if not is_internal_column(name)]
+    rows = tuple(tuple(job.values[place] for place in given) for job in source.jobs)
+    if given and uses_job_number(description):
         raise InvalidInput(
             f"submission {source.submission} numbers its jobs by %n, and these would get other numbers",
             hint="`pilotage reschedule` runs them with theirs; or submit with a parameter instead of %n",
         )
-    return LocalDescription(
-        Submission(description, tuple(source.names), rows if source.names else ()), folder
-    )
+    names = tuple(source.names[place] for place in given)
+    return LocalDescription(Submission(description, names, rows if given else ()), folder)
 
 
 def prepare_resubmission(
-    source: SubmissionSource, described: LocalDescription, *, key: str = "", known: Callable[[str], bool]
+    source: SubmissionSource, described: LocalDescription, *, key: str = "", missing: MissingDigests
 ) -> Resubmission:
-    """Gather the files; nothing is sent. `known`: whether the server still has the file of a digest."""
+    """Gather the files; nothing is sent. `missing`: the digests of files that the server no longer has."""
     submission = described.submission
-    own = per_job_columns(submission.description, submission.names)
-    own_names = [submission.description.input_sandbox[place].name for place in own]
-    for name in own_names:
-        if name in described.local:
-            raise InvalidInput(
-                f"each job has a file {name} of its own", hint="submit new jobs with other files"
-            )
+    again = Resubmission(PreparedRequest(SubmitRequest(), ()))
+    stored: dict[str, str] = {}
+    own, own_files = _own_files(source, described, again, stored)
     here: list[tuple[str, Path]] = []
     kept: list[UploadedInput] = []
     for name, path in described.copied(own):
@@ -67,23 +73,75 @@ def prepare_resubmission(
             here.append((name, path))
         else:
             kept += _stored_inputs(source, name, path)
-    _require_stored(kept, known)
+    _require_stored(stored | {file.digest: file.name for file in kept}, missing)
     files = inputs.gather_files(here)
-    parameters = Parameters(list(submission.names), [list(row) for row in submission.parameters])
+    given: Sequence[Sequence[Any]] = submission.parameters or ((),) * len(source.jobs)
+    rows = [
+        [*row, *(values[index] for values in own.values()), job.job]
+        for index, (row, job) in enumerate(zip(given, source.jobs, strict=True))
+    ]
     request = SubmitRequest(
         description=described.as_mapping(),
-        parameters=parameters if submission.names else None,
+        parameters=Parameters([*submission.names, *(f"@{place}" for place in own), RERUN_COLUMN], rows),
         inputs=[*(file.uploaded() for file in files), *kept],
         group=source.group,
         key=key or str(uuid.uuid4()),
     )
     varying = any(place not in own for place, _ in described.varying(submission.names))
-    again = Resubmission(
-        PreparedRequest(request, tuple(files), (), varying),
-        as_sent=[*own_names, *(file.name for file in kept)],
-    )
-    _compare(again, files, source.inputs)
+    again.prepared = PreparedRequest(request, tuple(files), tuple(own_files), varying)
+    again.as_sent += [file.name for file in kept]
+    before = {file.name: file.digest for file in source.inputs}
+    for sent in files:
+        (again.same if before.get(sent.name) == sent.digest else again.changed).append(sent.name)
     return again
+
+
+def _own_files(
+    source: SubmissionSource,
+    described: LocalDescription,
+    again: Resubmission,
+    stored: dict[str, str],
+) -> tuple[dict[int, list[str]], list[LocalFile]]:
+    """The input files of single jobs: by place in the input sandbox, and the files to upload.
+
+    Adds files that are taken as they were sent to `stored`: their names by digest.
+    """
+    submission = described.submission
+    columns = per_job_columns(description_from_json(source.description), source.names)
+    sent = {place: [job.values[column] for job in source.jobs] for place, column in columns.items()}
+    first = submission.parameters[0] if submission.parameters else None
+    found = find_own_files(described, submission.names, submission.count, first)
+    templates = dict(found.templates)
+    own: dict[int, list[str]] = {}
+    files: list[LocalFile] = []
+    for place, template in templates.items():
+        paths = OwnFiles(((place, template),), found.names, found.count)
+        own[place] = []
+        for index, row in enumerate(submission.parameters):
+            [path] = paths.paths(row, index)
+            before = sent[place][index] if place in sent else None
+            if path.is_file() or before is None:
+                [file] = paths.files(row, index)
+                own[place].append(row_value(file))
+                files.append(file)
+                (again.same if own[place][-1] == before else again.changed).append(str(path))
+            else:
+                own[place].append(before)
+                _keep_stored(str(path), before, again, stored)
+    for place, values in sent.items():
+        name = submission.description.input_sandbox[place].name
+        if place not in templates and name not in described.local:
+            own[place] = list(values)
+            for value in values:
+                _keep_stored(name, value, again, stored)
+    return own, files
+
+
+def _keep_stored(name: str, value: str, again: Resubmission, stored: dict[str, str]) -> None:
+    """Use the file of one job as it was sent."""
+    stored[decode_file(value).digest] = name
+    if name not in again.as_sent[-1:]:
+        again.as_sent.append(name)
 
 
 def _stored_inputs(source: SubmissionSource, name: str, path: Path) -> list[UploadedInput]:
@@ -94,17 +152,11 @@ def _stored_inputs(source: SubmissionSource, name: str, path: Path) -> list[Uplo
     return matching
 
 
-def _require_stored(kept: Sequence[UploadedInput], known: Callable[[str], bool]) -> None:
-    by_digest = {file.digest: file.name for file in kept}
-    for digest, name in by_digest.items():
-        if not known(digest):
-            raise InvalidInput(
-                f"the input {name} is not in this folder, and the server no longer has it",
-                hint=f"go to its folder, or name it: --input PATH={name}",
-            )
-
-
-def _compare(again: Resubmission, files: Sequence[LocalFile], sent: Sequence[UploadedInput]) -> None:
-    before = {file.name: file.digest for file in sent}
-    for file in files:
-        (again.same if before.get(file.name) == file.digest else again.changed).append(file.name)
+def _require_stored(names: Mapping[str, str], missing: MissingDigests) -> None:
+    """Raise InvalidInput if the server lacks one of these files: `names` by digest."""
+    for digest in missing(list(names)) if names else ():
+        name = names[digest]
+        raise InvalidInput(
+            f"the input {name} is not in this folder, and the server no longer has it",
+            hint=f"go to its folder, or name it: --input PATH={name}",
+        )

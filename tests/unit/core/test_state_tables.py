@@ -36,6 +36,10 @@ MORE_THAN_DIRAC = {
     (S.STALLED, S.DONE): "the pilot is heard again, and its first word is the finish",
     (S.STALLED, S.RESCHEDULED): "the lease of a silent pilot ends: the job is tried again",
     (S.COMPLETING, S.RESCHEDULED): "outputs could not be stored, or the lease ended: tried again",
+    (S.FAILED, S.SUPERSEDED): "a later submission runs it again",
+    (S.KILLED, S.SUPERSEDED): "a later submission runs it again",
+    (S.DONE, S.SUPERSEDED): "it lacks an output, and a later submission runs it again",
+    (S.SUPERSEDED, S.DELETED): "its outputs are deleted as those of other jobs that have ended",
     (S.KILLED, S.RESCHEDULED): "an owner may take a kill back; DIRAC makes them submit anew",
 }
 
@@ -70,10 +74,11 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: 
 
 
 def test_final_jobs_stay_final_but_for_what_their_owner_wants() -> None:
-    assert {S.DONE, S.FAILED, S.KILLED, S.DELETED} == jobs.FINAL
-    assert JOB_STATES.rows[S.DONE].next == {S.DELETED}
-    assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.DELETED}
-    assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.DELETED}
+    assert {S.DONE, S.FAILED, S.KILLED, S.SUPERSEDED, S.DELETED} == jobs.FINAL
+    assert JOB_STATES.rows[S.DONE].next == {S.SUPERSEDED, S.DELETED}
+    assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
+    assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
+    assert JOB_STATES.rows[S.SUPERSEDED].next == {S.DELETED}
     assert JOB_STATES.rows[S.DELETED].next == frozenset()
 
 
@@ -101,8 +106,8 @@ def test_a_pilot_whose_lease_ran_out_may_come_back_and_no_other_that_has_ended()
 def test_a_move_outside_the_table_is_refused_with_those_inside() -> None:
     JOB_STATES.check(S.WAITING, S.MATCHED)
     with pytest.raises(IllegalMove) as refused:
-        JOB_STATES.check(S.DONE, S.WAITING)
-    assert "a job in state Done cannot become Waiting" in refused.value.message
+        JOB_STATES.check(S.SUPERSEDED, S.WAITING)
+    assert "a job in state Superseded cannot become Waiting" in refused.value.message
     assert refused.value.hint.endswith("Deleted")
     with pytest.raises(IllegalMove, match="nothing"):
         JOB_STATES.check(S.DELETED, S.WAITING)
@@ -128,7 +133,7 @@ def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> 
         pytest.skip(f"DIRAC's table is not here ({file}): set PILOTAGE_CONFORMANCE to its folder")
     suites = json.loads(file.read_text())["suites"]
     theirs = next(suite for suite in suites if suite["id"] == "job/state-machine")["transitions"]
-    assert set(theirs) == {str(state) for state in JobState}
+    assert set(theirs) == {str(state) for state in JobState} - {"Superseded"}
     dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
     ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}
     assert dirac <= ours

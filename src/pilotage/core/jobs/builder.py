@@ -13,7 +13,7 @@ from pilotage.core.jobs.description import JobDescription, Scalar, Submission, v
 from pilotage.core.jobs.fields import UNSUPPORTED, Field
 from pilotage.core.jobs.lengths import check_length, check_raw_length, check_total_length, total_length
 from pilotage.core.jobs.parametric import PLACEHOLDER, parameter_rows, validate_parameters
-from pilotage.core.jobs.per_job_inputs import is_file_column
+from pilotage.core.jobs.per_job_inputs import is_internal_column
 from pilotage.core.jobs.value_readers import READERS, WrittenReal, placeholder_error
 
 _NO_LINE: Final = 2**63
@@ -164,7 +164,7 @@ def by_position(errors: Iterable[InvalidInput]) -> list[InvalidInput]:
 
 def _parameter_name_errors(names: Iterable[str]) -> Iterator[InvalidInput]:
     for name in names:
-        if name and not _PARAMETER_NAME.match(name) and not is_file_column(name):
+        if name and not _PARAMETER_NAME.match(name) and not is_internal_column(name):
             yield InvalidInput(
                 f"{name!r} is not a valid parameter name",
                 hint="use letters, digits and _",

@@ -27,7 +27,13 @@ from pilotage.core.jobs.lengths import (
     length_of,
     total_length,
 )
-from pilotage.core.jobs.per_job_inputs import decode_file, is_file_column, per_job_columns
+from pilotage.core.jobs.per_job_inputs import (
+    decode_file,
+    has_parameters,
+    is_internal_column,
+    per_job_columns,
+    rerun_jobs,
+)
 from pilotage.core.jobs.stream_names import STREAM_FIELDS, stream_mistakes
 
 # `%j`, the job's id, is not matched: only the server knows it.
@@ -156,7 +162,7 @@ def _replacer(
 ) -> Callable[[re.Match[str]], str]:
     """A function that maps the match of a placeholder to its replacement in one job."""
     texts = {name: value_text(value) for name, value in zip(names, values, strict=True)}
-    number = str(index).zfill(len(str(count - 1)))
+    number = str(index).zfill(len(str(count - 1))) if has_parameters(names) else "%n"
 
     def replacement(match: re.Match[str]) -> str:
         return number if match[1] == "n" else texts.get(match[2] or "", match[0])
@@ -213,14 +219,14 @@ def placeholder_warnings(description: JobDescription, names: Sequence[str]) -> l
 
 
 def _has_value(match: re.Match[str], names: Sequence[str]) -> bool:
-    return bool(names) if match[1] == "n" else (match[2] or "") in names
+    return has_parameters(names) if match[1] == "n" else (match[2] or "") in names
 
 
 def _warning(text: str, fields: Sequence[str], names: Sequence[str]) -> str:
     where = " and ".join(fields)
     if set(fields) <= _NOT_REPLACED:
         return f"{text} in {where} is passed on unchanged: placeholders are not replaced in this field"
-    known = " or ".join(f"%({name})s" for name in names if name and not is_file_column(name))
+    known = " or ".join(f"%({name})s" for name in names if name and not is_internal_column(name))
     hint = f"known placeholders: {known}" if known else "add parameters with --count, --param or Parameters"
     return f"{text} in {where} is passed on unchanged, because no parameter has this name; {hint}"
 
@@ -237,6 +243,7 @@ def check_rows(
     `rows` begin with row number `first` of `count`. Arguments, environment and job names may have any content.
     """
     _check_lengths(description, names, rows, first, count)
+    rerun_jobs(names, rows)
     columns = per_job_columns(description, names).values()
     for row in rows if columns else ():
         for place in columns:

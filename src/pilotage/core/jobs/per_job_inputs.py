@@ -1,7 +1,8 @@
-"""Input files that differ from job to job: the parameter rows contain their digests.
+"""Columns of the parameter rows that the client adds: input files of single jobs, and jobs that are run again.
 
 Column `@2` of the rows belongs to the third entry of the input sandbox. Its values are `digest:size:x`: the SHA-256 of
-the file, its size in bytes, and 1 if it is executable, else 0.
+the file, its size in bytes, and 1 if it is executable, else 0. Column `@rerun` has the id of the job that each new
+job runs again; that job is then superseded.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class PerJobFile(NamedTuple):
     executable: bool
 
 
+RERUN_COLUMN: Final = "@rerun"
+
+
 def column_name(place: int) -> str:
     """The column for entry number `place` of the input sandbox."""
     return f"@{place}"
@@ -30,6 +34,31 @@ def column_name(place: int) -> str:
 
 def is_file_column(name: str) -> bool:
     return _COLUMN.match(name) is not None
+
+
+def is_internal_column(name: str) -> bool:
+    """Whether the client adds this column; users do not see it, and no placeholder names it."""
+    return name == RERUN_COLUMN or is_file_column(name)
+
+
+def has_parameters(names: Sequence[str]) -> bool:
+    """Whether the user gave parameters: `%n` has a value then."""
+    return not all(map(is_internal_column, names))
+
+
+def rerun_jobs(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[int]:
+    """The ids of the jobs that the jobs of these rows run again.
+
+    Raises InvalidInput for a value that is not a job id.
+    """
+    if RERUN_COLUMN not in names:
+        return []
+    place = names.index(RERUN_COLUMN)
+    ids = [row[place] for row in rows]
+    for id_ in ids:
+        if type(id_) is not int or not 0 < id_ < 2**63:
+            raise InvalidInput(f"{id_!r:.100} is not the id of a job to run again", field="parameters")
+    return ids
 
 
 def encode_file(file: PerJobFile) -> str:

@@ -1,8 +1,8 @@
 """The state machine of jobs, as a table.
 
-The sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
+Sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
 hand-over: a lost offer returns the job to Waiting, and an expired lease moves it to Rescheduled. A late result is
-applied in any state that is not final, as long as no newer attempt exists.
+applied in any state that is not final, as long as no newer attempt exists. Pilotage also adds the state Superseded.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class JobState(StrEnum):
     DONE = "Done"
     FAILED = "Failed"
     KILLED = "Killed"
+    SUPERSEDED = "Superseded"
     DELETED = "Deleted"
 
 
@@ -146,16 +147,25 @@ JOB_STATES: StateTable[JobState] = StateTable(
             S.DONE,
             S.FAILED,
         ),
-        S.DONE: _row("owner", "its result is applied", S.DELETED),
+        S.DONE: _row("owner", "its result is applied", S.SUPERSEDED, S.DELETED),
         S.FAILED: _row(
-            "owner", "its failure is applied; can be rescheduled by hand", S.RESCHEDULED, S.DELETED
+            "owner",
+            "its failure is applied; can be rescheduled by hand",
+            S.RESCHEDULED,
+            S.SUPERSEDED,
+            S.DELETED,
         ),
-        S.KILLED: _row("owner", "ended by its owner or an administrator", S.RESCHEDULED, S.DELETED),
+        S.KILLED: _row(
+            "owner", "ended by its owner or an administrator", S.RESCHEDULED, S.SUPERSEDED, S.DELETED
+        ),
+        S.SUPERSEDED: _row(
+            "owner", "it failed or lacks an output, and a later submission runs it again", S.DELETED
+        ),
         S.DELETED: _row("nobody", "its outputs are deleted; the history is kept"),
     },
 )
 
-FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.DELETED})
+FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SUPERSEDED, S.DELETED})
 """Every job ends in one of these states."""
 
 HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})

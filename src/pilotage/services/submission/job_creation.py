@@ -16,9 +16,10 @@ import msgspec
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.parametric import differs_per_job, fill_placeholders
-from pilotage.core.jobs.per_job_inputs import decode_file
+from pilotage.core.jobs.per_job_inputs import RERUN_COLUMN, decode_file, rerun_jobs
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
+from pilotage.services.submission.superseding import supersede
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
@@ -204,4 +205,7 @@ def _insert(
     )
     names = own_names(facts, parameters, first)
     rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names)
+    if RERUN_COLUMN in row.names:
+        again = rerun_jobs(row.names, [msgspec.json.decode(text or "[]") for text in parameters])
+        supersede(pool, tx, row, again, chunk.accepted)
     pool.queues.add_jobs(tx, row.queue, user_priority, first, count)
