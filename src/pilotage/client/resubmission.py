@@ -110,12 +110,12 @@ def _own_files(
     columns = per_job_columns(description_from_json(source.description), source.names)
     sent = {place: [job.values[column] for job in source.jobs] for place, column in columns.items()}
     first = submission.parameters[0] if submission.parameters else None
-    found = find_own_files(described, submission.names, submission.count, first)
-    templates = dict(found.templates)
+    varying = find_own_files(described, submission.names, submission.count, first)
+    templates = dict(varying.templates)
     own: dict[int, list[str]] = {}
     files: list[LocalFile] = []
     for place, template in templates.items():
-        paths = OwnFiles(((place, template),), found.names, found.count)
+        paths = OwnFiles(((place, template),), varying.names, varying.count)
         own[place] = []
         for index, row in enumerate(submission.parameters):
             [path] = paths.paths(row, index)
