@@ -168,6 +168,8 @@ def test_tries_and_results(connection: Any) -> None:
     )
     assert attempts.pilot_of_attempt(connection, JobId(1), 2) == 7
     assert attempts.pilot_of_attempt(connection, JobId(1), 1) is None
+    assert attempts.tries_of_pilot(connection, PilotId(7), {1, 2, 3}) >= {(1, 2)}
+    assert attempts.tries_of_pilot(connection, PilotId(8), {1, 2, 3}) == set()
     closed = attempts.FinishedAttempt(9.0, "applied", 0, "", "m", 5.0, 4.0, 30, JobId(1), 2)
     attempts.save_finished(connection, [closed])
     attempts.save_interrupted(connection, [attempts.InterruptedAttempt(9.0, "killed", JobId(1), 99)])

@@ -30,7 +30,7 @@ from pilotage.core.classads import (
 )
 from pilotage.core.classads.patterns import compiled
 from pilotage.core.datasets.arrangement import by_folder, in_sizes
-from pilotage.core.datasets.facts import check_entry_name, check_number
+from pilotage.core.datasets.facts import MAX_EVENTS, MAX_SIZE, check_entry_name, check_lumis, check_number
 from pilotage.core.datasets.manifest import parse_manifest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.jdl import parse_jdl
@@ -128,8 +128,9 @@ def _manifest(kind: str) -> Callable[[str], None]:
         for block in blocks:
             check_entry_name(block.name, "block")
             for file in block.files:
-                for number in (file.size, file.events, *(part for lumi in file.lumis for part in lumi)):
-                    check_number(number, "number")
+                check_number(file.size, "size", MAX_SIZE)
+                check_number(file.events, "events", MAX_EVENTS)
+                check_lumis(file.lumis)
 
     return check
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List
 
 from pilotage.wire.data import MAX_LUMI_RANGES, DataOrder
-from pilotage.wire.limits import MAX_INT64
+from pilotage.wire.limits import MAX_FILE_EVENTS, MAX_LUMI
 
 from .safe_open import open_file, open_root
 
@@ -42,8 +43,31 @@ class DataReport:
     message: str = ""
 
     def facts_of(self, name: str, order: DataOrder) -> OutputFacts:
-        """The facts of an output. Without a report it has all events and lumis of the job."""
-        return self.outputs.get(name) or facts_of_order(order)
+        """The facts of an output. Without a report it has all events and lumis of the job.
+
+        Raises BadReport for more events than the job's order has, or for lumis that are not in the order. Events or
+        lumis of the input that the catalogue does not know are not compared.
+        """
+        whole = facts_of_order(order)
+        facts = self.outputs.get(name)
+        if facts is None:
+            return whole
+        if all(file.events for file in order.files) and facts.events > whole.events > 0:
+            raise BadReport(f"outputs: {name}: {facts.events:,} events; the job was given {whole.events:,}")
+        if whole.lumis and all(file.lumis for file in order.files):
+            _check_lumis(name, facts.lumis, whole.lumis)
+        return facts
+
+
+def _check_lumis(name: str, lumis: List[List[int]], given: List[List[int]]) -> None:
+    """`given`: sorted ranges without overlap."""
+    firsts = [(run, first) for run, first, _ in given]
+    for run, first, last in lumis:
+        place = bisect_right(firsts, (run, first)) - 1
+        if place < 0 or given[place][0] != run or last > given[place][2]:
+            raise BadReport(
+                f"outputs: {name}: lumis {first} to {last} of run {run} were not given to the job"
+            )
 
 
 def facts_of_order(order: DataOrder) -> OutputFacts:
@@ -116,7 +140,8 @@ def _facts(name: str, value: Any) -> OutputFacts:
     if not isinstance(lumis, list) or len(lumis) > MAX_LUMI_RANGES:
         raise ValueError(f"outputs: {name}: lumis: a list of at most {MAX_LUMI_RANGES:,} ranges was expected")
     return OutputFacts(
-        _number(value.get("events", 0), f"outputs: {name}: events"), [_range(name, span) for span in lumis]
+        _number(value.get("events", 0), f"outputs: {name}: events", MAX_FILE_EVENTS),
+        [_range(name, span) for span in lumis],
     )
 
 
@@ -124,13 +149,13 @@ def _range(name: str, span: Any) -> List[int]:
     where = f"outputs: {name}: lumis: [run, first, last]"
     if not isinstance(span, list) or len(span) != 3:
         raise ValueError(f"{where} was expected")
-    run, first, last = (_number(value, where) for value in span)
+    run, first, last = (_number(value, where, MAX_LUMI) for value in span)
     if last < first:
         raise ValueError(f"{where}: the last is before the first")
     return [run, first, last]
 
 
-def _number(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT64:
-        raise ValueError(f"{where}: a whole number from 0 was expected")
+def _number(value: Any, where: str, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError(f"{where}: a whole number from 0 to {most} was expected")
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional
 
-from pilotage.wire.pilot import Node, Take
+from pilotage.wire.pilot import MAX_HELD, Node, Take
 
 from .assignments import OCCUPYING, WAITING, Assignments, Stage
 from .job_rate import SHORT_PAYLOAD, JobRate
@@ -25,8 +25,9 @@ def next_take(
     """
     node = config.node
     used, used_memory = assignments.resources_used(*OCCUPYING, *WAITING)
-    free = max(0, node.processors - used)
-    ahead = _ahead(assignments, job_rate, config)
+    room = MAX_HELD - len(assignments)
+    free = min(max(0, node.processors - used), room)
+    ahead = min(_ahead(assignments, job_rate, config), room - free)
     if not free and not ahead:
         return None
     if not ahead:

@@ -30,7 +30,7 @@ MAX_MASKS = 1000
 MAX_HELD = 10_000
 """The most elements that an agent may hold unsplit."""
 
-MaskDocument = Annotated[Dict[str, Any], Limit(longest=8)]
+MaskDocument = Annotated[Dict[Name, Any], Limit(longest=8)]
 Slots = Annotated[Dict[Name, Count], Limit(longest=100_000)]
 
 

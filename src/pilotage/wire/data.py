@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List
 
-from .limits import MAX_INT64, FileName, Limit, Name
+from .limits import FileEvents, FileName, FileSize, Limit, Lumi, Name
 
 MAX_STORED_FILES = 10_000
 """Output files of one job."""
@@ -28,11 +28,7 @@ ARCHIVE = "archive"
 ACTIONS = (CONCATENATE, REMOVE, ARCHIVE)
 """Programs of the pilot itself. Storage places are reachable by pilots, not by isolated payloads."""
 
-Lumi = Annotated[int, Limit(low=0, high=MAX_INT64)]
-LumiRange = Annotated[List[Lumi], Limit(shortest=3, longest=3)]
-"""[run, first lumi, last lumi]"""
-LumiRanges = Annotated[List[LumiRange], Limit(longest=MAX_LUMI_RANGES)]
-Amount = Annotated[int, Limit(low=0, high=MAX_INT64)]
+LumiRanges = Annotated[List[Lumi], Limit(longest=MAX_LUMI_RANGES)]
 Path = Annotated[str, Limit(longest=4000)]
 
 
@@ -125,8 +121,8 @@ class StoredFile:
     """The name of the storage place."""
     prefix: Path
     """The folder of the data set at this place."""
-    size: Amount
+    size: FileSize
     checksum: Name
     """ALGORITHM:HEX"""
-    events: Amount = 0
+    events: FileEvents = 0
     lumis: LumiRanges = field(default_factory=list)

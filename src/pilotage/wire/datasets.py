@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import Count, FileName, GivenName, Id, Limit, Name
+from pilotage.wire.limits import FileEvents, FileName, FileSize, GivenName, Id, Limit, Lumi, Name
 
 MAX_FILES_AT_ONCE = 5000
 """Files in one request."""
@@ -26,7 +26,6 @@ MAX_LUMIS = 10_000
 EntryName = Annotated[str, Limit(shortest=1, longest=1000)]
 """Of a block or file, relative to the prefix of a replica."""
 Checksum = Annotated[str, Limit(longest=200)]
-Lumi = Annotated[List[Count], Limit(shortest=3, longest=3)]
 
 
 @dataclass
@@ -50,9 +49,9 @@ class DataSetFile:
     """One file to register."""
 
     name: EntryName
-    size: Count = 0
+    size: FileSize = 0
     """0: not known."""
-    events: Count = 0
+    events: FileEvents = 0
     """0: not known."""
     checksum: Checksum = ""
     """ALGORITHM:HEX; empty: not known."""

@@ -8,7 +8,7 @@ server/http/decoding.py makes constraints of msgspec from them. Encoding checks 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Callable, Dict, Optional
+from typing import Annotated, Any, Callable, Dict, List, Optional
 
 MAX_PAGE = 1000
 """Entries of a page."""
@@ -21,6 +21,14 @@ MAX_INT32 = 2**31 - 1
 """The largest number in a 32-bit column."""
 MAX_INSTANT = 253402300799.0
 """The last second of the year 9999, the end of Python's calendar."""
+
+
+MAX_FILE_EVENTS = 10**12
+"""The most events in one file."""
+MAX_FILE_SIZE = 2**50
+"""The most bytes of one file."""
+MAX_LUMI = 2**32 - 1
+"""The largest number of a run or lumi."""
 
 
 class Limit:
@@ -77,6 +85,10 @@ Cursor = Annotated[int, Limit(low=0, high=MAX_INT64)]
 Offset = Annotated[int, Limit(low=0, high=MAX_INT64)]
 """Bytes from the beginning of a file."""
 Count = Annotated[int, Limit(low=0, high=MAX_INT64)]
+FileEvents = Annotated[int, Limit(low=0, high=MAX_FILE_EVENTS)]
+FileSize = Annotated[int, Limit(low=0, high=MAX_FILE_SIZE)]
+Lumi = Annotated[List[Annotated[int, Limit(low=0, high=MAX_LUMI)]], Limit(shortest=3, longest=3)]
+"""[run, first lumi, last lumi]"""
 Int32 = Annotated[int, Limit(low=0, high=MAX_INT32)]
 """A number in a 32-bit column: an epoch, the number of a chunk."""
 Instant = Annotated[float, Limit(low=-MAX_INSTANT, high=MAX_INSTANT)]

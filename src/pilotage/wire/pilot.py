@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional, Tuple
 
 from .data import MAX_STORED_FILES, DataOrder, StoredFile
-from .limits import FileName, Limit, Message, Name
+from .limits import (
+    MAX_INSTANT,
+    MAX_INT32,
+    MAX_INT64,
+    Count,
+    FileName,
+    Id,
+    Instant,
+    Int32,
+    Limit,
+    Message,
+    Name,
+    Seconds,
+)
 
 MB = 1 << 20
 """The unit of memory, here and everywhere: that of batch systems and of /proc."""
@@ -23,12 +36,26 @@ SUPPORTED = (1,)
 INLINE_OUTPUT_BYTES = 4096
 """Standard output or error up to this size travels inside `Finish`; larger ones are uploaded."""
 
+MAX_HELD = 2048
+"""Jobs that a pilot may hold at one time, offers and unreported ends included."""
+MAX_OUTPUTS = 100_000
+"""Files, or patterns, in each list of one report about outputs."""
+MAX_POWER = 1e6
+"""The largest power of a core, in reference cores."""
+
+Cores = Annotated[int, Limit(low=0, high=1_000_000)]
+Megabytes = Annotated[int, Limit(low=0, high=MAX_INT64 // MB)]
+CpuSeconds = Annotated[float, Limit(low=0, high=MAX_INSTANT * MAX_POWER)]
 Inlined = Annotated[str, Limit(longest=2 * INLINE_OUTPUT_BYTES)]
+Status = Annotated[int, Limit(low=-(2**31), high=MAX_INT32)]
+"""An exit code or the number of a signal."""
+Told = Annotated[str, Limit(longest=100_000)]
+"""A text that the server cuts to the length that it shows, so that the result is not lost with it."""
 Fact = Annotated[str, Limit(longest=1000)]
 Tags = Annotated[List[Name], Limit(longest=1000)]
 Facts = Annotated[Dict[Name, Fact], Limit(longest=1000)]
 LogText = Annotated[str, Limit(longest=16_000)]
-FileNames = Annotated[List[FileName], Limit(longest=100_000)]
+FileNames = Annotated[List[FileName], Limit(longest=MAX_OUTPUTS)]
 StoredFiles = Annotated[List[StoredFile], Limit(longest=MAX_STORED_FILES)]
 
 
@@ -38,15 +65,15 @@ class Node:
 
     hostname: Name = ""
     platform: Name = ""
-    processors: int = 1
-    memory: int = 0
+    processors: Cores = 1
+    memory: Megabytes = 0
     """MB; 0 means not known, and then nothing is refused for memory."""
-    cpu_left: float = 0.0
+    cpu_left: CpuSeconds = 0.0
     """Wall seconds left times the CPU power given at enrolment: seconds of a reference core, for each core."""
     tags: Tags = field(default_factory=list)
     attributes: Facts = field(default_factory=dict)
     """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
-    wall_left: float = 0.0
+    wall_left: Seconds = 0.0
     """Seconds by the clock until it ends its payloads; 0: not told, as by earlier versions."""
     isolation: Name = ""
     """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
@@ -61,15 +88,15 @@ class EnrolRequest:
     """
 
     secret: Fact
-    index: int
+    index: Int32
     nonce: Name
-    protocol: int = PROTOCOL
+    protocol: Int32 = PROTOCOL
     version: Name = ""
     hostname: Name = ""
     batch_id: Name = ""
-    age: float = 0.0
+    age: Seconds = 0.0
     """Seconds since the batch job began."""
-    clock: float = 0.0
+    clock: Instant = 0.0
     """Seconds since 1970 by the node's clock; 0: not told. It is compared, and nothing is computed with it."""
 
 
@@ -131,7 +158,7 @@ class ProbeReport:
     """POST /v1/pilot/probe: the findings of a probe, which ends with this message."""
 
     checks: Annotated[List[ProbeCheck], Limit(longest=100)] = field(default_factory=list)
-    clock: float = 0.0
+    clock: Instant = 0.0
     """Seconds since 1970 by the node's clock. It is compared, and nothing is computed with it."""
 
 
@@ -146,17 +173,17 @@ class ProbeAnswer:
 class Reference:
     """One try at a job: the job and the epoch of the offer that gave it."""
 
-    job: int
-    epoch: int
+    job: Id
+    epoch: Int32
 
 
 @dataclass
 class RefusedOutput:
     """A file that matched a pattern of the output sandbox and could not be stored."""
 
-    name: str
+    name: Told
     """As text that can be shown; bytes that are not UTF-8, and control characters, are escaped."""
-    reason: str
+    reason: Told
 
 
 @dataclass
@@ -172,24 +199,24 @@ class Finish:
     - "cut-off": stopped at the end of the lease, as the job wished
     """
 
-    job: int
-    epoch: int
-    exit_code: Optional[int] = None
-    signal: Optional[int] = None
+    job: Id
+    epoch: Int32
+    exit_code: Optional[Status] = None
+    signal: Optional[Status] = None
     failure: Name = ""
-    message: str = ""
-    wall: float = 0.0
-    cpu: float = 0.0
-    max_rss: int = 0
+    message: Told = ""
+    wall: Seconds = 0.0
+    cpu: CpuSeconds = 0.0
+    max_rss: Megabytes = 0
     """MB"""
     stdout: Optional[Inlined] = None
     """Base64 of the whole standard output if it is at most INLINE_OUTPUT_BYTES; None: uploaded."""
     stderr: Optional[Inlined] = None
     outputs: FileNames = field(default_factory=list)
     """Names of the files uploaded for (job, epoch), standard output and error included if uploaded."""
-    missing: List[str] = field(default_factory=list)
+    missing: Annotated[List[Told], Limit(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Patterns of the output sandbox that matched nothing."""
-    refused: List[RefusedOutput] = field(default_factory=list)
+    refused: Annotated[List[RefusedOutput], Limit(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
     the result of the payload as it is."""
     files: Optional[StoredFiles] = None
@@ -202,8 +229,8 @@ class Finish:
 class Release:
     """Give a job back unfinished; it costs the job nothing."""
 
-    job: int
-    epoch: int
+    job: Id
+    epoch: Int32
     reason: Message = ""
 
 
@@ -215,10 +242,10 @@ class Take:
     same answer again.
     """
 
-    number: int
-    count: int
+    number: Int32
+    count: Count
     node: Node
-    ahead: int = 0
+    ahead: Count = 0
     """The part of `count` that need not fit together with the rest: each of these jobs fits `node` by itself, and is
     started as earlier ones end. Asked for only while payloads are very short; a server may give fewer, or none."""
 
@@ -231,12 +258,12 @@ class ExchangeRequest:
     jobs that the pilot believes to be its own after this message. Offers and jobs that are not come back in `stop`.
     """
 
-    incarnation: int
-    finishes: List[Finish] = field(default_factory=list)
-    releases: List[Release] = field(default_factory=list)
-    confirms: List[Reference] = field(default_factory=list)
+    incarnation: Count
+    finishes: Annotated[List[Finish], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    releases: Annotated[List[Release], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    confirms: Annotated[List[Reference], Limit(longest=MAX_HELD)] = field(default_factory=list)
     take: Optional[Take] = None
-    holding: List[Reference] = field(default_factory=list)
+    holding: Annotated[List[Reference], Limit(longest=MAX_HELD)] = field(default_factory=list)
     leaving: Message = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
     "received SIGTERM"). Everything it held must be finished or released in this or an earlier message."""

@@ -26,7 +26,7 @@ from pilotage.wire.limits import GivenName, Id, Limit, Message, Name
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
-SpecificationBody = Annotated[Dict[str, Any], Limit(longest=MAX_FIELDS)]
+SpecificationBody = Annotated[Dict[Name, Any], Limit(longest=MAX_FIELDS)]
 ProgramInputs = Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)]
 SiteNames = Annotated[List[GivenName], Limit(longest=10_000)]
 Priority = Annotated[int, Limit(low=0, high=999_999)]
@@ -37,7 +37,7 @@ class RequestSubmission:
     """A new request: the fields of docs/reference/requests.md."""
 
     specification: SpecificationBody
-    inputs: Annotated[Dict[str, ProgramInputs], Limit(longest=MAX_FIELDS)] = field(default_factory=dict)
+    inputs: Annotated[Dict[Name, ProgramInputs], Limit(longest=MAX_FIELDS)] = field(default_factory=dict)
     """The files that were uploaded for each program, by step: NAME, and NAME.merge for the program of its merge."""
     key: Name = ""
     """Idempotency key: the same owner and key again gets the first request again."""

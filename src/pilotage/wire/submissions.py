@@ -41,7 +41,7 @@ MAX_DESCRIPTION = 8_000_000
 
 DescriptionText = Annotated[str, Limit(longest=MAX_DESCRIPTION)]
 
-Description = Annotated[Dict[str, Any], Limit(longest=MAX_NAMES)]
+Description = Annotated[Dict[Name, Any], Limit(longest=MAX_NAMES)]
 
 ParameterNames = Annotated[List[Name], Limit(longest=MAX_NAMES)]
 

@@ -109,7 +109,7 @@ MISTAKES = [
     ("json", '{"files": ["\\ud800"]}', "contains characters that cannot be printed"),
     ("json", '{"\\ud800": 1, "\\ud800": 2}', "is given twice"),
     ("jsonl", '"a"\n{"name": \n', "line 2, column 10: invalid JSON"),
-    ("jsonl", '{"name": "a", "size": 99999999999999999999}\n', "line 1: size: it has more than 64 bits"),
+    ("jsonl", '{"name": "a", "size": 99999999999999999999}\n', "line 1: size: it must not be greater than 1,125,899"),
     ("list", "/a/b\n/a/b\n", "line 2: '/a/b' is listed twice; first in line 1"),
     ("list", "/a/b\nc\n", "line 2: 'c' is relative, but other lines are absolute"),
     ("list", "a\n../b\n", "line 2: the name '../b' must be relative"),

@@ -13,7 +13,12 @@ MAX_NAME: Final = 255
 """Characters of the name of a data set, or of a site."""
 MAX_FILE_NAME: Final = 1000
 """Characters of the name of a block or file, or of a prefix."""
-MAX_NUMBER: Final = 2**63 - 1
+MAX_EVENTS: Final = 10**12
+"""Of one file."""
+MAX_SIZE: Final = 2**50
+"""Bytes of one file."""
+MAX_LUMI: Final = 2**32 - 1
+"""The largest number of a run or lumi."""
 MAX_LUMIS: Final = 10_000
 """Records of one file."""
 ANYWHERE: Final = "*"
@@ -106,12 +111,12 @@ def check_replica(site: object, prefix: object, field: str = "replicas") -> Repl
     return Replica(site, prefix.rstrip("/"))
 
 
-def check_number(value: object, field: str) -> int:
-    """A whole number that is not negative. Raises `InvalidInput`."""
+def check_number(value: object, field: str, most: int) -> int:
+    """A whole number from 0 to `most`. Raises `InvalidInput`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{field} must be a whole number", field=field)
-    if not 0 <= value <= MAX_NUMBER:
-        problem = "must not be negative" if value < 0 else "has more than 64 bits"
+    if not 0 <= value <= most:
+        problem = "must not be negative" if value < 0 else f"must not be greater than {most:,}"
         raise InvalidInput(f"{field} {problem}", field=field)
     return value
 
@@ -149,7 +154,7 @@ def check_lumis(value: object, field: str = "lumis") -> tuple[Lumi, ...]:
 def _lumi(record: object, field: str) -> Lumi:
     if not isinstance(record, list | tuple) or len(record) != 3:
         raise InvalidInput(f"{field}: a record is [run, first, last]", field=field)
-    run, first, last = map(check_number, record, (field,) * 3)
+    run, first, last = (check_number(number, field, MAX_LUMI) for number in record)
     if last < first:
         raise InvalidInput(f"{field}: [{run}, {first}, {last}] ends before it begins", field=field)
     return run, first, last

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from pilotage.core.datasets.arrangement import common_folder
 from pilotage.core.datasets.document import Path, check_length, lines_of, read_document, read_json
 from pilotage.core.datasets.facts import (
+    MAX_EVENTS,
+    MAX_SIZE,
     BlockEntry,
     FileEntry,
     Replica,
@@ -109,7 +111,7 @@ class _Reader:
     def read(self, document: Mapping[str, Any]) -> Manifest:
         self._check_keys((), document, _TOP)
         name = self._checked(("name",), check_data_set_name, document.get("name", "") or None, "")
-        self._events = self._checked(("events_per_file",), _number, document.get("events_per_file"), 0)
+        self._events = self._checked(("events_per_file",), _events, document.get("events_per_file"), 0)
         replicas = self._replicas(("replicas",), document.get("replicas"))
         prefix = self._checked(("prefix",), _prefix, document.get("prefix"), None)
         closed = document.get("closed", False)
@@ -165,8 +167,8 @@ class _Reader:
                 self._mistake((*path, "name"), InvalidInput(f"{name!r} is listed twice; first as {where}"))
         file = FileEntry(
             name,
-            self._checked((*path, "size"), _number, values.get("size"), 0),
-            self._checked((*path, "events"), _number, values.get("events"), self._events),
+            self._checked((*path, "size"), _size, values.get("size"), 0),
+            self._checked((*path, "events"), _events, values.get("events"), self._events),
             self._checked((*path, "checksum"), _checksum, values.get("checksum"), ""),
             self._checked((*path, "lumis"), _lumis, values.get("lumis"), ()),
         )
@@ -218,8 +220,12 @@ class _Reader:
             raise _TooManyMistakes
 
 
-def _number(value: object) -> int:
-    return check_number(value, "it")
+def _size(value: object) -> int:
+    return check_number(value, "it", MAX_SIZE)
+
+
+def _events(value: object) -> int:
+    return check_number(value, "it", MAX_EVENTS)
 
 
 def _name(value: object) -> str:

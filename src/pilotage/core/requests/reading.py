@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
-from pilotage.core.errors import InvalidInput, Mistakes
+from pilotage.core.errors import MISTAKES_TOLD, InvalidInput, Mistakes
 from pilotage.core.jobs.builder import by_position, combined_error
 from pilotage.core.jobs.fields import Field
 from pilotage.core.jobs.value_readers import READERS, describe_value
@@ -72,9 +73,10 @@ class TableReader:
         self._path = path
         self._values = values
         self._fields = {field.name: field for field in fields}
-        for name in values:
-            if name not in self._fields:
-                self.mistake(str(name), f"unknown field {str(name)!r}", self._nearest(str(name), elsewhere))
+        unknown = (str(name) for name in values if name not in self._fields)
+        # The hint of each takes time, and no more are told.
+        for name in islice(unknown, MISTAKES_TOLD + 1):
+            self.mistake(name, f"unknown field {name!r}", self._nearest(name, elsewhere))
         for name, field in self._fields.items():
             if field.default is REQUIRED and name not in values:
                 self._log.add(path, f"{'.'.join((*path, name))} is missing", _first_sentence(field.field))

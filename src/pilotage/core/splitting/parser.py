@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from pilotage.core.errors import InvalidInput, Mistakes
+from pilotage.core.errors import MISTAKES_TOLD, InvalidInput, Mistakes
 from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.algorithms import ALGORITHMS
@@ -25,10 +26,11 @@ def parse_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     kind = ALGORITHMS.get(name)
     if kind is None:
         folded = {known.lower(): known for known in ALGORITHMS}
-        near = difflib.get_close_matches(name.lower(), folded, 1)
+        near = difflib.get_close_matches(name[:100].lower(), folded, 1)
         hint = f"did you mean {folded[near[0]]}?" if near else f"known: {', '.join(sorted(ALGORITHMS))}"
         raise InvalidInput(f"unknown splitting algorithm {name!r}", hint=hint, field="algorithm")
-    errors = [error for key, value in parameters.items() if (error := _check(kind, key, value))]
+    checked = (_check(kind, key, value) for key, value in parameters.items())
+    errors = list(islice((error for error in checked if error), MISTAKES_TOLD + 1))
     if not errors:
         errors = _missing(kind, parameters)
     if not errors:
@@ -46,7 +48,7 @@ def _check(kind: type[Algorithm], name: str, value: object) -> InvalidInput | No
     keys = {key.name: key for key in keys_of(kind)}
     key = keys.get(name)
     if key is None:
-        near = difflib.get_close_matches(name, keys, 1)
+        near = difflib.get_close_matches(name[:100], keys, 1)
         hint = f"did you mean {near[0]}?" if near else f"{kind.algorithm} has {', '.join(keys)}"
         return InvalidInput(f"{kind.algorithm} has no parameter {name!r}", hint=hint, field=name)
     try:

@@ -6,7 +6,8 @@ with another method, and addresses with a query string or escapes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,8 +21,10 @@ from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import token_hash
+from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
 from pilotage.store.writer.transaction import BatchableRequest, Request
+from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
 
 Scope = MutableMapping[str, Any]
@@ -45,6 +48,14 @@ class PilotCall(NamedTuple):
     encode: Callable[[Any], bytes]
     authenticates: bool
     """Whether success shows that the caller's token is valid."""
+    earlier: Sequence[Request] = ()
+    """Parts of a long message: requests to be carried out before, each in a transaction of its own."""
+    join: Callable[[list[Any]], Any] = itemgetter(-1)
+    """Makes the result of the call from the results of all its requests."""
+
+    async def carry_out(self, writer: Writer) -> Any:
+        """The result of a call of several parts. Between them the writer serves others."""
+        return self.join([await writer.acall(request) for request in (*self.earlier, self.request)])
 
 
 Body = bytes | bytearray
@@ -63,7 +74,7 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     request = _decode(_exchange_request, body)
-    weight = 1 if request.take is None else max(1, min(request.take.count, MOST))
+    hashed, messages = token_hash(token), parts_of(request)
     encode: Callable[[Any], bytes] = _encode
     if request.leaving or request.releases:
 
@@ -73,7 +84,14 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
 
         encode = encode_and_wake
 
-    return PilotCall(BatchableRequest(context.exchange, (token_hash(token), request), weight), encode, True)
+    *earlier, last = (BatchableRequest(context.exchange, (hashed, part), _weight(part)) for part in messages)
+    return PilotCall(last, encode, True, earlier, joined if earlier else itemgetter(-1))
+
+
+def _weight(request: ExchangeRequest) -> int:
+    """How many simple messages the request is worth."""
+    reports = len(request.finishes) + len(request.releases) + len(request.confirms)
+    return max(1, reports, min(request.take.count, MOST) if request.take is not None else 0)
 
 
 def _enrol(context: Context, token: str, body: Body) -> PilotCall:
@@ -161,7 +179,7 @@ async def serve(
         token = _token_of(scope)
         body = await _read_body(context, endpoint, token, receive)
         call = endpoint.handler(context, token, body)
-        payload = call.encode(await context.writer.acall(call.request))
+        payload = call.encode(await call.carry_out(context.writer))
     except Exception as error:
         status, payload, retry_after = error_answer(error)
         if retry_after:

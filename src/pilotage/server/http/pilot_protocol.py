@@ -73,12 +73,24 @@ class PilotProtocol(AnsweringConnection):
     def _submit_call(self, endpoint: PilotEndpoint) -> None:
         try:
             call = endpoint.handler(self._context, self._token, self._body)
+            if call.earlier:
+                self._start_task(self._carry_out(call))
+                return
             self._context.writer.submit(
                 call.request, LoopReply(self._loop, partial(self._on_call_done, call))
             )
         except Exception as error:
             # Not now: the parser has yet to read the data that arrived together with the request.
             self._loop.call_soon(self._refuse, error)
+
+    async def _carry_out(self, call: PilotCall) -> None:
+        """Answer a call of several parts."""
+        try:
+            result = await call.carry_out(self._context.writer)
+        except Exception as error:
+            self._on_call_done(call, None, error)
+        else:
+            self._on_call_done(call, result, None)
 
     def _on_call_done(self, call: PilotCall, result: Any, error: BaseException | None) -> None:
         try:

@@ -19,7 +19,7 @@ from pilotage.store.tables import jobs
 from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.pilot import ExchangeResponse, OfferedJob, Take
+from pilotage.wire.pilot import MAX_HELD, ExchangeResponse, OfferedJob, Take
 
 MOST = 256
 """Jobs offered in one call at most."""
@@ -130,7 +130,7 @@ class Match:
     def _draw_all(self, whole: Remaining) -> tuple[str | None, Remaining]:
         """Draw up to the number of jobs asked for: the owner of the first, and the last remaining offer."""
         most = min(self.take.count, MOST)
-        count = most - len(self.given)
+        count = min(most - len(self.given), MAX_HELD - len(self.pilot.jobs))
         # Jobs asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
         owner, rest = None, whole

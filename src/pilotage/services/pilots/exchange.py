@@ -146,19 +146,8 @@ class PilotRequest:
     """One request of one pilot."""
 
     __slots__ = (
-        *(
-            "gone",
-            "match",
-            "moves",
-            "names_jobs",
-            "now",
-            "pilot",
-            "pool",
-            "request",
-            "response",
-            "has_reports",
-        ),
-        "tx",
+        *("_tries", "gone", "has_reports", "match", "moves", "names_jobs"),
+        *("now", "pilot", "pool", "request", "response", "tx"),
     )
 
     def __init__(
@@ -168,6 +157,8 @@ class PilotRequest:
         self.now = moves.now
         self.response = ExchangeResponse(incarnation=pool.incarnation)
         self.match: Match | None = None
+        self._tries: set[tuple[int, int]] | None = None
+        """Of the jobs that the request names: the tries (job, epoch) that were this pilot's. None: not read yet."""
         self.gone = False
         """The pilot had ended before this request."""
         self.has_reports = bool(request.finishes or request.releases or request.confirms)
@@ -317,7 +308,7 @@ class PilotRequest:
         if job is not None and decision.effect is Effect.APPLY:
             if job.state is JobState.MATCHED:
                 # Its confirm was lost, or comes behind: without a try on record the finish could not be known again.
-                job = moves.hold(job, self.pilot)
+                job = self._hold(job)
             apply_finish(self.pool, finish, job, self.pilot, moves)
             moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
             self._count_finished()
@@ -349,7 +340,7 @@ class PilotRequest:
         job = self.moves.row(confirm.job)
         decision = self._decide(job, confirm, Verb.CONFIRM)
         if job is not None and decision.effect is Effect.HOLD:
-            self.moves.hold(job, self.pilot)
+            self._hold(job)
         return _verdict(confirm, job, decision)
 
     def _decide(
@@ -364,8 +355,15 @@ class PilotRequest:
         """A pilot may only speak of tries that were its own."""
         if job.pilot == self.pilot.id and job.epoch == epoch:
             return True
-        self.moves.write()
-        return attempts.pilot_of_attempt(self.tx.connection, job.id, epoch) == self.pilot.id
+        if self._tries is None:
+            self.moves.write()
+            self._tries = attempts.tries_of_pilot(self.tx.connection, self.pilot.id, set(self.named_jobs()))
+        return (job.id, epoch) in self._tries
+
+    def _hold(self, job: JobRow) -> JobRow:
+        if self._tries is not None:
+            self._tries.add((job.id, job.epoch))
+        return self.moves.hold(job, self.pilot)
 
     def _jobs_to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """The jobs among `holding` that the pilot must stop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,6 +97,13 @@ def pilot_of_attempt(connection: Connection, job: JobId, epoch: int) -> PilotId 
     sql = "SELECT pilot_id FROM attempts WHERE job_id = ? AND epoch = ?"
     row = connection.execute(sql, (job, epoch)).fetchone()
     return PilotId(row[0]) if row else None
+
+
+def tries_of_pilot(connection: Connection, pilot: PilotId, among: Collection[int]) -> set[tuple[int, int]]:
+    """(job, epoch) of all attempts of these jobs that a pilot confirmed."""
+    condition, value = in_list(connection, "job_id", sorted(among))
+    sql = f"SELECT job_id, epoch FROM attempts WHERE {condition} AND pilot_id = ?"
+    return {(row[0], row[1]) for row in connection.execute(sql, (value, pilot))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,53 @@
+"""Divides a pilot's long message into parts, each for a transaction of its own.
+
+A pilot that could not reach the server for some time reports thousands of jobs in one message. In one transaction they
+would keep all others waiting. A message that is repeated gets the same answers, so a message may end after any part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
+
+REPORTS_AT_ONCE = 100
+"""Finishes, releases or confirms of one transaction."""
+HELD_AT_ONCE = 500
+"""Entries of `holding` of one transaction."""
+
+Entry = TypeVar("Entry")
+
+
+def parts_of(request: ExchangeRequest) -> list[ExchangeRequest]:
+    """The parts of a message in the order of the protocol; most messages are one part."""
+    reports = len(request.finishes) + len(request.releases) + len(request.confirms)
+    if reports <= REPORTS_AT_ONCE and len(request.holding) <= HELD_AT_ONCE:
+        return [request]
+    incarnation = request.incarnation
+    return [
+        *(ExchangeRequest(incarnation, finishes=part) for part in _slices(request.finishes, REPORTS_AT_ONCE)),
+        *(ExchangeRequest(incarnation, releases=part) for part in _slices(request.releases, REPORTS_AT_ONCE)),
+        *(ExchangeRequest(incarnation, confirms=part) for part in _slices(request.confirms, REPORTS_AT_ONCE)),
+        *(ExchangeRequest(incarnation, holding=part) for part in _slices(request.holding, HELD_AT_ONCE)),
+        # The take follows the reports, as in a message of one part; a pilot that leaves has reported all.
+        replace(request, finishes=[], releases=[], confirms=[], holding=[]),
+    ]
+
+
+def _slices(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
+    for first in range(0, len(entries), size):
+        yield entries[first : first + size]
+
+
+def joined(responses: Sequence[ExchangeResponse]) -> ExchangeResponse:
+    """The answer to a message, from the answers to its parts."""
+    return replace(
+        responses[-1],
+        finishes=[verdict for response in responses for verdict in response.finishes],
+        releases=[verdict for response in responses for verdict in response.releases],
+        confirms=[verdict for response in responses for verdict in response.confirms],
+        stop=[verdict for response in responses for verdict in response.stop],
+        follow=[job for response in responses for job in response.follow],
+    )
