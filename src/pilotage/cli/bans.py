@@ -85,7 +85,9 @@ def list_bans(
         )
         for ban in summaries
     )
-    session.screen.table(tuple(Column(name) for name in names), rows)
+    ranks = {"by": 2, "since": 1, "ended": 3}
+    columns = [Column(name, rank=ranks.get(name, 0), text=name == "reason") for name in names]
+    session.screen.table(columns, rows)
     return None
 
 

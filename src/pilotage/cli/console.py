@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pilotage.wire.jobs import Counts
+
+Row = TypeVar("Row")
 
 STATE_COLOURS = {
     "Done": "green",
@@ -34,6 +37,9 @@ STATE_COLOURS = {
 Advance = Callable[[int, int, str], None]
 """Called with (done, total, text)."""
 
+TEXT_WIDTH = 20
+"""Characters of a folded column at least."""
+
 PLAIN_PERIOD = 2.0
 """Seconds between two plain lines of one progress. The last line is always printed."""
 
@@ -44,6 +50,15 @@ class Column:
     right: bool = False
     state: bool = False
     """Its words are states, coloured so."""
+    rank: int = 0
+    """On a narrow terminal columns of the highest rank are left out first. Columns of rank 0 stay."""
+    text: bool = False
+    """Free text, folded over several lines where there is little room."""
+
+    def width(self, cells: Iterable[str]) -> int:
+        """The characters that the column needs for these cells."""
+        natural = max(map(len, (self.name, *cells)))
+        return min(natural, TEXT_WIDTH) if self.text else natural
 
 
 class CommandOutput:
@@ -84,18 +99,40 @@ class CommandOutput:
         from rich.table import Table
         from rich.text import Text
 
+        console = self.console()
+        lines = [[printable(cell) for cell in row] for row in rows]
+        shown = fitting_columns(columns, lines, console.width)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-        for column in columns:
-            table.add_column(column.name, justify="right" if column.right else "left", overflow="fold")
-        for row in rows:
-            cells = [printable(cell) for cell in row]
+        for place in shown:
+            column = columns[place]
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(column.name, justify=justify, overflow="fold", min_width=column.width(()))
+        for line in lines:
+            cells = [(columns[place], line[place]) for place in shown]
             table.add_row(
                 *(
                     Text(cell, style=STATE_COLOURS.get(cell, "") if column.state else "")
-                    for column, cell in zip(columns, cells, strict=True)
+                    for column, cell in cells
                 )
             )
-        self.console().print(table)
+        console.print(table)
+        left_out = [column.name for place, column in enumerate(columns) if place not in shown]
+        if any(line[place] for line in lines for place in range(len(columns)) if place not in shown):
+            self.note(f"no room for {', '.join(left_out)}: a wider terminal or --json shows them")
+
+    def row_limit(self, limit: int | None, default: int) -> int:
+        """How many rows a list may have; 0: all. Without a limit: `default` on a terminal, elsewhere all."""
+        if limit is not None:
+            return limit
+        return default if self.terminal else 0
+
+    def first_rows(self, rows: Iterable[Row], limit: int | None, default: int) -> list[Row]:
+        """The rows within `row_limit`. Tells on standard error if the default leaves rows out."""
+        most = self.row_limit(limit, default)
+        listed = list(islice(rows, most + 1 if most else None))
+        if most and limit is None and len(listed) > most:
+            self.note(f"only the first {most:,} are shown: --limit 0 shows all")
+        return listed[:most] if most else listed
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Name and value, a line each; empty values are left out."""
@@ -153,6 +190,22 @@ class CommandOutput:
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def fitting_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The places of the columns that fit into `width` characters: the others are left out by rank.
+
+    Columns without a value in any row are left out before columns of the same or a lower rank.
+    """
+    widths = [column.width(row[place] for row in rows) for place, column in enumerate(columns)]
+    empty = [not any(row[place] for row in rows) for place in range(len(columns))]
+    shown = list(range(len(columns)))
+    while sum(widths[place] + 1 for place in shown) > width + 1:
+        optional = [place for place in shown if columns[place].rank]
+        if not optional:
+            break
+        shown.remove(max(optional, key=lambda place: (empty[place], columns[place].rank, place)))
+    return shown
 
 
 def printable(value: Any) -> str:

@@ -39,7 +39,7 @@ def describe_command(
         raise InvalidInput("no command is given", hint="pilotage submit [OPTIONS] -- COMMAND [ARGUMENTS]")
     said = _parse_options(options)
     names = {entry["name"] for entry in said.entries}
-    named = NamedFiles(command[0]) if no_inputs else find_named_files(command, names)
+    named = NamedFiles(command[0]) if no_inputs else find_named_files(command, names, options.outputs or [])
     for name, path in named.files.items():
         executable = name in named.programs
         said.entries.append({"path": name, "mode": "copy", "name": name, "executable": executable})

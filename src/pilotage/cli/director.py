@@ -49,6 +49,10 @@ def director(
     return None
 
 
+TERM_RANK = 2
+"""The terms of a demand are left out of a narrow table first."""
+
+
 def _show(screen: CommandOutput, report: DirectorReport) -> None:
     when = format_instant(report.at, time.time(), exact=not screen.terminal)
     done = f"iteration {report.number}" if report.acted else "dry run: nothing is submitted"
@@ -65,7 +69,7 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
         )
     )
     screen.line()
-    columns = [Column("queue", right=True), Column("owner"), Column("group")]
+    columns = [Column("queue", right=True), Column("owner"), Column("group", rank=1)]
     terms: tuple[str, ...] = (
         "cpu",
         "jobs",
@@ -80,8 +84,14 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
     )
     if report.demand == "matched":
         terms = ("cpu", "jobs", "covered", "waiting")
-    columns += [Column(name, right=True) for name in (*terms, "demand", "pilots")]
-    columns += [Column("type"), Column("pool"), Column("CEs"), Column("reason")]
+    columns += [Column(name, right=True, rank=TERM_RANK) for name in terms]
+    columns += [Column(name, right=True) for name in ("demand", "pilots")]
+    columns += [
+        Column("type", rank=1),
+        Column("pool", rank=1),
+        Column("CEs", text=True),
+        Column("reason", text=True),
+    ]
     screen.table(columns, (_row(queue, terms) for queue in report.queues))
     if len(report.queues) < report.queue_count and len(report.queues) > 1:
         screen.note(
@@ -140,6 +150,6 @@ def _show_ces(screen: CommandOutput, queue: QueueReport) -> None:
     screen.line()
     ordered = {order.ce: order.pilots for order in queue.orders}
     screen.table(
-        (Column("ce"), Column("pilots", right=True), Column("why not")),
+        (Column("ce"), Column("pilots", right=True), Column("why not", text=True)),
         ((name, ordered.get(name, 0), reason) for name, reason in queue.ces.items()),
     )

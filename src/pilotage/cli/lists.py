@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from pilotage.cli.console import Column
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 from pilotage.wire.pool import PilotSummary
 
-LimitOption = Annotated[
-    int, typer.Option("--limit", metavar="N", min=0, help="Maximum number of rows; 0 for all")
-]
+DEFAULT_ROWS = 200
 
 PILOT_COLUMNS = (
     Column("id", right=True),
     Column("state", state=True),
-    Column("site"),
+    Column("site", rank=3),
     Column("ce"),
-    Column("type"),
+    Column("type", rank=5),
     Column("owner"),
-    Column("batch id"),
-    Column("node"),
-    Column("cores", right=True),
+    Column("batch id", rank=2),
+    Column("node", rank=1),
+    Column("cores", right=True, rank=4),
     Column("jobs", right=True),
-    Column("finished", right=True),
-    Column("efficiency", right=True),
-    Column("last seen"),
-    Column("reason"),
+    Column("finished", right=True, rank=6),
+    Column("efficiency", right=True, rank=5),
+    Column("last seen", rank=1),
+    Column("reason", text=True),
 )
 
 
 @connected
-def queues(session: Session, limit: LimitOption = 200) -> int | None:
+def queues(session: Session, limit: LimitOption = None) -> int | None:
     """List the task queues: waiting jobs of one owner and group with equal requirements."""
     with session.client() as client:
-        queues = list(islice(client.queues(), limit or None))
+        queues = session.screen.first_rows(client.queues(), limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"queues": queues})
         return None
@@ -49,14 +46,14 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
         Column("waiting", right=True),
         Column("priority", right=True),
         Column("owner"),
-        Column("group"),
-        Column("cpu", right=True),
-        Column("memory", right=True),
-        Column("cores", right=True),
+        Column("group", rank=1),
+        Column("cpu", right=True, rank=2),
+        Column("memory", right=True, rank=3),
+        Column("cores", right=True, rank=3),
         Column("pilots", right=True),
-        Column("sites"),
-        Column("tags"),
-        *([Column("note")] if noted else []),
+        Column("sites", text=True),
+        Column("tags", text=True, rank=4),
+        *([Column("note", text=True)] if noted else []),
     )
     rows = (
         (
@@ -82,7 +79,7 @@ def queues(session: Session, limit: LimitOption = 200) -> int | None:
 @connected
 def pilots(
     session: Session,
-    limit: LimitOption = 200,
+    limit: LimitOption = None,
     ended: Annotated[bool, typer.Option("--all", help="Include ended pilots")] = False,
 ) -> int | None:
     """List the live pilots. Efficiency: the fraction of a pilot's core-seconds that its jobs held, as in `cost`.
@@ -91,7 +88,7 @@ def pilots(
     """
     with session.client() as client:
         shown = (pilot for pilot in client.pilots() if ended or pilot.ended is None)
-        pilots = list(islice(shown, limit or None))
+        pilots = session.screen.first_rows(shown, limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"pilots": pilots})
         return None

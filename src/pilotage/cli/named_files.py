@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import re
 import shutil
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 
 from pilotage.cli.time_format import format_size
@@ -13,6 +18,14 @@ from pilotage.core.errors import InvalidInput, TooLarge
 MAX_FILES = 1000
 MAX_BYTES = 100_000_000
 """More is not sent unless `--input` names it."""
+
+
+MOST_COMPARED = 10_000
+"""Files of a folder that a missing name is compared with."""
+
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|Rscript|julia|lua|php|bash|zsh|ksh|dash|sh)[\d.]*\Z")
+_FILE_NAME = re.compile(r"(?!-)[\w./+-]*\w\.[A-Za-z]\w{0,7}\Z")
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(slots=True)
@@ -40,12 +53,56 @@ class NamedFiles:
             )
 
 
-def find_named_files(command: Sequence[str], inputs: Set[str]) -> NamedFiles:
-    """The files that `command` names, except `inputs` (names in the job's folder), which are sent already."""
+def find_named_files(command: Sequence[str], inputs: Set[str], outputs: Sequence[str] = ()) -> NamedFiles:
+    """The files that `command` names, except `inputs` (names in the job's folder), which are sent already.
+
+    A file that is not here and looks misspelt is a note, unless a pattern of `outputs` has its name.
+    """
     program = _resolve_program(command[0], inputs)
     for word in command[1:]:
         _add_argument(word, inputs, program)
+    for word in _missing_files(command, inputs):
+        if not any(fnmatch(word, pattern) for pattern in outputs):
+            alike = _existing_file_like(word)
+            hint = f"; did you mean {alike}?" if alike else ""
+            program.notes.append(f"warning: there is no file {word} here{hint}")
     return program
+
+
+def _missing_files(command: Sequence[str], inputs: Set[str]) -> Iterator[str]:
+    """Words that name no file here: the script of an interpreter, or a name like that of a file here."""
+    script = _script_of(command)
+    for place, word in enumerate(command[1:], 1):
+        path = Path(word)
+        if (
+            not _FILE_NAME.match(word)
+            or path.is_absolute()
+            or _is_sent(path, inputs)
+            or os.path.lexists(word)
+        ):
+            continue
+        if place == script or _existing_file_like(word):
+            yield word
+
+
+def _script_of(command: Sequence[str]) -> int | None:
+    """The place of the script that an interpreter runs. An option before it may have taken its place."""
+    if not _INTERPRETER.match(Path(command[0]).name):
+        return None
+    return 1 if len(command) > 1 and not command[1].startswith("-") else None
+
+
+def _existing_file_like(word: str) -> str:
+    """A file here whose name differs by a slip; names that differ in digits only are a series. "": there is none."""
+    path = Path(word)
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), MOST_COMPARED) if entry.is_file()]
+    except OSError:
+        return ""
+    alike = difflib.get_close_matches(path.name, names, n=1, cutoff=0.85)
+    if not alike or _DIGITS.sub("", alike[0]) == _DIGITS.sub("", path.name):
+        return ""
+    return str(path.with_name(alike[0]))
 
 
 def _is_sent(path: Path, inputs: Set[str]) -> bool:

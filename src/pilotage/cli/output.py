@@ -21,6 +21,7 @@ from pilotage.cli.job_selection import (
     require_selection,
 )
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
+from pilotage.cli.output_folders import folders_of, has_placeholders
 from pilotage.cli.session import Session, connected
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.jobs import JobSummary
@@ -55,9 +56,15 @@ def output(
     group: GroupOption = None,
     job_group: JobGroupOption = None,
     folder: Annotated[
-        Path,
-        typer.Option("--dir", "-d", metavar="DIR", help="Target folder; the outputs of a job go to DIR/<id>"),
-    ] = Path(),
+        str,
+        typer.Option(
+            "--dir",
+            "-d",
+            metavar="DIR",
+            help="Target folder; the outputs of a job go to DIR/<id>, or to a folder such as 'out/{name}':"
+            " {id}, {name}, {submission}, a parameter's {NAME}, {param} for the unnamed one",
+        ),
+    ] = ".",
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files")] = False,
 ) -> int | None:
     """Download the outputs of jobs that have ended.
@@ -66,13 +73,17 @@ def output(
     It is 8 if all jobs are Done but an output is missing.
     """
     selection = require_selection(build_selection(ids, submission, state, owner, group, job_group), "output")
-    report = FetchReport(str(folder))
+    report = FetchReport(folder)
+    by_name = has_placeholders(folder)
     with session.client() as client:
         jobs = list(client.jobs(selection))
         if not jobs:
             raise no_jobs_error(client, selection)
         with session.screen.progress("outputs") as advance:
-            _fetch(client, jobs, folder, force, report, advance)
+            if by_name:  # a job and the one that ran it again may have one name
+                jobs = [job for job in jobs if job.state != "Superseded"]
+            target = folders_of(folder, jobs) if by_name else Path(folder)
+            _fetch(client, jobs, target, force, report, advance)
     incomplete = [job for job in jobs if job.outputs_incomplete and job.state == "Done"]
     report.outputs_incomplete = [job.id for job in incomplete]
     _report(session, report)
@@ -84,13 +95,18 @@ def output(
 
 
 def _fetch(
-    client: Client, jobs: list[JobSummary], folder: Path, force: bool, report: FetchReport, advance: Advance
+    client: Client,
+    jobs: list[JobSummary],
+    target: Path | dict[int, Path],
+    force: bool,
+    report: FetchReport,
+    advance: Advance,
 ) -> None:
     for job in jobs:
         if job.state not in ("Done", "Superseded"):
             report.not_done[str(job.id)] = job.state
     ended = [job.id for job in jobs if job.state in FINAL]
-    for number, download in enumerate(client.download_many(ended, folder, force=force), 1):
+    for number, download in enumerate(client.download_many(ended, target, force=force), 1):
         report.jobs.append(download.job)
         report.files += map(str, download.written)
         report.kept += map(str, download.kept)
@@ -104,11 +120,7 @@ def _report(session: Session, report: FetchReport) -> None:
     if session.as_json:
         screen.json(report)
         return
-    if screen.terminal:
-        screen.line(f"{len(report.files):,} files of {len(report.jobs):,} jobs are in {report.folder}")
-    else:
-        for name in report.files:
-            screen.line(name)
+    screen.line(f"{len(report.files):,} files of {len(report.jobs):,} jobs are in {report.folder}")
     if not (report.files or report.kept or report.failed or report.not_done):
         screen.note("there is no output: these jobs printed nothing and stored no file")
     if report.kept:

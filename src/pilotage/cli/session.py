@@ -40,6 +40,17 @@ TokenFileOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        metavar="N",
+        min=0,
+        max=1_000_000_000,
+        help="Maximum number of rows; 0 for all. Default: all, but the first ones only on a terminal",
+    ),
+]
+"""Of lists; see `CommandOutput.row_limit`."""
 
 SHARED: tuple[tuple[str, Any, object], ...] = (
     ("home", HomeOption, None),

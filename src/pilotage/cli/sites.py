@@ -37,13 +37,13 @@ def list_sites(session: Session) -> int | None:
     columns = (
         Column("site"),
         Column("state"),
-        Column("ces"),
-        Column("slots", right=True),
-        Column("pilots"),
+        Column("ces", text=True, rank=3),
+        Column("slots", right=True, rank=2),
+        Column("pilots", rank=2),
         Column("running", right=True),
         Column("waiting", right=True),
-        Column("until"),
-        Column("reason"),
+        Column("until", rank=1),
+        Column("reason", text=True),
     )
     rows = (
         (

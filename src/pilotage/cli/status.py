@@ -26,7 +26,7 @@ from pilotage.cli.job_selection import (
     no_jobs_error,
 )
 from pilotage.cli.outcome import note_jobs_continue
-from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
+from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 JOB_COLUMNS = (
     Column("id", right=True),
     Column("state", state=True),
-    Column("name"),
-    Column("owner"),
-    Column("site"),
+    Column("name", text=True),
+    Column("owner", rank=3),
+    Column("site", rank=1),
     Column("exit", right=True),
-    Column("changed"),
-    Column("reason"),
+    Column("changed", rank=2),
+    Column("reason", text=True),
 )
 
 
-MAX_LIMIT = 1_000_000_000
+DEFAULT_JOBS = 50
 
 
 @connected
@@ -65,12 +65,7 @@ def status(
     before: BeforeOption = None,
     events: Annotated[bool, typer.Option("--events", help="Show the event log of the jobs")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until all jobs have ended")] = False,
-    limit: Annotated[
-        int,
-        typer.Option(
-            "--limit", metavar="N", min=0, max=MAX_LIMIT, help="Maximum number of jobs to show; 0 for all"
-        ),
-    ] = 50,
+    limit: LimitOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest jobs first")] = False,
 ) -> int | None:
     """Show jobs, newest first. A single job is shown in detail.
@@ -80,16 +75,17 @@ def status(
     selection = build_selection(ids, submission, state, owner, group, job_group, site, name, since, before)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch cannot be combined with --json or --events")
+    most = session.screen.row_limit(limit, DEFAULT_JOBS)
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
         if watch:
             with note_jobs_continue(session.screen, selection):
-                _watch(session.screen, client, selection, limit, oldest)
+                _watch(session.screen, client, selection, most, oldest)
         elif events:
-            _show_events(session.screen, client, selection, limit, oldest)
+            _show_events(session.screen, client, selection, most, oldest)
         elif selection.ids is not None and len(selection.ids) == 1:
             _show_job(session.screen, client, selection.ids[0])
         else:
-            _show_jobs(session.screen, client, selection, limit, oldest)
+            _show_jobs(session.screen, client, selection, most, oldest)
     return None
 
 
@@ -162,8 +158,8 @@ def _show_events(
         Column("what"),
         Column("from", state=True),
         Column("to", state=True),
-        Column("by"),
-        Column("detail"),
+        Column("by", rank=1),
+        Column("detail", text=True),
     )
     rows = (
         (
@@ -193,9 +189,9 @@ def _watch(screen: CommandOutput, client: Client, selection: Selection, limit: i
             JOB_COLUMNS,
             (
                 _row(job, time.time(), exact=False)
-                for job in _list_jobs(client, selection, limit or 50, oldest)
+                for job in _list_jobs(client, selection, limit or DEFAULT_JOBS, oldest)
             ),
         )
-        screen.line(_summary_line(counts, selection, limit or 50))
+        screen.line(_summary_line(counts, selection, limit or DEFAULT_JOBS))
 
     client.wait(selection, progress=draw)

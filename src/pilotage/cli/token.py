@@ -91,7 +91,9 @@ def list_tokens(session: Session) -> int | None:
         screen.json({"tokens": tokens})
         return None
     exact = not screen.terminal
-    columns = [Column(name) for name in ("id", "user", "group", "issued", "by", "valid until")]
+    ranks = {"issued": 2, "by": 3, "group": 1}
+    names = ("id", "user", "group", "issued", "by", "valid until")
+    columns = [Column(name, rank=ranks.get(name, 0)) for name in names]
     screen.table(
         columns,
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ def trace(
 
     screen = session.screen
     screen.table(
-        tuple(Column(name) for name in ("pilot", "site", "ce", "batch id", "node", "state", "from", "to")),
+        _columns({"pilot": 0, "site": 2, "ce": 3, "batch id": 0, "node": 0, "state": 1, "from": 0, "to": 0}),
         (
             (
                 *(pilot.pilot, pilot.site, pilot.ce, pilot.batch_id, pilot.node, pilot.state),
@@ -48,7 +49,9 @@ def trace(
     )
     screen.line()
     screen.table(
-        tuple(Column(name) for name in ("job", "epoch", "owner", "group", "pilot", "from", "to", "outcome")),
+        _columns(
+            {"job": 0, "epoch": 2, "owner": 0, "group": 1, "pilot": 0, "from": 0, "to": 0, "outcome": 0}
+        ),
         (
             (
                 *(job.job, job.epoch, job.owner, job.group, job.pilot),
@@ -60,3 +63,7 @@ def trace(
     if not answer.complete:
         screen.line("There are more jobs: name a time with --at.")
     return None
+
+
+def _columns(ranks: Mapping[str, int]) -> list[Column]:
+    return [Column(name, rank=rank) for name, rank in ranks.items()]

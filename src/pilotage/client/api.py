@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -284,20 +284,23 @@ class Client(
         return downloads.fetch(self._transport, job, self.outputs(job), target, force)
 
     def download_many(
-        self, jobs: Iterable[int], folder: Path | str, *, force: bool = False
+        self, jobs: Iterable[int], folder: Path | str | Mapping[int, Path], *, force: bool = False
     ) -> Iterator[downloads.Download]:
         """Download the outputs of many jobs with one request; yield one Download per job by ascending id.
 
+        The outputs of a job go to `folder`/<job id>. A mapping has the folder of each job instead.
         Failures of a job are reported in `Download.failed`. Existing files are not sent again unless `force` is set.
         """
         from pilotage.client import archives
 
-        target = Path(folder)
+        def place(job: int) -> Path:
+            return folder[job] if isinstance(folder, Mapping) else Path(folder) / str(job)
+
         wanted = sorted(set(jobs))
-        with_folder = [] if force else [job for job in wanted if (target / str(job)).exists()]
+        with_folder = [] if force else [job for job in wanted if place(job).exists()]
         partly_downloaded = set()
         for listed in archives.list_outputs(self._transport, with_folder):
-            folder_of_job = target / str(listed.id)
+            folder_of_job = place(listed.id)
             paths = [downloads.output_path(folder_of_job, output.name) for output in listed.outputs]
             if any(os.path.lexists(path) for path in paths):
                 partly_downloaded.add(listed.id)
@@ -306,7 +309,7 @@ class Client(
                 except (InvalidInput, NotFound) as error:
                     yield downloads.Download(listed.id, folder_of_job, failed={"": error.message})
         missing = [job for job in wanted if job not in partly_downloaded]
-        yield from archives.fetch_outputs(self._transport, missing, target, force)
+        yield from archives.fetch_outputs(self._transport, missing, place, force)
 
     def log(self, job: int, offset: int = 0, *, stream: str = "stdout", attempt: int = 0) -> LogPiece:
         """Return the part of a job's output from byte `offset` on.

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import httpx
 
     from pilotage.client.transport import Transport
+
+FolderOf = Callable[[int], Path]
+"""The folder for the outputs of a job."""
 
 JOBS_PER_REQUEST = 10_000
 CHUNK = 256 * 1024
@@ -40,16 +43,18 @@ def list_outputs(transport: Transport, jobs: Iterable[int]) -> Iterator[Archived
                     yield _parse_archived_job(entry)
 
 
-def fetch_outputs(transport: Transport, jobs: Iterable[int], folder: Path, force: bool) -> Iterator[Download]:
-    """Write the outputs of each job to `folder`/<job id>/; yield one Download per complete job.
+def fetch_outputs(
+    transport: Transport, jobs: Iterable[int], place: FolderOf, force: bool
+) -> Iterator[Download]:
+    """Write the outputs of each job to the folder `place(job)`; yield one Download per complete job.
 
     A broken stream is reopened after the last complete job. Errors of one job are reported in its Download.
     """
     for piece in _batches(jobs):
-        yield from _fetch_piece(transport, piece, folder, force)
+        yield from _fetch_piece(transport, piece, place, force)
 
 
-def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: bool) -> Iterator[Download]:
+def _fetch_piece(transport: Transport, jobs: list[int], place: FolderOf, force: bool) -> Iterator[Download]:
     last, tries = 0, TRIES
     come: set[int] = set()
     while tries:
@@ -57,7 +62,7 @@ def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: boo
         request = {"selection": {"ids": jobs}, "after": last}
         try:
             with _open_archive(transport, request) as archive:
-                for report in _unpack(archive, set(jobs) - come, folder, force):
+                for report in _unpack(archive, set(jobs) - come, place, force):
                     last, tries = report.job, TRIES
                     come.add(report.job)
                     yield report
@@ -67,15 +72,15 @@ def _fetch_piece(transport: Transport, jobs: list[int], folder: Path, force: boo
                 raise
     for job in jobs:
         if job not in come:
-            yield Download(job, folder / str(job), failed={"": "the job no longer exists"})
+            yield Download(job, place(job), failed={"": "the job no longer exists"})
 
 
-def _unpack(archive: tarfile.TarFile, jobs: set[int], folder: Path, force: bool) -> Iterator[Download]:
+def _unpack(archive: tarfile.TarFile, jobs: set[int], place: FolderOf, force: bool) -> Iterator[Download]:
     unpacking: _JobUnpacker | None = None
     for entry in _entries(archive):
         job, name = _parse_entry_name(entry, jobs)
         if unpacking is None or unpacking.report.job != job:
-            unpacking = _JobUnpacker(Download(job, folder / str(job)), force)
+            unpacking = _JobUnpacker(Download(job, place(job)), force)
         if entry.isdir():
             for lost in _parse_archived_job(entry).lost:
                 _discard_lost(unpacking.report, lost)

@@ -70,7 +70,7 @@ class Transport:
     reached it only if it is `idempotent`. After 429 and 503 the request is repeated when the server says so. Until
     the first answer, refused connections are retried for `connect_patience` seconds only.
 
-    `on_outage` is called once when a request has been retried for REPORT_OUTAGE_AFTER seconds. `on_notice` is called
+    `on_outage` is called once when retries take more than REPORT_OUTAGE_AFTER seconds. `on_notice` is called
     with the server's notice to all clients, such as "the disk is full".
     """
 
@@ -265,7 +265,7 @@ class Transport:
             limit = max(patience, self.patience if failure.reached else self._connect_patience)
             if not failure.may_repeat or gone + wait > limit:
                 raise failure.error
-            if gone > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
+            if max(gone, wait) > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
                 reported = True
                 self._on_outage(failure.error)
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients

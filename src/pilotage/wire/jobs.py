@@ -78,6 +78,8 @@ class JobSummary:
     outputs_incomplete: bool = False
     """The job is Done or Failed, and an output pattern matched nothing or a matching file was not stored.
     `JobDetail` names them; `reason` tells the first of them of a job that is Done."""
+    parameters: Dict[str, Any] = field(default_factory=dict)
+    """This job's values by the names of its submission's parameters; the unnamed one is ""."""
 
 
 @dataclass

@@ -160,11 +160,15 @@ def test_output(cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFi
     state.jobs = {1: job(1), 2: job(2, "Failed"), 3: job(3, "Running")}
     state.outputs = {1: {"a": b"1"}, 2: {"stderr": b"oh"}}
     assert cli("output", "-s", "1", "--dir", "out") == 1
-    assert capsys.readouterr().out.splitlines() == ["out/1/a", "out/2/stderr"]
+    assert capsys.readouterr().out.splitlines() == ["2 files of 2 jobs are in out"]
     assert (tmp_path / "out" / "2" / "stderr").read_bytes() == b"oh"
     assert cli("output", "1", "--dir", "out", "--json") == 0
     assert document(capsys)["kept"] == ["out/1/a"]
     assert cli("output", "77") == 4
+    state.jobs[1] |= {"name": "one", "parameters": {"x": 5}}
+    assert cli("output", "1", "--dir", "by/{name}-{x}") == 0
+    assert (tmp_path / "by" / "one-5" / "a").read_bytes() == b"1"
+    assert cli("output", "1", "--dir", "by/{y}") == 2
 
 
 def test_logs(cli: Cli, state: State, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -56,6 +56,24 @@ def test_patience_ends(fake: tuple[str, State]) -> None:
     assert caught.value.retry_after == 60.0
 
 
+class Told(Exception):
+    """Raised by the callback, so that the test does not wait."""
+
+
+def test_a_long_wait_is_told_at_once(fake: tuple[str, State]) -> None:
+    """Before the first pause: a person sees what the command waits for, such as a full disk."""
+    fake[1].failures = [(507, {"code": "disk-full", "message": "the disk is full", "retry_after": 60.0})]
+
+    def tell(error: errors.PilotageError) -> None:
+        raise Told(error.message)
+
+    with (
+        Client(fake[0], "t", patience=600.0, on_outage=tell) as client,
+        pytest.raises(Told, match="the disk is full"),
+    ):
+        client.whoami()
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

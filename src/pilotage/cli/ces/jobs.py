@@ -25,12 +25,12 @@ def jobs(session: Session, name: NameArgument) -> int | None:
         Column("state"),
         Column("age", right=True),
         Column("owner"),
-        Column("group"),
-        Column("queue", right=True),
-        Column("cores", right=True),
-        Column("node"),
-        Column("reason"),
-        Column("left to the match"),
+        Column("group", rank=4),
+        Column("queue", right=True, rank=3),
+        Column("cores", right=True, rank=3),
+        Column("node", rank=1),
+        Column("reason", text=True),
+        Column("left to the match", text=True, rank=2),
     )
     rows = (
         (

@@ -26,14 +26,14 @@ def list_ces(session: Session) -> int | None:
     now, exact = time.time(), not session.screen.terminal
     columns = (
         Column("ce"),
-        Column("type"),
-        Column("site"),
+        Column("type", rank=3),
+        Column("site", rank=4),
         Column("state"),
         Column("waiting", right=True),
         Column("running", right=True),
-        Column("in doubt", right=True),
-        Column("until"),
-        Column("reason"),
+        Column("in doubt", right=True, rank=2),
+        Column("until", rank=1),
+        Column("reason", text=True),
     )
     rows = (
         (
@@ -146,8 +146,8 @@ def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
         Column("pilot", right=True),
         Column("ended"),
         Column("node"),
-        Column("looks like"),
-        Column("reason"),
+        Column("looks like", text=True),
+        Column("reason", text=True),
     )
     screen.table(
         columns,

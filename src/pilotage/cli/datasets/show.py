@@ -38,10 +38,11 @@ def list_datasets(
         return None
     columns = (
         Column("data set"),
-        Column("owner"),
+        Column("owner", rank=3),
         Column("state"),
-        *(Column(name, right=True) for name in ("blocks", "files", "events", "size")),
-        Column("created"),
+        Column("blocks", right=True, rank=2),
+        *(Column(name, right=True) for name in ("files", "events", "size")),
+        Column("created", rank=1),
     )
     rows = (
         (
@@ -152,7 +153,7 @@ def _print_blocks(session: Session, blocks: Iterable[BlockSummary]) -> None:
         Column("block"),
         Column("state"),
         *(Column(name, right=True) for name in ("files", "events", "size")),
-        Column("sites"),
+        Column("sites", text=True),
     )
     session.screen.table(
         columns,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.policy.files import FileArgument, policy_for_server
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import Unreachable
 from pilotage.wire.policy import PolicyDocument
@@ -114,19 +113,22 @@ def apply(
     return None
 
 
+DEFAULT_ROWS = 50
+
+
 @connected
 def history(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Maximum number of versions; 0 for all")] = 50,
+    limit: LimitOption = None,
 ) -> int | None:
     """List the versions of the policy, newest first, with time, author and reason."""
     with session.client() as client:
-        versions = list(islice(client.policy_versions(), limit or None))
+        versions = session.screen.first_rows(client.policy_versions(), limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"versions": versions})
         return None
     now, exact = time.time(), not session.screen.terminal
-    columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason"))
+    columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason", text=True))
     rows = (
         (
             version.version,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from pilotage.cli.console import Column
-from pilotage.cli.session import Session, connected
+from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, plural
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
@@ -21,6 +20,9 @@ ELEMENTS = "elements"
 ELEMENTS_SHOWN = 10
 
 NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")]
+
+
+DEFAULT_ROWS = 100
 
 
 @connected
@@ -34,7 +36,7 @@ def list_requests(
     campaign: Annotated[str, typer.Option("--campaign", metavar="TEXT", help="Only of this campaign")] = "",
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only with this name")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="NUMBER", help="At most this many; 0: all")] = 100,
+    limit: LimitOption = None,
 ) -> int | None:
     """List requests that have not ended, newest first; with --all ended ones too."""
     states = [_known_state(text) for text in state or ()]
@@ -42,26 +44,24 @@ def list_requests(
         states = [str(known) for known in (*UNFINISHED, RequestState.FAILED)]
     with session.client() as client:
         listed = client.requests(states=states, owner=owner, team=team, campaign=campaign, name=name)
-        rows = list(islice(listed, limit or None))
+        rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"requests": rows})
         return None
     now, exact = time.time(), not session.screen.terminal
     columns = (
         Column("request", right=True),
-        Column("name"),
-        Column("owner"),
-        Column("priority", right=True),
-        Column("team"),
+        Column("name", text=True),
+        Column("owner", rank=3),
+        Column("priority", right=True, rank=2),
+        Column("team", rank=4),
         Column("state", state=True),
-        Column("elements", right=True),
+        Column("elements", right=True, rank=1),
         Column("jobs", right=True),
         Column("failed", right=True),
         Column("submitted" if exact else "age"),
     )
     session.screen.table(columns, ((*_cells(row), _age(row.created, now, exact=exact)) for row in rows))
-    if limit and len(rows) == limit:
-        session.screen.note(f"only the newest {limit:,} are shown: --limit 0 shows all")
     return None
 
 
@@ -101,7 +101,7 @@ def history(
         session.screen.json({"events": events})
         return None
     now, exact = time.time(), not session.screen.terminal
-    columns = (Column("at"), Column("actor"), Column("event"), Column("detail"))
+    columns = (Column("at"), Column("actor"), Column("event"), Column("detail", text=True))
     rows = (
         (
             format_instant(event.at, now, exact=exact),

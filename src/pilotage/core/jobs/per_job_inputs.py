@@ -41,6 +41,12 @@ def is_internal_column(name: str) -> bool:
     return name == RERUN_COLUMN or is_file_column(name)
 
 
+def named_values(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """The values of one job by the names of the user's parameters; the unnamed one is ""."""
+    named = zip(names, values, strict=False)
+    return {name: value for name, value in named if not is_internal_column(name)}
+
+
 def has_parameters(names: Sequence[str]) -> bool:
     """Whether the user gave parameters: `%n` has a value then."""
     return not all(map(is_internal_column, names))

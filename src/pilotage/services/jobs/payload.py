@@ -10,7 +10,7 @@ from typing import Any
 from pilotage.core.jobs.description import COPY, InputFile, JobDescription
 from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind
-from pilotage.core.jobs.per_job_inputs import PerJobFile, is_internal_column, per_job_files
+from pilotage.core.jobs.per_job_inputs import PerJobFile, named_values, per_job_files
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.store.tables.listing import JobFacts
 from pilotage.wire.pilot import Input, Payload
@@ -57,8 +57,7 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
 def parameter_values(facts: JobFacts) -> dict[str, Any]:
     """The values of one job by the names of its submission's parameters."""
     values = json.loads(facts.parameters) if facts.parameters else []
-    named = zip(json.loads(facts.names), values, strict=False)
-    return {name: value for name, value in named if not is_internal_column(name)}
+    return named_values(json.loads(facts.names), values)
 
 
 def has_input(facts: JobFacts, digest: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pilotage.core.jobs.per_job_inputs import named_values
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
 from pilotage.store.tables.selections import (
@@ -32,7 +33,7 @@ _JOB_COLUMNS = (
     " j.failures + j.own_failures AS failures, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce, p.id AS pilot,"
     " coalesce(p.hostname, '') AS hostname, j.exit_code, j.submitted,"
     " coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END) AS started,"
-    f" j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete"
+    f" j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete, s.names, j.parameters"
 )
 
 
@@ -40,7 +41,8 @@ _HISTORY_COLUMNS = (
     'j.id, j.submission_id AS submission, j.state, j.reason, j.owner, j.grp AS "group", j.job_name AS name,'
     " j.job_group, j.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
     " j.failures + j.own_failures AS failures, j.site, j.ce, j.pilot_id AS pilot, j.hostname, j.exit_code, j.submitted,"
-    f" j.started, j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete"
+    f" j.started, j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete,"
+    " (SELECT s.names FROM submissions s WHERE s.id = j.submission_id) AS names, j.parameters"
 )
 """The same columns, read from `history` as j."""
 
@@ -71,6 +73,7 @@ class JobSummaryRow(NamedTuple):
     started: float | None
     ended: float | None
     outputs_incomplete: bool
+    parameters: dict[str, Any]
 
 
 class JobFacts(NamedTuple):
@@ -172,8 +175,9 @@ def job_rows(
 ) -> Iterator[JobSummaryRow]:
     """As `jobs`, one row at a time: a caller may stop early."""
     sql, values = _page(connection, (_JOB_COLUMNS, _HISTORY_COLUMNS), selection, viewer, after, limit, newest)
-    for *columns, incomplete in connection.execute(sql, values):
-        yield JobSummaryRow._make((*columns, bool(incomplete)))  # SQLite answers 0 or 1
+    for *columns, incomplete, names, given in connection.execute(sql, values):
+        parameters = named_values(json.loads(names), json.loads(given)) if given else {}
+        yield JobSummaryRow._make((*columns, bool(incomplete), parameters))  # SQLite answers 0 or 1
 
 
 def job_ids(
