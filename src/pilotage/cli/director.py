@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -49,8 +50,8 @@ def director(
     return None
 
 
-TERM_RANK = 2
-"""The terms of a demand are left out of a narrow table first."""
+TERMS = ("cpu", "jobs", "priority", "by priority", "by jobs", "boost", "mean", "drawn", "waiting", "cap")
+MATCHED_TERMS = ("cpu", "jobs", "covered", "waiting")
 
 
 def _show(screen: CommandOutput, report: DirectorReport) -> None:
@@ -69,34 +70,20 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
         )
     )
     screen.line()
-    columns = [Column("queue", right=True), Column("owner"), Column("group", rank=1)]
-    terms: tuple[str, ...] = (
-        "cpu",
-        "jobs",
-        "priority",
-        "by priority",
-        "by jobs",
-        "boost",
-        "mean",
-        "drawn",
-        "waiting",
-        "cap",
-    )
-    if report.demand == "matched":
-        terms = ("cpu", "jobs", "covered", "waiting")
-    columns += [Column(name, right=True, rank=TERM_RANK) for name in terms]
-    columns += [Column(name, right=True) for name in ("demand", "pilots")]
-    columns += [
-        Column("type", rank=1),
-        Column("pool", rank=1),
-        Column("CEs", text=True),
-        Column("reason", text=True),
-    ]
-    screen.table(columns, (_row(queue, terms) for queue in report.queues))
+    terms = MATCHED_TERMS if report.demand == "matched" else TERMS
+    screen.table(_columns(terms), (_row(queue, terms) for queue in report.queues))
     if len(report.queues) < report.queue_count and len(report.queues) > 1:
         screen.note(
             f"{report.queue_count - len(report.queues)} more queues: raise --limit, or choose one with --queue"
         )
+
+
+def _columns(terms: Sequence[str]) -> list[Column]:
+    columns = [Column("queue", right=True), Column("owner"), Column("group", rank=1)]
+    columns += [Column(name, right=True, rank=2) for name in terms]
+    columns += [Column("demand", right=True), Column("pilots", right=True)]
+    columns += [Column("type", rank=1), Column("pool", rank=1)]
+    return [*columns, Column("CEs", text=True), Column("reason", text=True)]
 
 
 def _pool_text(pool: DirectorPool) -> str:
