@@ -47,6 +47,13 @@ class Usage(Protocol):
     def free(self) -> int: ...
 
 
+def disk_usage(folder: Path) -> Usage:
+    """The disk of a folder. Of a folder that was removed: the disk on which it would be made again."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder)
+
+
 class Reserve:
     """A file beside the database that is deleted when the disk is full."""
 
@@ -85,7 +92,7 @@ class DiskSpace:
         reserve: Reserve | None = None,
         least: int = MIN_FREE,
         clock: Callable[[], float] = time.monotonic,
-        usage: Callable[[Path], Usage] = shutil.disk_usage,
+        usage: Callable[[Path], Usage] = disk_usage,
     ) -> None:
         """`folders`: the folders by their use, such as {"database": ..., "sandboxes": ...}. `least`: MB."""
         self._folders = dict(folders)

@@ -22,6 +22,7 @@ from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, 
 from pilotage.server.private_files import write_private
 from pilotage.services.pool.token_state import LONGEST_LIFETIME, TokenState
 from pilotage.store.tables.selections import Viewer
+from pilotage.wire.limits import MAX_INSTANT
 
 ALGORITHM = "HS256"
 LIFETIME = 43200.0
@@ -110,14 +111,14 @@ class Issuer:
         """The caller of a token. Raises `NotAuthenticated` for a bad token, `Forbidden` without its user."""
         state = self._state()
         claims = self._decode(token, state, now)
-        expires = float(claims["exp"])
+        expires = _instant(claims["exp"])
         if now >= expires:
             raise NotAuthenticated(
                 "this token has expired",
                 hint="an administrator makes a new one: `pilotage token create USER --out FILE`",
             )
         user, group = str(claims["sub"]), str(claims.get("grp", ""))
-        issued = float(claims.get("iat", expires - LIFETIME))
+        issued = _instant(claims.get("iat", expires - LIFETIME))
         number = _number(claims.get("jti"))
         if state.is_revoked(number, user, issued):
             raise NotAuthenticated("this token was revoked", hint="ask an administrator for a new one")
@@ -167,6 +168,13 @@ class Issuer:
 def expiry(now: float, lifetime: float) -> float:
     """When a token that is issued now expires."""
     return round(now + min(max(lifetime, 1.0), LONGEST_LIFETIME), 3)
+
+
+def _instant(claim: object) -> float:
+    """The instant that a claim holds. Raises `NotAuthenticated` for any other value."""
+    if isinstance(claim, bool) or not isinstance(claim, int | float) or not abs(claim) <= MAX_INSTANT:
+        raise NotAuthenticated("this token is not valid", hint="ask an administrator for a new one")
+    return float(claim)
 
 
 def _number(text: object) -> int | None:

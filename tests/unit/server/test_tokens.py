@@ -95,3 +95,17 @@ def test_all_tokens_of_a_user_up_to_an_instant_are_refused(server: Server) -> No
     assert [server.accepts(each) for each in (before, later)] == [False, True]
     server.state = replace(server.state, cutoffs={"bob": NOW + 60})
     assert server.accepts(before)
+
+
+@pytest.mark.parametrize("name", ["exp", "iat"])
+@pytest.mark.parametrize(
+    "value",
+    ["soon", [1], {"a": 1}, True, math.nan, math.inf, 10**400, -1e300],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_signed_token_whose_times_are_no_instants_is_refused(
+    server: Server, name: str, value: object
+) -> None:
+    claims = {"iss": "here", "sub": "ada", "grp": GROUP, "iat": NOW, "exp": NOW + 100, name: value}
+    key = server.issuer._signing_key("")
+    assert not server.accepts(jwt.encode(claims, key, ALGORITHM, headers={"kid": "0"}))

@@ -19,9 +19,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pilotage.core.errors import Conflict, DiskFull, InvalidInput, NotFound, TooLarge
+from pilotage.core.errors import Conflict, DiskFull, InvalidInput, NotFound, TooLarge, Unreachable
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+MAX_NAME = 255
+"""Bytes of the name of a file or folder, as file systems have it."""
+MAX_PATH = 3000
+"""Bytes of the name of an output with its folders. Linux takes 4096 of a whole path."""
 MOST_TAIL = 2**40
 """Bytes that the tail of a running job may have."""
 _OF_THE_NAME = frozenset(
@@ -85,20 +89,49 @@ class DirectorySandbox:
         self._outputs = folder / "outputs"
         self._tails = folder / "tails"
         self._partial = folder / "partial"
-        for path in (self._inputs, self._outputs, self._tails, self._partial):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make_folders()
+        self._mark = self._read_mark(secrets.token_hex(8))
 
-    def mark(self) -> str:
-        """An identifier of this folder, the same wherever it is mounted."""
+    def _make_folders(self) -> None:
+        for path in (self._inputs, self._outputs, self._tails, self._partial):
+            path.mkdir(exist_ok=True, mode=0o700)
+
+    def _read_mark(self, new: str) -> str:
+        """The mark of the folder: `new` if it has none."""
         path = self.folder / ".mark"
         if not path.exists():
             made = self._partial / f"mark.{os.getpid()}"
-            made.write_text(secrets.token_hex(8))
+            made.write_text(new)
             # Of two servers that begin at once one makes it.
             with contextlib.suppress(FileExistsError):
                 os.link(made, path)
             made.unlink()
         return path.read_text()
+
+    @property
+    def mark(self) -> str:
+        """An identifier of this folder, the same wherever it is mounted."""
+        return self._mark
+
+    def restore(self) -> None:
+        """Make the folders again if somebody has removed them. Files that were in them are lost.
+
+        Raises `Unreachable` if the folder itself is there without its mark: its file system may not be mounted, and
+        files would be hidden below the mount point.
+        """
+        if self._partial.is_dir():
+            return
+        try:
+            self.folder.mkdir(mode=0o700)
+        except OSError:
+            if not (self.folder / ".mark").exists():
+                raise Unreachable(
+                    f"the folder of the server's sandboxes cannot be used: {self.folder}",
+                    hint="mount its file system, or make its parent folder, on the server's machine",
+                ) from None
+        self._make_folders()
+        self._read_mark(self._mark)
 
     # --- inputs
 
@@ -110,6 +143,7 @@ class DirectorySandbox:
     async def put_input(self, digest: str, chunks: AsyncIterator[bytes], most: int) -> int:
         """Store bytes under their digest; their number."""
         path = self.input_path(digest)
+        self.restore()
         with _room():
             partial, size, received = await self._receive(chunks, most)
         if received != digest:
@@ -128,6 +162,7 @@ class DirectorySandbox:
                 raise InvalidInput(
                     f"the bytes have digest {actual}, not {digest}", hint="the file changed: send it again"
                 )
+        self.restore()
         with _room(), contextlib.ExitStack() as cleared:
             written: list[tuple[Path, Path]] = []
             for digest, data in files:
@@ -150,8 +185,11 @@ class DirectorySandbox:
     def output_path(self, job: int, epoch: int, name: str) -> Path:
         """Where an output lies. Names are relative and stay inside."""
         parts = name.split("/")
-        if not name or len(name) > 1000 or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
             raise InvalidInput(f"{name[:80]!r} is no name of an output file")
+        sizes = [len(part.encode("utf-8", "surrogatepass")) for part in parts]
+        if max(sizes) > MAX_NAME or sum(sizes) + len(sizes) > MAX_PATH:
+            raise InvalidInput(f"{name[:80]!r} is too long for the name of an output file")
         return self.output_folder(job, epoch).joinpath(*parts)
 
     async def put_output(
@@ -162,6 +200,7 @@ class DirectorySandbox:
         So a late upload cannot change a file that a finish has named.
         """
         path = self.output_path(job, epoch, name)
+        self.restore()
         with _room():
             partial, size, digest = await self._receive(chunks, most)
         if not self._place_once(partial, path):
@@ -226,6 +265,7 @@ class DirectorySandbox:
         if offset + len(data) > MOST_TAIL:
             raise TooLarge(f"the tail goes beyond {MOST_TAIL:,} bytes", hint="upload it as an output")
         path = self._tail_path(job, epoch, stream)
+        self.restore()
         with _room():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with path.open("r+b" if path.exists() else "w+b") as file:

@@ -156,7 +156,7 @@ class _Server:
         sandbox = DirectorySandbox(settings.sandboxes or home.folder / "sandboxes")
         url = make_url("https" if self._tls else "http", reachable_host(self._listener), self._port)
         instance_facts, pool = self._writer.call(
-            lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark())
+            lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark)
         )
         if pool.peers.shared:
             self._connection.bind_to_server(pool.peers.server)

@@ -144,7 +144,8 @@ def cost_report(
     first = first if booked_first is None else min(first, booked_first)
     begin = first if question.begin is None else floor(question.begin / HOUR) * HOUR
     total: dict[str, CoreSeconds] = defaultdict(CoreSeconds)
-    for month, start, stop in _periods(question.by, begin, now):
+    # Nothing is booked before the first hour: a report by month begins with it.
+    for month, start, stop in _periods(question.by, max(begin, first), now):
         sums = costs.sums(connection, start, stop, ce=question.ce, owner=question.owner)
         for key, seconds in pending.items():
             if start <= key.hour < stop and _asks_for(question, key.ce, key.owner):

@@ -1,0 +1,453 @@
+"""For every route and pilot's call: the largest requests that it accepts, for `test_loop_is_never_held.py`.
+
+A new route needs a line in ENTRIES. `EDGES` asks with every parameter at its edges. `BY_TYPE` sends the largest bodies
+that the types allow. A route whose work depends on more than the types has a function of its own, with bodies that
+reach this work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from fastapi.routing import APIRoute
+
+from pilotage.wire import limits
+from pilotage.wire.limits import Limit
+from pilotage.wire.pilot import MAX_HELD, EnrolRequest, ExchangeRequest, ProbeReport
+from tests.largest_bodies import Largest
+
+MANY = 240_000
+"""Values of a body: about as many as are accepted."""
+
+
+@dataclass
+class Sent:
+    """One request of an entry."""
+
+    path: str
+    content: bytes | None = None
+    token: str = ""
+    """Empty: the administrator's."""
+
+
+@dataclass
+class World:
+    """The objects of the server that the requests name."""
+
+    known: dict[str, Any]
+    """By the name of a parameter of an address."""
+    dataset: str
+    agent: int
+    nonce: str
+    element: int
+    epoch: int
+    files: list[int]
+    """Of the element."""
+    pilot_token: str
+    incarnation: int
+    held: list[tuple[int, int]]
+    """(job, epoch) that the pilot was offered."""
+
+
+Entry = Callable[[World, Any], Iterable[Sent]]
+
+
+def body(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=asdict).encode()
+
+
+# --- addresses and their parameters
+
+NUMBERS = (0, -1, 1, 2**31, 2e11, -2e11, 1e15, 1e300, "nan", "inf", 2**63 - 1, 2**63)
+
+
+def address(world: World, route: APIRoute) -> str:
+    path = route.path
+    for parameter in route.dependant.path_params:
+        for braces in (f"{{{parameter.name}}}", f"{{{parameter.name}:path}}"):
+            path = path.replace(braces, str(world.known.get(parameter.name, "x" * 255)))
+    return path
+
+
+def edges(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Every parameter of the query and of the address at its edges, one after the other."""
+    path = address(world, route)
+    needed = {
+        parameter.alias: str(world.known.get(parameter.name, 1))
+        for parameter in route.dependant.query_params
+        if parameter.field_info.is_required()
+    }
+    yield Sent(_with_query(path, needed))
+    # A choice such as `by` may change what is done with the others.
+    choices = [
+        {parameter.alias: str(choice)}
+        for parameter in route.dependant.query_params
+        for choice in get_args(parameter.field_info.annotation)
+        if get_origin(parameter.field_info.annotation) is Literal
+    ]
+    for parameter in route.dependant.query_params:
+        for value in _edges_of(parameter):
+            for chosen in ({}, *choices):
+                yield Sent(_with_query(path, {**needed, **chosen, parameter.alias: value}))
+    for parameter in route.dependant.path_params:
+        for value in (*_edges_of(parameter), "x" * 300, "%F0%9F%98%80" * 300):
+            others = {**world.known, parameter.name: value}
+            yield Sent(_with_query(address(World(**{**vars(world), "known": others}), route), needed))
+
+
+def _with_query(path: str, query: dict[str, str]) -> str:
+    return f"{path}?{'&'.join(f'{name}={value}' for name, value in query.items())}" if query else path
+
+
+def _edges_of(parameter: Any) -> Iterator[str]:
+    """Texts at and beyond the bounds of a parameter."""
+    kinds = repr(parameter.field_info.annotation)
+    rules = parameter.field_info.metadata
+    for rule in rules:
+        for name in ("low", "high", "ge", "le"):
+            if getattr(rule, name, None) is not None:
+                yield str(getattr(rule, name))
+    if "int" in kinds or "float" in kinds:
+        yield from map(str, NUMBERS)
+    if "str" in kinds:
+        longest = next((rule.longest for rule in rules if isinstance(rule, Limit) and rule.longest), 255)
+        yield from (
+            "x" * longest,
+            "x" * (longest + 1),
+            "%F0%9F%98%80" * min(longest, 250),
+            "..",
+            "%2F",
+            "\u00e9",
+        )
+
+
+# --- bodies by type
+
+
+def by_type(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Bodies of many short and of fewer long texts, with numbers at both edges."""
+    [kind] = [
+        hint
+        for name, hint in get_type_hints(route.endpoint).items()
+        if name != "return" and getattr(hint, "__module__", "").startswith("pilotage.wire.")
+    ]
+    for maker in (Largest(), Largest(low=True), Largest(long_texts=True)):
+        yield Sent(address(world, route), body(maker.body(kind, MANY)))
+
+
+# --- bodies that reach the work
+
+
+def masks(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Masks of many ranges with gaps between them: no two of their intervals can be joined."""
+    yield from by_type(world, route)
+    ranges = MANY // 4
+    file = world.files[0]
+    several = [
+        {"files": [[file, 4 * n + 2 * ranges * 4 * k, 1] for n in range(ranges // 60)]} for k in range(60)
+    ]
+    path = address(world, route)
+    yield Sent(path, body({"epoch": world.epoch, "masks": several}))
+    backwards = [{"files": [[file, 4 * n + 2, 1] for n in reversed(range(ranges))]}]
+    yield Sent(path, body({"epoch": world.epoch, "masks": backwards}))
+    lumis = [[1, 3 * n, 3 * n] for n in range(MANY // 5)]
+    yield Sent(path, body({"epoch": world.epoch, "masks": [{"files": [[world.files[1], 0, -1, lumis]]}]}))
+    one_each = [{"files": [[other, 0, -1]]} for other in world.files[2:1002]]
+    yield Sent(path, body({"epoch": world.epoch, "masks": one_each}))
+
+
+def sync(world: World, route: APIRoute) -> Iterator[Sent]:
+    yield from by_type(world, route)
+    held = [{"element": number, "epoch": 1} for number in range(1, 10_001)]
+    message = {"nonce": world.nonce, "holding": held, "releases": held, "want": 200}
+    yield Sent(address(world, route), body({**message, "slots": {f"s{n}": n for n in range(100_000)}}))
+    element = {"element": world.element, "epoch": world.epoch}
+    yield Sent(address(world, route), body({"nonce": world.nonce, "holding": [element]}))
+
+
+def files(world: World, route: APIRoute) -> Iterator[Sent]:
+    yield from by_type(world, route)
+    path, most = address(world, route), {"dataset": world.dataset}
+    lumis = [[1, 2 * n, 2 * n] for n in range(10_000)]
+    few = [{"name": f"long/{n}", "lumis": lumis} for n in range(6)]
+    yield Sent(path, body({**most, "block": "long", "files": few}))
+    short = [[1, n, n] for n in range(0, 24, 2)]
+    many = [{"name": f"many/{n}", "events": 9, "size": 9, "lumis": short} for n in range(4000)]
+    for complete in (False, True, True):
+        yield Sent(path, body({**most, "block": "many", "files": many, "complete": complete}))
+    plain = [{"name": f"plain/{n}", "events": 10**12, "size": 2**50} for n in range(5000)]
+    yield Sent(path, body({**most, "block": "plain", "files": plain}))
+    sites = [{"site": "here", "prefix": f"/{n}"} for n in range(1000)]
+    yield Sent(path, body({**most, "block": "x", "files": plain, "replicas": sites}))
+
+
+def chosen_jobs(world: World, route: APIRoute) -> Iterator[Sent]:
+    yield from by_type(world, route)
+    path = address(world, route)
+    yield Sent(path, body({"selection": {"ids": list(range(1, 100_001))}}))
+    yield Sent(path, body({"selection": {"submission": world.known["submission"]}}))
+
+
+REQUIREMENT = " && ".join(f'(other.A{n} > {n} || member("x{n}", other.B))' for n in range(1000))
+
+
+def submission(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Descriptions at every bound: as a table, as JDL, as YAML."""
+    path = address(world, route)
+    words = [f"{n}" for n in range(9_000)]
+    for description in (
+        {"executable": "a", "arguments": words, "environment": {f"A{n}": "b" for n in range(1000)}},
+        {"executable": "a", "requirements": REQUIREMENT},
+        {"executable": "a", "requirements": "other.A > " + "1 + " * 20_000 + "1"},
+        {"executable": "a", "sites": [f"s{n}" for n in range(1000)], "tags": [f"t{n}" for n in range(1000)]},
+        {f"field{n}": n for n in range(1000)},
+        {"executable": "x" * 1_000_000},
+    ):
+        yield Sent(path, body({"description": description, "names": ["a"], "key": "k"}))
+    if route.path.startswith("/v1/submissions/open"):
+        return
+    rows = [[n] for n in range(100_000)]
+    described = {"executable": "a", "arguments": "%s", "tags": ["nowhere"]}
+    yield Sent(path, body({"description": described, "parameters": {"names": [""], "rows": rows}}))
+    values = ", ".join(f'"{n}"' for n in range(100_000))
+    yield Sent(path, body({"jdl": f'Executable = "a"; Tags = "nowhere"; Parameters = {{{values}}};'}))
+    yield Sent(path, body({"jdl": "A = {" * 100_000}))
+    yield Sent(path, body({"yaml": f"executable: a\ntags: nowhere\nparameters: [{values}]\n"}))
+    yield Sent(path, body({"yaml": "".join(f"f{n}: {n}\n" for n in range(200_000))}))
+
+
+def chunk(world: World, route: APIRoute) -> Iterator[Sent]:
+    path = address(world, route)
+    yield Sent(path, body([[n] for n in range(5000)]))
+    yield Sent(path, body([["x" * 100] for _ in range(5000)]))
+    yield Sent(path, body([[[[[n]]]] for n in range(5000)]))
+
+
+STEP = {
+    "program": {"executable": "x"},
+    "splitting": {"algorithm": "EventBased", "events_per_job": 2},
+}
+
+
+def request(world: World, route: APIRoute) -> Iterator[Sent]:
+    path = address(world, route)
+    names = [f"/d/{n}" for n in range(10_000)]
+    for specification in (
+        {"name": "n", "events": 10**15, **STEP},
+        {"name": "n", "input": names, "blocks": names, "runs": list(range(10_000)), **STEP},
+        {"name": "n", "input": [world.dataset], "pileup": names, **STEP},
+        {"name": "n", "steps": [{"name": f"s{n}", "events": 10, **STEP} for n in range(1000)]},
+        {"name": "n", "events": 10, "sites": [f"s{n}" for n in range(10_000)], **STEP},
+        {"name": "n", "events": 10, **STEP, "merge": {f"field{n}": n for n in range(100_000)}},
+        {"name": "n", "events": 10, **STEP, "splitting": {f"field{n}": n for n in range(100_000)}},
+        {"name": "n", "events": 10, **STEP, "program": {f"field{n}": n for n in range(100_000)}},
+        {"name": "n", "events": 10, **STEP, "output": {"files": [f"*{n}" for n in range(10_000)]}},
+        {f"field{n}": n for n in range(1000)},
+    ):
+        yield Sent(path, body({"specification": specification, "confirmed": True}))
+    inputs = {
+        f"s{n}": [{"name": f"{m}", "digest": "0" * 64, "size": 1} for m in range(100)] for n in range(400)
+    }
+    yield Sent(path, body({"specification": {"name": "n", "events": 10, **STEP}, "inputs": inputs}))
+
+
+def policy(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Texts at their bound. None of them can come into force."""
+    yield from by_type(world, route)
+    path, never = address(world, route), {"expect": 2**62, "reason": "x"}
+    groups = "".join(f"[groups.g{n}]\nshare = {n + 1}\n" for n in range(40_000))
+    for text in (groups, "x = [" + "1, " * 500_000 + "]", "a." * 900_000, "# x\n" * 400_000, '"' * 1_000_000):
+        yield Sent(path, body({**never, "text": text[:2_000_000]}))
+
+
+def match(world: World, route: APIRoute) -> Iterator[Sent]:
+    yield from by_type(world, route)
+    described = {"executable": "a", "requirements": REQUIREMENT}
+    yield Sent(address(world, route), body({"description": described}))
+
+
+def exchange(world: World, route: APIRoute | None) -> Iterator[Sent]:
+    """Lists at their bound, of the pilot's own jobs and of jobs of others."""
+    path = "/v1/pilot/exchange"
+
+    def message(**parts: Any) -> Sent:
+        return Sent(path, body({"incarnation": world.incarnation, **parts}), world.pilot_token)
+
+    own = [{"job": job, "epoch": epoch} for job, epoch in world.held]
+    foreign = [{"job": world.held[0][0] + n, "epoch": 3} for n in range(MAX_HELD)]
+    absent = [{"job": 2**62 + n, "epoch": 1} for n in range(MAX_HELD)]
+    lumis = [[1, 3 * n, 3 * n] for n in range(10_000)]
+    stored = {"name": "1/1-1/x", "pattern": "x", "place": "/s", "prefix": "/s", "size": 1, "checksum": ""}
+    end = {"exit_code": 0, "stdout": "eHh4" * 1000, "stderr": "eHh4" * 1000, "wall": limits.MAX_INSTANT}
+    yield message(holding=own[:MAX_HELD], confirms=own[:MAX_HELD])
+    for others in (foreign, absent):
+        for name in ("holding", "confirms", "releases", "finishes"):
+            yield message(**{name: others})
+    yield message(holding=foreign, confirms=foreign, releases=absent)
+    yield message(finishes=[{**one, "files": [{**stored, "lumis": lumis}] * 6} for one in own[:1]])
+    yield message(finishes=[{**one, "outputs": [f"{n}" for n in range(100_000)]} for one in own[:2]])
+    yield message(
+        finishes=[{**one, "message": "x" * 100_000, "missing": ["y" * 1000] * 1000} for one in own[2:12]]
+    )
+    tags, facts = [f"t{n}" for n in range(1000)], {f"A{n}": "b" * 1000 for n in range(1000)}
+    node = {
+        "hostname": "n",
+        "processors": 10**6,
+        "memory": 2**40,
+        "cpu_left": 1e12,
+        "tags": tags,
+        "attributes": facts,
+    }
+    yield message(take={"number": 100, "count": 2**63 - 1, "ahead": 2**63 - 1, "node": node})
+    yield message(finishes=[{**one, **end} for one in own[12:1000]])
+    yield message(releases=own[1000:])
+    for maker in (Largest(), Largest(low=True), Largest(long_texts=True)):
+        parts = maker.body(ExchangeRequest, MANY)
+        yield Sent(path, body({**parts, "incarnation": world.incarnation, "leaving": ""}), world.pilot_token)
+
+
+def enrol(world: World, route: APIRoute | None) -> Iterator[Sent]:
+    for maker in (Largest(), Largest(low=True), Largest(long_texts=True)):
+        yield Sent("/v1/pilot/enrol", body(maker.body(EnrolRequest)), "-")
+
+
+def probe(world: World, route: APIRoute | None) -> Iterator[Sent]:
+    for maker in (Largest(), Largest(low=True), Largest(long_texts=True)):
+        yield Sent("/v1/pilot/probe", body(maker.body(ProbeReport))[:100_000], world.pilot_token)
+
+
+def blob(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Bytes that the server stores or refuses, to any name."""
+    for sent in edges(world, route):
+        yield Sent(sent.path, b"x" * 200_000, world.pilot_token if "/pilot/" in sent.path else "")
+
+
+def ends_the_server(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Only a body that is refused can be sent."""
+    yield Sent(address(world, route), body({"pilots": "x" * 256}))
+
+
+def rotate(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Earlier tokens stay valid."""
+    yield Sent(address(world, route), body({"grace": limits.MAX_INSTANT}))
+    yield Sent(address(world, route), body({"grace": 86400.0}))
+
+
+EDGES, BY_TYPE = edges, by_type
+
+ENTRIES: dict[str, Entry] = {
+    "POST /v1/pilot/exchange": exchange,
+    "POST /v1/pilot/enrol": enrol,
+    "POST /v1/pilot/probe": probe,
+    "GET /v1/whoami": EDGES,
+    "POST /v1/shutdown": ends_the_server,
+    "GET /live": EDGES,
+    "GET /ready": EDGES,
+    "GET /metrics": EDGES,
+    "POST /v1/agents/join": BY_TYPE,
+    "POST /v1/agents/{agent}/sync": sync,
+    "GET /v1/agents/{agent}/elements/{element}/files": EDGES,
+    "GET /v1/agents/{agent}/elements/{element}/jobs": EDGES,
+    "POST /v1/agents/{agent}/elements/{element}/jobs": masks,
+    "GET /v1/agents": EDGES,
+    "POST /v1/agents/drain": BY_TYPE,
+    "POST /v1/agents/enable": BY_TYPE,
+    "POST /v1/agents/remove": BY_TYPE,
+    "GET /v1/bans": EDGES,
+    "POST /v1/bans": BY_TYPE,
+    "POST /v1/bans/lift": BY_TYPE,
+    "POST /v1/ces/probe": BY_TYPE,
+    "GET /v1/ces/probe": EDGES,
+    "GET /v1/batch-systems/{name}": EDGES,
+    "POST /v1/ces/check": BY_TYPE,
+    "GET /v1/ces/jobs": EDGES,
+    "GET /v1/ces": EDGES,
+    "GET /v1/ces/report": EDGES,
+    "POST /v1/ces/enable": BY_TYPE,
+    "POST /v1/ces/disable": BY_TYPE,
+    "GET /v1/costs": EDGES,
+    "GET /v1/datasets": EDGES,
+    "POST /v1/datasets": BY_TYPE,
+    "GET /v1/datasets/report": EDGES,
+    "GET /v1/datasets/blocks": EDGES,
+    "GET /v1/datasets/files": EDGES,
+    "POST /v1/datasets/files": files,
+    "POST /v1/datasets/replicas": BY_TYPE,
+    "POST /v1/datasets/close": BY_TYPE,
+    "POST /v1/datasets/remove": BY_TYPE,
+    "GET /v1/director": EDGES,
+    "GET /v1/jobs": EDGES,
+    "GET /v1/counts": EDGES,
+    "GET /v1/jobs/{job}": EDGES,
+    "GET /v1/jobs/{job}/events": EDGES,
+    "GET /v1/jobs/{job}/outputs": EDGES,
+    "GET /v1/jobs/{job}/outputs/{name:path}": EDGES,
+    "POST /v1/outputs": chosen_jobs,
+    "GET /v1/jobs/{job}/logs/{stream}": EDGES,
+    "POST /v1/jobs/{verb}": chosen_jobs,
+    "POST /v1/matchmaking": match,
+    "GET /v1/ces/ad": EDGES,
+    "GET /v1/jobs/{job}/ad": EDGES,
+    "GET /v1/pilot/jobs/{job}/inputs/{digest}": EDGES,
+    "PUT /v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}": blob,
+    "PUT /v1/pilot/jobs/{job}/{epoch}/streams/{stream}": blob,
+    "POST /v1/pilot/jobs/{job}/tail": blob,
+    "GET /v1/pilot.pyz": EDGES,
+    "GET /v1/pilots": EDGES,
+    "GET /v1/pilots/{pilot}": EDGES,
+    "GET /v1/pilots/{pilot}/log": EDGES,
+    "POST /v1/pilots/kill": BY_TYPE,
+    "GET /v1/policy": EDGES,
+    "PUT /v1/policy": policy,
+    "GET /v1/policy/versions": EDGES,
+    "GET /v1/policy/versions/{version}": EDGES,
+    "POST /v1/policy/rollback": BY_TYPE,
+    "GET /v1/requests/{request}/why": EDGES,
+    "GET /v1/elements/{element}/why": EDGES,
+    "POST /v1/requests": request,
+    "POST /v1/requests/check": request,
+    "GET /v1/requests": EDGES,
+    "GET /v1/requests/{id_}": EDGES,
+    "GET /v1/requests/{id_}/history": EDGES,
+    "POST /v1/requests/{id_}/approve": BY_TYPE,
+    "POST /v1/requests/{id_}/reject": BY_TYPE,
+    "POST /v1/requests/{id_}/abort": BY_TYPE,
+    "POST /v1/requests/{id_}/force-complete": BY_TYPE,
+    "POST /v1/requests/{id_}/archive": BY_TYPE,
+    "POST /v1/requests/{id_}/assign": BY_TYPE,
+    "POST /v1/requests/{id_}/priority": BY_TYPE,
+    "POST /v1/requests/{id_}/sites": BY_TYPE,
+    "POST /v1/requests/{id_}/clone": BY_TYPE,
+    "POST /v1/requests/{id_}/resubmit": BY_TYPE,
+    "GET /v1/shares": EDGES,
+    "GET /v1/fairness": EDGES,
+    "GET /v1/accounting": EDGES,
+    "GET /v1/queues": EDGES,
+    "GET /v1/sites": EDGES,
+    "POST /v1/sites/state": BY_TYPE,
+    "GET /v1/submissions/{submission_id}/source": EDGES,
+    "POST /v1/submissions/open": submission,
+    "POST /v1/submissions/open/check": submission,
+    "GET /v1/submissions/{id_}": EDGES,
+    "GET /v1/submissions/{id_}/chunks": EDGES,
+    "PUT /v1/submissions/{id_}/chunks/{number}": chunk,
+    "POST /v1/submissions/{id_}/close": BY_TYPE,
+    "POST /v1/submissions": submission,
+    "POST /v1/submissions/check": submission,
+    "POST /v1/tokens": BY_TYPE,
+    "GET /v1/tokens": EDGES,
+    "POST /v1/tokens/revoke": BY_TYPE,
+    "POST /v1/tokens/rotate-key": rotate,
+    "POST /v1/tokens/refresh": EDGES,
+    "POST /v1/tokens/home": EDGES,
+    "GET /v1/trace": EDGES,
+    "POST /v1/uploads": BY_TYPE,
+    "PUT /v1/uploads": blob,
+    "HEAD /v1/uploads/{digest}": EDGES,
+    "PUT /v1/uploads/{digest}": blob,
+    "GET /v1/jobs/{job}/why": EDGES,
+    "GET /v1/queues/{queue}/why": EDGES,
+}

@@ -1,0 +1,206 @@
+"""No request holds the server's event loop: every route and call gets the largest bodies that it accepts.
+
+The bound is processor time of the loop's thread between two of its turns, so that a loaded machine changes nothing.
+`PILOTAGE_LOOP_ENTRY="POST /v1/datasets" pytest tests/acceptance/test_loop_is_never_held.py` tries matching entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.server.http.pilot_endpoints import ENDPOINTS
+from pilotage.server.http.routes import routers
+from pilotage.services.pilots.enrolment import secret_hash
+from tests import loop_guard
+from tests.acceptance.loop_entries import ENTRIES, World
+from tests.instance import Instance, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+LONGEST = 0.050
+"""Seconds of processor time."""
+ONLY = os.environ.get("PILOTAGE_LOOP_ENTRY", "")
+SECRET = "of a pilot that a test plays"
+JOBS = 1500
+_MASKS = "jobs of masks with very many ranges were offered meanwhile"
+EXCUSED: dict[str, str] = {
+    "POST /v1/pilot/exchange": "100,000 names of outputs, and megabytes of texts, are stored at once",
+    "POST /v1/agents/{agent}/sync": "large numbers are checked one by one",
+    "POST /v1/agents/{agent}/elements/{element}/jobs": "intervals are inserted into a long list",
+    "POST /v1/datasets/files": "records are checked at once",
+    "GET /v1/batch-systems/{name}": "the tables of routes are made at the first request",
+    "POST /v1/requests": "large numbers are checked one by one",
+    "POST /v1/requests/check": "large numbers are checked one by one",
+    **dict.fromkeys(("GET /v1/costs", "GET /v1/jobs", "POST /v1/outputs", "GET /v1/pilots"), _MASKS),
+    **dict.fromkeys(
+        ("GET /v1/jobs/{job}/logs/{stream}", "POST /v1/jobs/{verb}", "POST /v1/matchmaking"), _MASKS
+    ),
+}
+"""Entries that hold the loop for longer, each with the reason. Empty it."""
+
+
+def routes() -> dict[str, APIRoute | None]:
+    """Every route and pilot's call by its name."""
+    found: dict[str, APIRoute | None] = {f"POST {path}": None for path in ENDPOINTS}
+    for router in routers():
+        for route in router.routes:
+            if isinstance(route, APIRoute):
+                found |= {f"{method} {route.path}": route for method in route.methods}
+    return found
+
+
+def test_every_route_and_call_has_an_entry() -> None:
+    assert sorted(routes().keys() - ENTRIES.keys()) == [], "add them to loop_entries.py"
+    assert sorted(ENTRIES.keys() - routes().keys()) == []
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    folder = tmp_path_factory.mktemp("loop")
+    instance = Instance(folder, owners="any", heartbeat=5, lease=3600)
+    instance.program = (str(Path(loop_guard.__file__).resolve()),)
+    instance.environment["PILOTAGE_LOOP_HOLDS"] = str(folder / "holds")
+    try:
+        instance.start()
+        instance.apply()
+        yield instance
+    finally:
+        instance.close()
+
+
+@pytest.fixture(scope="module")
+def raw(server: Instance) -> Iterator[httpx.Client]:
+    token = (server.home / "token").read_text().strip()
+    with httpx.Client(
+        base_url=server.client().url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=300,
+        trust_env=False,
+    ) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def world(server: Instance, raw: httpx.Client) -> World:
+    client = server.client()
+    done = client.submit({"executable": "echo", "arguments": ["a"]}).first
+    server.reaches(done, "Done")
+    sent = client.submit({"executable": "true", "tags": ["paper"]}, values=list(range(JOBS)))
+    opened = raw.post(
+        "/v1/submissions/open",
+        json={"description": {"executable": "true", "tags": ["no"]}, "names": [""], "key": "chunks"},
+    ).json()["submission"]
+    pilot_token, incarnation = _enrolled(server, raw)
+    held = until(lambda: _taken(raw, pilot_token, incarnation), what="jobs for the pilot")
+    request, agent, element = _element(server, raw)
+    page = raw.get(f"/v1/agents/{agent}/elements/{element['id']}/files", params={"epoch": element["epoch"]})
+    return World(
+        known={
+            "job": done, "submission": sent.submission, "submission_id": sent.submission, "id_": opened,
+            "number": 0, "queue": client.job(sent.first).job.queue, "pilot": 999, "version": 1, "epoch": 1,
+            "stream": "stdout", "verb": "kill", "digest": "0" * 64, "request": request,
+            "element": element["id"], "agent": agent, "name": "local", "ce": "local",
+        },
+        dataset="open",
+        agent=agent,
+        nonce="n",
+        element=element["id"],
+        epoch=element["epoch"],
+        files=[file["id"] for file in page.json()["files"]],
+        pilot_token=pilot_token,
+        incarnation=incarnation,
+        held=held,
+    )  # fmt: skip
+
+
+def _enrolled(server: Instance, raw: httpx.Client) -> tuple[str, int]:
+    """A pilot that the test plays: its token, and the server's incarnation."""
+    sql = (
+        "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory,"
+        " submitted, batch_id) VALUES (999, 'paper', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 0, '@x')"
+    )
+    with (
+        contextlib.closing(sqlite3.connect(server.home / "pilotage.db", timeout=60)) as connection,
+        connection,
+    ):
+        connection.execute(sql, (secret_hash(SECRET),))
+    answer = raw.post("/v1/pilot/enrol", json={"secret": SECRET, "index": 0, "nonce": "n"}).json()
+    return answer["token"], answer["incarnation"]
+
+
+_offered: list[tuple[int, int]] = []
+
+
+def _taken(raw: httpx.Client, token: str, incarnation: int) -> list[tuple[int, int]] | None:
+    node = {"hostname": "h", "processors": 10_000, "cpu_left": 1e9, "tags": ["paper"]}
+    body = {"incarnation": incarnation, "take": {"number": 1 + len(_offered), "count": 256, "node": node}}
+    answer = raw.post("/v1/pilot/exchange", json=body, headers={"Authorization": f"Bearer {token}"}).json()
+    _offered.extend((offer["job"], offer["epoch"]) for offer in answer["offers"])
+    return _offered if len(_offered) == JOBS else None
+
+
+def _element(server: Instance, raw: httpx.Client) -> tuple[int, int, dict[str, int]]:
+    """A request, an agent that the test plays, and an element that the agent has."""
+    client = server.client()
+    files = [
+        FileEntry("events", 10**9, 10**12),
+        FileEntry("lumis", 10**9, 10**6, "", ((1, 0, 300_000),)),
+        *(FileEntry(f"f{n}", 10**9, 10) for n in range(1500)),
+    ]
+    for name in ("input", "open"):
+        client.create_dataset(name)
+    client.add_to_dataset("input", [BlockEntry("b", tuple(files), (Replica("here", "/d"),))])
+    specification = {
+        "name": "n", "input": "input", "team": "paper", "program": {"executable": "x"},
+        "splitting": {"algorithm": "EventBased", "events_per_job": 10**9},
+    }  # fmt: skip
+    accepted = raw.post("/v1/requests", json={"specification": specification, "confirmed": True})
+    assert accepted.status_code == 200, accepted.text
+    who = {"name": "paper", "team": "paper", "nonce": "n"}
+    agent = raw.post("/v1/agents/join", json=who).json()["agent"]
+    numbers = iter(range(1, 1000))
+
+    def pulled() -> dict[str, int] | None:
+        turn = {"nonce": "n", "number": next(numbers), "want": 1, "slots": {"here": 1000}}
+        elements: list[dict[str, int]] = raw.post(f"/v1/agents/{agent}/sync", json=turn).json()["elements"]
+        return elements[0] if elements else None
+
+    return accepted.json()["request"]["id"], agent, until(pulled, what="an element")
+
+
+def test_no_request_holds_the_loop_or_fails_in_the_server(
+    server: Instance, raw: httpx.Client, world: World
+) -> None:
+    file = Path(server.environment["PILOTAGE_LOOP_HOLDS"])
+    found: list[str] = []
+    for name, route in routes().items():
+        if not name.startswith(ONLY):
+            continue
+        method, _, _ = name.partition(" ")
+        for sent in ENTRIES[name](world, route):
+            before = len(loop_guard.holds(file))
+            headers = {"Content-Type": "application/json"}
+            if sent.token:
+                headers["Authorization"] = f"Bearer {sent.token}"
+            answer = raw.request(method, sent.path, content=sent.content, headers=headers)
+            raw.get("/live")
+            what = (
+                f"{name} {sent.path[:100]} {len(sent.content or b''):,} bytes {(sent.content or b'')[:80]!r}"
+            )
+            if answer.status_code >= 500 and answer.status_code not in (503, 507):
+                found.append(f"{what}: {answer.status_code}")
+            longest = max(loop_guard.holds(file, before), default=None)
+            if longest is not None and longest.seconds > LONGEST and name not in EXCUSED:
+                found.append(f"{what}: {answer.status_code} {longest.seconds * 1000:.0f} ms\n{longest.stack}")
+    assert not found, "\n\n".join(found)
+    log = server.log()
+    assert "Traceback" not in log, log[log.index("Traceback") :][:5000]
