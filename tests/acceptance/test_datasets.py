@@ -54,6 +54,43 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "lib"
 
 
+def test_a_folder_that_isolation_hides_is_told(server: Instance, folder: Path) -> None:
+    plain = server.policy
+    try:
+        server.policy = (
+            plain
+            + """
+[sites.sealed]
+[ces.sealed]
+site = "sealed"
+type = "slurm"
+isolation = "require"
+visible = ["/srv/data:rw"]
+"""
+        )
+        server.apply()
+        words = ("dataset", "add", "hidden", str(folder), "--site")
+        told = server.cli(*words, "sealed").stderr
+        assert f"payloads at sealed do not see {folder}" in told
+        assert f'add "{folder}" to ces.sealed.visible in the policy' in told
+        for place in ("here", "sealed=/srv/data/x", "sealed=/cvmfs/x"):
+            assert (
+                "do not see"
+                not in server.cli(
+                    "dataset", "add", f"seen-{place[-1]}{place[0]}", str(folder), "--site", place
+                ).stderr
+            )
+        request = folder / "request.toml"
+        request.write_text(
+            'name = "r"\ninput = "hidden"\n[program]\nexecutable = "true"\n[splitting]\nalgorithm = "FileBased"\nfiles_per_job = 1\n'
+        )
+        told = server.cli("request", "submit", "--dry-run", str(request)).stderr
+        assert f"payloads at sealed do not see {folder}" in told
+    finally:
+        server.policy = plain
+        server.apply()
+
+
 def test_a_folder_becomes_a_data_set_and_grows(server: Instance, folder: Path) -> None:
     words = ("dataset", "add", "library", str(folder), "--match", "*.py", "--checksum", "adler32")
     assert cli(server, *words) == "library: added 3 files in 2 blocks\n"

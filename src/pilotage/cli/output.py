@@ -23,6 +23,7 @@ from pilotage.cli.job_selection import (
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
 from pilotage.cli.output_folders import folders_of, has_placeholders
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import plural
 from pilotage.core.jobs.states import FINAL
 from pilotage.wire.jobs import JobSummary
 
@@ -120,7 +121,8 @@ def _report(session: Session, report: FetchReport) -> None:
     if session.as_json:
         screen.json(report)
         return
-    screen.line(f"{len(report.files):,} files of {len(report.jobs):,} jobs are in {report.folder}")
+    files, jobs = plural(len(report.files), "file"), plural(len(report.jobs), "job")
+    screen.line(f"{files} of {jobs} in {report.folder}")
     if not (report.files or report.kept or report.failed or report.not_done):
         screen.note("there is no output: these jobs printed nothing and stored no file")
     if report.kept:

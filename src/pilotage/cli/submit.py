@@ -61,6 +61,8 @@ def submit(
     Options override the fields of a job file. To submit a command: `pilotage submit [OPTIONS] -- COMMAND [ARG]...`;
     files of this folder that it names are sent as inputs.
     """
+    if how.parsable and (how.wait or how.dry_run or session.as_json):
+        raise InvalidInput("--parsable cannot be combined with --wait, --dry-run or --json")
     if how.table and job.parametric:
         raise InvalidInput("--table cannot be combined with --count, --param or --params-from")
     if how.table == "-" and "-" in words:
@@ -74,7 +76,7 @@ def submit(
     if how.dry_run:
         show_dry_run(session, prepared)
         return None
-    return send_prepared(session, prepared, how.wait)
+    return send_prepared(session, prepared, how.wait, parsable=how.parsable)
 
 
 def read_descriptions(
@@ -138,7 +140,9 @@ def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
         screen.note(f"warning: {warning}")
 
 
-def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool) -> int | None:
+def send_prepared(
+    session: Session, prepared: list[PreparedRequest], wait: bool, *, parsable: bool = False
+) -> int | None:
     sent, screen = SubmitReport(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
         for submission in prepared:
@@ -152,18 +156,22 @@ def send_prepared(session: Session, prepared: list[PreparedRequest], wait: bool)
                 screen.note(f"the server may have accepted all or part of the submission; {again}")
                 raise
             sent.submissions.append(response)
-            show_accepted(session, response)
+            show_accepted(session, client, response, parsable=parsable)
         return finish_submit(session, client, sent, wait)
 
 
-def show_accepted(session: Session, response: SubmitResponse) -> None:
+def show_accepted(
+    session: Session, client: Client, response: SubmitResponse, *, parsable: bool = False
+) -> None:
     screen = session.screen
     show_warnings(screen, response.warnings)
     ids = str(response.first) if response.count == 1 else f"{response.first}-{response.last}"
     if response.last - response.first >= response.count:
-        ids = f"of {ids}"
+        # Jobs of others lie between.
+        jobs = client.jobs(Selection(submission=response.submission)) if parsable else ()
+        ids = ",".join(str(job.id) for job in jobs) or f"of {ids}"
     noun = "job" if response.count == 1 else "jobs"
-    screen.line(f"submission {response.submission}: {response.count:,} {noun}, {ids}")
+    screen.line(ids if parsable else f"submission {response.submission}: {response.count:,} {noun}, {ids}")
     sys.stdout.flush()
 
 
@@ -214,12 +222,12 @@ def submit_table(session: Session, descriptions: list[LocalDescription], how: Su
             with session.client() as client:
                 show_warnings(session.screen, client.check_rows(prepared.request).warnings)
             return None
-        return _send_table(session, prepared, rows, how.wait)
+        return _send_table(session, prepared, rows, how)
 
 
-def _send_table(session: Session, prepared: PreparedRows, table: Table, wait: bool) -> int | None:
+def _send_table(session: Session, prepared: PreparedRows, table: Table, how: SubmitOptions) -> int | None:
     screen, there = session.screen, 0
-    with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:
+    with session.client(patience=LONG_PATIENCE if how.wait else PATIENCE) as client:
         try:
             with screen.progress("submitting") as advance:
                 show = row_progress(screen, advance)
@@ -235,8 +243,8 @@ def _send_table(session: Session, prepared: PreparedRows, table: Table, wait: bo
                 f"{there:,} jobs are stored: repeat the command with --key {prepared.request.key} to submit the rest"
             )
             raise
-        show_accepted(session, response)
-        return finish_submit(session, client, SubmitReport([response]), wait)
+        show_accepted(session, client, response, parsable=how.parsable)
+        return finish_submit(session, client, SubmitReport([response]), how.wait)
 
 
 def show_table(session: Session, prepared: PreparedRows, table: Table, count: int | None) -> None:

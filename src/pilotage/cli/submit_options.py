@@ -172,6 +172,9 @@ class SubmitOptions(OptionGroup):
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
     ] = False
+    parsable: Annotated[
+        bool, typer.Option("--parsable", help="Print the job ids and nothing else: 12 or 12-40")
+    ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the request and the server's warnings; submit nothing")
     ] = False

@@ -97,6 +97,7 @@ class DataSetMethods(TypedRequests):
                 total.files += added.files
                 total.known += added.known
                 total.closed += added.closed
+                total.warnings = list(dict.fromkeys([*total.warnings, *added.warnings]))
                 sent += len(files)
                 if progress is not None:
                     progress(sent)

@@ -90,6 +90,7 @@ class FilesAdded:
     """Files that were registered already."""
     closed: int
     """Blocks that were closed."""
+    warnings: List[str] = field(default_factory=list)
 
 
 @dataclass

@@ -160,7 +160,7 @@ def test_output(cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFi
     state.jobs = {1: job(1), 2: job(2, "Failed"), 3: job(3, "Running")}
     state.outputs = {1: {"a": b"1"}, 2: {"stderr": b"oh"}}
     assert cli("output", "-s", "1", "--dir", "out") == 1
-    assert capsys.readouterr().out.splitlines() == ["2 files of 2 jobs are in out"]
+    assert capsys.readouterr().out.splitlines() == ["2 files of 2 jobs in out"]
     assert (tmp_path / "out" / "2" / "stderr").read_bytes() == b"oh"
     assert cli("output", "1", "--dir", "out", "--json") == 0
     assert document(capsys)["kept"] == ["out/1/a"]

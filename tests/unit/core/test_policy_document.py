@@ -299,6 +299,7 @@ def test_every_user_on_this_machine_is_warned_of() -> None:
     [said] = warnings(parse(text))
     assert "ces.local" in said
     assert "account of the server" in said
+    assert 'The cure is ces.local.isolation = "require"' in said
 
 
 def test_shares_whose_sum_is_no_number_are_refused() -> None:

@@ -76,6 +76,8 @@ def add(
         )
         if close or closes:
             client.close_dataset(name)
+    for warning in added.warnings:
+        session.screen.note(f"warning: {warning}")
     if session.as_json:
         session.screen.json(added)
         return None

@@ -70,7 +70,8 @@ def warnings(policy: Policy) -> list[str]:
             messages.append(
                 f'ces.{name}: owners = "any" lets every user of the policy run programs on this machine under the'
                 " account of the server. They can read and change all files of this account, including the"
-                " files and keys of this server. Use it only among people who trust each other."
+                " files and keys of this server. Use it only among people who trust each other. The cure is"
+                f' ces.{name}.isolation = "require": pilots then isolate payloads from the account and each other.'
             )
     messages += [
         f"ces.{toml.key(name)}: the name needs quotes in every command; plain ones have {PLAIN_CHARACTERS}"

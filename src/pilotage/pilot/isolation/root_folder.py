@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
+from pilotage.wire.isolation import SYSTEM_FOLDERS
+
 from .kernel import (
     MS_BIND,
     MS_NOATIME,
@@ -28,11 +30,6 @@ from .kernel import (
     unmount,
 )
 
-SYSTEM = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"),
-    *("/nix", "/gnu", "/cvmfs", "/sys"),
-)
-"""Folders of the node that every payload sees, read-only."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _OTHER_DEVICES = ("nvidia*", "dri", "kfd", "infiniband", "fuse")
 """Devices for computing. Their own permissions decide who may use them."""
@@ -66,7 +63,7 @@ def parse_visible(text: str) -> VisiblePath:
 
 def is_visible(path: str, visible: List[VisiblePath]) -> bool:
     """Whether payloads see this path, links on the way followed."""
-    places = [*SYSTEM, *(entry.path for entry in visible)]
+    places = [*SYSTEM_FOLDERS, *(entry.path for entry in visible)]
     real = os.path.realpath(path)
     return any(is_below(real, os.path.realpath(place)) for place in places)
 
@@ -96,7 +93,7 @@ def enter_root(folder: str, tmp: str, visible: List[VisiblePath], hidden: Sequen
     pivot_root(".", _OLD[1:])
     os.chdir("/")
     root = _Root()
-    for path in SYSTEM:
+    for path in SYSTEM_FOLDERS:
         root.show_system(path)
     if not any(is_below(resolver.path, path) for path in ("/etc", "/usr")):
         root.show_optional(resolver.path, resolver)

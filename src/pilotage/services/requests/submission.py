@@ -13,6 +13,7 @@ from pilotage.core.requests.plan import PlannedStep, plan_steps
 from pilotage.core.requests.specification import Program, Specification, Step, UploadedFile
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.services.catalogue.outputs import create_output
+from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.estimate import (
     UNKNOWN_EFFORT,
@@ -28,12 +29,15 @@ from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agents, datasets, requests, submissions
 from pilotage.store.tables.datasets import DataSetRow, Totals
+from pilotage.store.tables.replicas import places_of
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.submissions import UploadedInput
 
 NO_INPUT = Totals()
 HOME = "the home of the server"
+PLACES_READ = 100
+"""Places of a data set that are checked for a warning."""
 SITES_NAMED = 5
 """Sites that a warning names."""
 
@@ -128,6 +132,8 @@ def check_data(
         raise InvalidInput(
             warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
         )
+    replicas = (place for row in rows.values() for place in places_of(connection, row.id, PLACES_READ))
+    warnings += hidden_data_warnings(policy, replicas)
     warnings += _storage_warnings(request, pool)
     warnings += _team_warnings(connection, request.team, policy)
     inputs = total_of(amounts[name] for name in request.input_datasets)

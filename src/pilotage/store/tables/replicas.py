@@ -79,6 +79,15 @@ def of_blocks(connection: Connection, blocks: Sequence[int]) -> dict[int, list[R
     return by_block
 
 
+def places_of(connection: Connection, dataset: int, most: int) -> list[Replica]:
+    """The distinct places of a data set, at most `most`."""
+    sql = (
+        "SELECT DISTINCT r.site, r.prefix FROM blocks b JOIN replicas r ON r.block_id = b.id"
+        " WHERE b.dataset_id = ? ORDER BY r.site, r.prefix LIMIT ?"
+    )
+    return [Replica(*row) for row in connection.execute(sql, (dataset, most))]
+
+
 def by_site(connection: Connection, dataset: int) -> list[tuple[str, int, int, int, float]]:
     """(site, blocks, files, bytes, oldest time of a replica) for each site with a part of a data set."""
     rows = connection.execute(

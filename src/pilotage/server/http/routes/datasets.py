@@ -27,6 +27,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, Added
+from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.store.tables import datasets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
 from pilotage.wire import limits
@@ -143,7 +144,8 @@ async def add_files(
         total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
     if total.closed:
         context.wake_intake.set()
-    return FilesAdded(total.files, total.known, total.closed)
+    warnings = list(hidden_data_warnings(context.pool.policy, places))
+    return FilesAdded(total.files, total.known, total.closed, warnings)
 
 
 def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
