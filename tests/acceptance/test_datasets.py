@@ -82,7 +82,8 @@ visible = ["/srv/data:rw"]
             )
         request = folder / "request.toml"
         request.write_text(
-            'name = "r"\ninput = "hidden"\n[program]\nexecutable = "true"\n[splitting]\nalgorithm = "FileBased"\nfiles_per_job = 1\n'
+            'name = "r"\ninput = "hidden"\n[program]\nexecutable = "true"\n'
+            '[splitting]\nalgorithm = "FileBased"\nfiles_per_job = 1\n'
         )
         told = server.cli("request", "submit", "--dry-run", str(request)).stderr
         assert f"payloads at sealed do not see {folder}" in told
