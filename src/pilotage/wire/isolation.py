@@ -1,4 +1,4 @@
-"""What pilots with isolation show to payloads; also read by the server, for its warnings."""
+"""Folders that pilots with isolation show to payloads; the server reads them for its warnings."""
 
 from __future__ import annotations
 
