@@ -37,6 +37,8 @@ STATE_COLOURS = {
 Advance = Callable[[int, int, str], None]
 """Called with (done, total, text)."""
 
+COLUMN_GAP = 2
+"""Characters between two columns of a table."""
 TEXT_WIDTH = 20
 """Characters of a folded column at least."""
 
@@ -200,7 +202,7 @@ def fitting_columns(columns: Sequence[Column], rows: Sequence[Sequence[str]], wi
     widths = [column.width(row[place] for row in rows) for place, column in enumerate(columns)]
     empty = [not any(row[place] for row in rows) for place in range(len(columns))]
     shown = list(range(len(columns)))
-    while sum(widths[place] + 1 for place in shown) > width + 1:
+    while sum(widths[place] + COLUMN_GAP for place in shown) > width:
         optional = [place for place in shown if columns[place].rank]
         if not optional:
             break
