@@ -152,7 +152,7 @@ class _Filled:
     def release(self) -> tuple[float, list[float], int]:
         """Seconds of a pass, the times of its slices in ms, and the number of groups."""
         begun = time.perf_counter()
-        run = ReleaseRun(self.queue, self.programs, self.count(), self.rng)
+        run = ReleaseRun(self.queue, self.programs, self.count(), self.rng, self.made())
         times: list[float] = []
         while not self._timed(times, lambda tx: run.read_groups(tx, self.now)):
             pass
@@ -169,6 +169,9 @@ class _Filled:
         connection = self.readers.connection()
         return element_jobs.released_counts(connection, releasing.in_states(connection, sorted(WORKING)))
 
+    def made(self) -> frozenset[int]:
+        return frozenset(element_jobs.requests_with_made(self.connection))
+
     def roll_up(self, jobs: int) -> tuple[float, list[float]]:
         """Seconds to use the ends of all jobs, and the times of the slices in ms."""
         rows = self.connection.execute(
@@ -178,16 +181,14 @@ class _Filled:
         ends = [JobEnd(row[0], row[1], "Done", self.now, 0, "", "") for row in rows]
         self.writer.call(lambda tx: job_outcomes.append(tx.connection, ends))
         times: list[float] = []
-        pace, used, begun = SlicePace(SLICE_AIM), 1, time.perf_counter()
-        while used:
-            size = pace.size
-            result = self._timed(
+        pace, begun = SlicePace(SLICE_AIM), time.perf_counter()
+        while part := job_outcomes.after(self.connection, 0, pace.size):
+            self._timed(
                 times,
-                lambda tx, size=size: pace.measured(
-                    size, lambda: roll_up.roll_up(tx, self.programs, RetryRules(), self.now, size)
+                lambda tx, part=part: pace.measured(
+                    len(part), lambda: roll_up.roll_up(tx, self.programs, RetryRules(), self.now, part)
                 ),
             )
-            used = result.outcomes
         return time.perf_counter() - begun, times
 
     def _timed(self, times: list[float], request: Callable[[Transaction], Result]) -> Result:

@@ -31,6 +31,7 @@ from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
@@ -258,6 +259,7 @@ class _Site:
                 clock=lambda: self.now,
                 quick_read=quick_read,
                 in_loop=True,
+                failing=FailingRows(lambda: 0.0),
             ),
         )
 

@@ -163,7 +163,8 @@ def test_a_removed_data_set_is_gone_at_once_and_its_rows_in_slices(
         lambda tx: registration.create(tx, "raw", owner="bob", group="g", changer=Viewer("bob"), now=3.0)
     )
     slices = 0
-    while writer.call(lambda tx: registration.delete_removed(tx, 2)):
+    [removed] = datasets.removed(connection)
+    while writer.call(lambda tx: registration.delete_removed(tx, removed, 2)):
         slices += 1
     assert slices == 3
     for table in ("files", "blocks", "replicas"):
@@ -246,7 +247,7 @@ def test_blocks_close_at_a_limit_and_all_of_them_at_the_end(
     limits = BlockLimits(files=2, size=1000, age=100.0)
 
     def close(now: float) -> int:
-        due = outputs.due_blocks(connection, now, limits).get(produced, [])
+        due = outputs.due_blocks(connection, outputs.begun_blocks(connection), now, limits).get(produced, [])
         return writer.call(lambda tx: outputs.close_blocks(tx, produced, due))
 
     register(writer, produced, 1, "a", "b")
@@ -437,7 +438,8 @@ def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Sto
 
         def close(over: threading.Event) -> None:
             while not over.is_set():
-                due = outputs.due_blocks(store.readers.connection(), 2.0, limits)
+                reader = store.readers.connection()
+                due = outputs.due_blocks(reader, outputs.begun_blocks(reader), 2.0, limits)
                 for dataset, blocks in due.items():
                     writers[2].call(
                         lambda tx, dataset=dataset, blocks=blocks: outputs.close_blocks(tx, dataset, blocks)

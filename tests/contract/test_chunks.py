@@ -62,5 +62,5 @@ def test_submissions_left_open_are_found(connection: Any) -> None:
     for number, touched in ((2, 50.0), (3, 10.0), (4, 99.0)):
         more: dict[str, Any] = {"id": SubmissionId(number), "key": str(number), "state": submissions.OPEN}
         submissions.insert(connection, replace(row, touched=touched, **more))
-    assert [one.id for one in submissions.idle_open(connection, 60.0, 9)] == [3, 2]
-    assert [one.id for one in submissions.idle_open(connection, 60.0, 1)] == [3]
+    assert submissions.idle_open(connection, 60.0, 9) == [3, 2]
+    assert submissions.idle_open(connection, 60.0, 1) == [3]

@@ -296,7 +296,7 @@ def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, conn
         process.wait(DEADLINE)
         hot = list_of(connection, "SELECT id FROM jobs")
         old = list_of(connection, "SELECT id FROM history")
-        gone = [job for one in retention.pending_removals(connection, 10_000) for job in one.names]
+        gone = [job for one in retention.pending_removals(connection, 0, 10_000) for job in one.names]
         assert sorted([*hot, *old, *gone]) == list(range(1, 1001))
         counted = "SELECT owner, grp, state, sum(jobs) FROM history_counts GROUP BY owner, grp, state"
         real = "SELECT owner, grp, state, count(*) FROM history GROUP BY owner, grp, state"
@@ -510,10 +510,10 @@ def test_files_to_remove_are_remembered_until_they_are_gone(connection: Any) -> 
     retention.schedule_removal(connection, "jobs", [])
     retention.schedule_removal(connection, "tries", [history.JobEpoch(JobId(1), 2)])
     retention.schedule_removal(connection, "pilots", ["a", "b"])
-    first, second = retention.pending_removals(connection, 9)
+    first, second = retention.pending_removals(connection, 0, 9)
     assert (first.kind, first.names, second.names) == ("tries", [[1, 2]], ["a", "b"])
     retention.delete_removals(connection, [first.id])
-    assert retention.pending_removals(connection, 9) == [second]
+    assert retention.pending_removals(connection, 0, 9) == [second]
 
 
 def test_progress_adds_up(connection: Any) -> None:

@@ -16,6 +16,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.core.ids import JobId, QueueId, SubmissionId
 from pilotage.core.policy import parse
 from pilotage.server.duties.retention import RetentionDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.services.retention import RULES, Rule, drop_month
 from pilotage.store.admin import integrity_check
 from pilotage.store.admin.postgresql import PostgresqlDatabase
@@ -132,7 +133,9 @@ def facts(connection: Any) -> dict[str, Any]:
         "results": listed(connection, "SELECT job_id FROM results ORDER BY 1"),
         "submissions": listed(connection, "SELECT id FROM submissions ORDER BY 1"),
         "events": listed(connection, "SELECT id FROM events ORDER BY 1"),
-        "to remove": sorted(job for one in retention.pending_removals(connection, 99) for job in one.names),
+        "to remove": sorted(
+            job for one in retention.pending_removals(connection, 0, 99) for job in one.names
+        ),
     }
 
 
@@ -384,7 +387,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
         sandbox=SimpleNamespace(
             delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
         ),
-        retention_ran_at=None,
+        retention_ran_at=None, in_loop=False, failing=FailingRows(lambda: NOW),
     )  # fmt: skip
     opened: list[Any] = []
 

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pilotage.server.context import Context
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties import peers as peers_duty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import PeersDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.services.peers import sync
 from pilotage.services.pool.database_peers import NOTIFICATION_PERIOD, DatabasePeers
 from pilotage.store.cluster import changes, servers
@@ -145,9 +147,11 @@ class Follower:
             writer=SimpleNamespace(acall=self._acall),
             stop=asyncio.Event(),
             space=DiskSpace({}),
+            in_loop=False,
+            failing=FailingRows(lambda: 0.0),
         )
         monkeypatch.setattr(sync, "apply_changes", self._follow)
-        self.duty = PeersDuty(self.context, self.peers, None, None)  # type: ignore[arg-type]
+        self.duty = PeersDuty(cast(Context, self.context), self.peers)
 
     async def _acall(self, request: Any) -> None:
         request(None)
@@ -158,7 +162,7 @@ class Follower:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(every(self.context, self.duty.poll_delay, self.duty.poll, self.duty.wake))
+        task = asyncio.create_task(every(self.context, self.duty, self.duty.wake))
         try:
             yield
         finally:

@@ -113,6 +113,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "policy.versions", "rollback", "Put an earlier version of the policy into force again"
     ),
     "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
+    "server duties": _here("duties", "duties", "List the rows that duties of the server cannot process"),
     "login": _here("login", "login", "Log in to a server on another machine"),
     "logout": _here("login", "logout", "Remove the address and the token of a login"),
     "token create": _here("token", "create", "Create a token for a user (administrators)"),

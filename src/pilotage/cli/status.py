@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.console import Column, CommandOutput, format_counts
+from pilotage.cli.duties import failing_line
 from pilotage.cli.job_facts import job_facts
 from pilotage.cli.job_selection import (
     BeforeOption,
@@ -100,6 +101,8 @@ def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limi
     screen.table(JOB_COLUMNS, (_row(job, time.time(), exact=not screen.terminal) for job in jobs))
     if screen.terminal:
         screen.line(_summary_line(counts, selection, limit))
+    if failing := failing_line(client):
+        screen.note(f"warning: {failing}")
 
 
 def _check_named(client: Client, selection: Selection) -> None:

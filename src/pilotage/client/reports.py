@@ -1,15 +1,16 @@
-"""Methods of the client for shares, use and costs."""
+"""Methods of the client for shares, use, costs and duties."""
 
 from __future__ import annotations
 
 from pilotage.client.transport import Query
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.wire.costs import CostReport
+from pilotage.wire.duties import DutyList
 from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 
 
 class ReportMethods(TypedRequests):
-    """Methods of the client that report on the use of resources."""
+    """Methods of the client that report on the use of resources, and on the server's duties."""
 
     def shares(self) -> ShareTable:
         """Return share, usage and correction factor of every group and owner."""
@@ -23,6 +24,10 @@ class ReportMethods(TypedRequests):
         """Return usage by month, site, group and owner, of attempts that ended in [begin, end) (seconds since 1970)."""
         asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
         return self._get("/v1/accounting", list[AccountRow], asked)
+
+    def duties(self) -> DutyList:
+        """Return the server's duties, and the rows that they cannot process. Administrators see rows and errors."""
+        return self._get("/v1/duties", DutyList)
 
     def costs(self, *, ce: str = "", since: float | None = None, by: str = "ce") -> CostReport:
         """Return where the core-seconds of pilots went: payload, start-up, idle or lost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.director_state import DirectorState
 from pilotage.server.disk_space import DiskSpace
+from pilotage.server.failing_rows import FailingRows
 from pilotage.server.home_token import HomeToken
 from pilotage.server.metrics_cache import CachedJobTotals
 from pilotage.server.prospects import Prospects
@@ -100,8 +101,8 @@ class Context:
     """Set to stop the server."""
     stopping: str = ""
     """The mode of the stop: "", "drain", "keep" or "cancel"."""
-    failing_rows: Mapping[str, Collection[object]] = field(default_factory=dict)
-    """The failing rows of each step of a duty. Other rows do not wait for them."""
+    failing: FailingRows = field(init=False)
+    """The rows that duties cannot process."""
     ended_by: PilotageError | None = None
     """The error that ends the server, if it ends by itself."""
 
@@ -126,6 +127,7 @@ class Context:
             return exchange_many(self.pool, tx, messages, self.clock())
 
         self.exchange = exchange
+        self.failing = FailingRows(self.clock)
         self.work_queue = WorkQueue(self.pool)
         self.submit_pools = SubmitPools(lambda name: self.pool.policy.director.pool(name).max_threads)
         self.prospects = Prospects(self.pool, self.writer, self.clock)

@@ -174,7 +174,7 @@ class DiskSpace:
             reserve.keep()
 
 
-class DiskDuty:
+class DiskWatch:
     """Refreshes the state of the disks. After a failed write it retries a write until that succeeds."""
 
     def __init__(self, space: DiskSpace, write: Callable[[], Awaitable[object]]) -> None:
@@ -182,7 +182,7 @@ class DiskDuty:
         self._space = space
         self._write = write
 
-    async def cycle(self) -> None:
+    async def look(self) -> None:
         self._space.refresh()
         if self._space.is_retry_due:
             try:

@@ -82,6 +82,7 @@ WORDS: dict[str, list[list[str]]] = {
     "ce enable": [["ce", "enable", "local"]],
     "ce disable": [["ce", "disable", "local"]],
     "cost": [["cost"], ["cost", "--since", "yesterday"]],
+    "server duties": [["server", "duties"]],
     "director": [["director", "--explain"], ["director"]],
     "ban": [["ban", "bob"], ["ban"]],
     "ban list": [["ban", "list"]],

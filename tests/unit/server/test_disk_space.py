@@ -12,7 +12,7 @@ import pytest
 
 from pilotage.core.errors import DiskFull, Overloaded, Unreachable
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.disk_space import FAILURE_HOLD, DiskDuty, DiskSpace, FailureLog, Reserve
+from pilotage.server.disk_space import FAILURE_HOLD, DiskSpace, DiskWatch, FailureLog, Reserve
 
 MB = 1_000_000
 
@@ -98,19 +98,19 @@ def test_a_failed_write_refuses_new_work_until_one_succeeds(
         if full[0]:
             raise DiskFull("the disk of the database is full")
 
-    duty = DiskDuty(space, write)
+    duty = DiskWatch(space, write)
     space.write_failed(DiskFull("the disk of the database is full"))
     for _ in range(50):
         now[0] += 1.0
-        asyncio.run(duty.cycle())
+        asyncio.run(duty.look())
         with pytest.raises(DiskFull, match="the disk of the database is full"):
             space.check()
     full[0] = False
-    asyncio.run(duty.cycle())
+    asyncio.run(duty.look())
     with pytest.raises(DiskFull):
         space.check()
     now[0] += FAILURE_HOLD
-    asyncio.run(duty.cycle())
+    asyncio.run(duty.look())
     space.check()
     assert [record.message for record in caplog.records] == [
         "the disk of the database is full: nothing new is accepted",

@@ -19,6 +19,7 @@ from pilotage.outside.batch.adapter import Receipt, Submission
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
+from pilotage.server.failing_rows import FailingRows
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_status import summaries
@@ -84,6 +85,7 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
             clock=lambda: bench.now,
             submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
             in_loop=True,
+            failing=FailingRows(lambda: 0.0),
             program=b"",
             pilot_urls=("https://127.0.0.1:1",),
             pool_fingerprints=(),
@@ -193,7 +195,11 @@ def test_a_server_that_stops_ends_its_hook_at_once(
     hook(f"echo > {tmp_path}/started; exec sleep 1000")
     director = BatchDirector("batch", NODE.platform)
     [intent] = ordered(bench, director)
-    duty = BatchCeDuty(cast(Context, SimpleNamespace(in_loop=True)), director, PaperBatch())
+    duty = BatchCeDuty(
+        cast(Context, SimpleNamespace(in_loop=True, writer=None, failing=FailingRows(lambda: 0.0))),
+        director,
+        PaperBatch(),
+    )
     duty._hook = ForwardHook(timeout=1000)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:

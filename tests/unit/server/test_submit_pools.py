@@ -14,6 +14,7 @@ from pilotage.core.policy import parse
 from pilotage.outside.batch.adapter import Receipt, Submission
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.submissions import SubmissionIntent
@@ -72,6 +73,7 @@ class Site:
             clock=lambda: bench.now,
             submit_pools=self.pools,
             in_loop=True,
+            failing=FailingRows(lambda: 0.0),
             program=b"",
             pilot_urls=("https://127.0.0.1:1",),
             pool_fingerprints=(),

@@ -14,6 +14,7 @@ from pilotage.core.ids import QueueId
 from pilotage.server.context import Context
 from pilotage.server.duties import wait_reasons
 from pilotage.server.duties.wait_reasons import ReasonDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.services.why.answer import WaitSnapshot
 from pilotage.services.why.wait_history import WaitRecorder
 from pilotage.store.engine.connection import Connection
@@ -53,7 +54,9 @@ async def _looked(context: Any, looker: _Looker) -> list[ReasonRow]:
 
 def _context(*, in_loop: bool) -> SimpleNamespace:
     readers = SimpleNamespace(connection=lambda: None)
-    return SimpleNamespace(readers=readers, in_loop=in_loop, stop=asyncio.Event())
+    return SimpleNamespace(
+        readers=readers, writer=None, failing=FailingRows(lambda: 0.0), in_loop=in_loop, stop=asyncio.Event()
+    )
 
 
 def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +86,9 @@ def test_a_short_question_is_asked_where_it_holds_nobody_up() -> None:
     for in_loop in (True, False):
         connections: list[int] = []
         readers = SimpleNamespace(connection=lambda seen=connections: seen.append(threading.get_ident()))
-        context = cast(Context, SimpleNamespace(readers=readers, in_loop=in_loop))
+        context = cast(
+            Context,
+            SimpleNamespace(readers=readers, writer=None, failing=FailingRows(lambda: 0.0), in_loop=in_loop),
+        )
         assert asyncio.run(Context.quick_read(context, lambda _: 5)) == 5
         assert (connections == [threading.get_ident()]) is in_loop

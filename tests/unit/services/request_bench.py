@@ -17,7 +17,7 @@ from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.release import ReleaseRun
 from pilotage.services.workqueue.state import WorkQueue
-from pilotage.store.tables import element_jobs, releasing, requests
+from pilotage.store.tables import element_jobs, job_outcomes, releasing, requests
 from pilotage.store.tables.element_masks import NewElementJob, insert_jobs
 from pilotage.store.tables.requests import RequestRow, StepRow
 from tests.unit.services.bench import Bench
@@ -132,7 +132,8 @@ class RequestBench:
         bench = self.bench
         active = bench.do(lambda tx: releasing.in_states(tx.connection, sorted(WORKING)))
         counts = bench.do(lambda tx: element_jobs.released_counts(tx.connection, active))
-        run = ReleaseRun(self.queue, self.programs, counts, self.rng)
+        made = bench.do(lambda tx: element_jobs.requests_with_made(tx.connection))
+        run = ReleaseRun(self.queue, self.programs, counts, self.rng, frozenset(made))
         before = self.jobs()["released"]
         while not bench.do(lambda tx: run.read_groups(tx, bench.now)):
             pass
@@ -143,11 +144,12 @@ class RequestBench:
     def roll_up(self, most: int = 3) -> None:
         bench, rules = self.bench, self.bench.pool.policy.requests.retry_rules()
         while True:
-            result = bench.do(lambda tx: roll_up.roll_up(tx, self.programs, rules, bench.now, most))
-            for request in sorted(result.requests):
-                bench.do(lambda tx, request=request: roll_up.advance(tx, request, bench.now))
-            if not result.outcomes:
+            ends = bench.do(lambda tx: job_outcomes.after(tx.connection, 0, most))
+            if not ends:
                 return
+            ended = bench.do(lambda tx, ends=ends: roll_up.roll_up(tx, self.programs, rules, bench.now, ends))
+            for request in sorted(ended):
+                bench.do(lambda tx, request=request: roll_up.advance(tx, request, bench.now))
 
     def advance(self, request: int) -> None:
         self.bench.do(lambda tx: roll_up.advance(tx, request, self.bench.now))

@@ -20,6 +20,7 @@ from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
 from pilotage.server.duties import information as duty
 from pilotage.server.duties.information import InformationDuty
+from pilotage.server.failing_rows import FailingRows
 from pilotage.services.director import ce_status
 from pilotage.services.director.information import CeReply, response_times, store_answers
 from pilotage.services.policy.apply import apply_policy
@@ -304,8 +305,10 @@ class Site:
             writer=SimpleNamespace(acall=acall),
             clock=lambda: bench.now,
             quick_read=quick_read,
+            in_loop=True,
+            failing=FailingRows(lambda: bench.now),
         )
-        self.duty = InformationDuty(cast(Context, context), self._make, lambda ce: ce.type != "local")
+        self.duty = InformationDuty(cast(Context, context), self._make)
 
     def _make(self, ce: Ce) -> BatchAdapter:
         name = next(name for name, known in self.bench.pool.policy.ces.items() if known is ce)

@@ -21,6 +21,7 @@ from pilotage.services.submission.chunked import (
     accept_chunk,
     close,
     close_idle_submissions,
+    idle_submissions,
     open_submission,
 )
 from pilotage.services.submission.job_creation import (
@@ -303,10 +304,12 @@ def test_a_submission_that_is_left_open_is_closed_after_a_day(bench: Bench) -> N
     bench.now += IDLE_TIMEOUT - 10
     other.send(0, "b")
     bench.now += 9
-    assert bench.do(lambda tx: close_idle_submissions(bench.pool, tx, bench.now)) == []
+    both = [stream.id, other.id]
+    assert bench.do(lambda tx: idle_submissions(tx, bench.now)) == []
+    assert bench.do(lambda tx: close_idle_submissions(bench.pool, tx, both, bench.now)) == 0
     bench.now += 2
-    [left] = bench.do(lambda tx: close_idle_submissions(bench.pool, tx, bench.now))
-    assert left.id == stream.id
+    assert bench.do(lambda tx: idle_submissions(tx, bench.now)) == [stream.id]
+    assert bench.do(lambda tx: close_idle_submissions(bench.pool, tx, both, bench.now)) == 1
     assert "submission 1 is closed with 1 jobs" in bench.kinds("left-open")[0]
     with pytest.raises(Conflict, match="closed, with 1 jobs"):
         stream.accept(1, "c")

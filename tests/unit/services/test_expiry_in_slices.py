@@ -9,11 +9,16 @@ import pytest
 
 from pilotage.core.ids import PilotId
 from pilotage.server.duties.row_by_row import FIRST_SLICE, LARGEST_SLICE, RowByRow, SlicePace
+from pilotage.server.failing_rows import DutyFailures
 from pilotage.services.pilots import leases
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.bench import LEASE, Bench
 
 PILOTS = 120
+
+
+def made(bench: Bench) -> RowByRow:
+    return RowByRow(bench.writer, DutyFailures("leases", lambda: bench.now))
 
 
 def test_a_match_is_served_between_two_slices_of_a_network_cut(bench: Bench) -> None:
@@ -27,7 +32,10 @@ def test_a_match_is_served_between_two_slices_of_a_network_cut(bench: Bench) -> 
     order: list[str] = []
 
     async def cycle() -> int:
-        rows, loop = RowByRow(bench.writer), asyncio.get_running_loop()
+        rows, loop = (
+            made(bench),
+            asyncio.get_running_loop(),
+        )
         tasks: list[asyncio.Task[None]] = []
         take = other.asking(other.request(take=other.asked()))
 
@@ -65,7 +73,7 @@ def test_more_pilots_than_one_search_returns_end_in_one_cycle(
     bench.writer.start()
     try:
         ended = asyncio.run(
-            RowByRow(bench.writer).step(
+            made(bench).step(
                 "expire leases",
                 lambda tx: leases.over(bench.pool, tx, bench.now),
                 lambda tx, gone: leases.expire(bench.pool, tx, bench.now, gone),
@@ -85,7 +93,7 @@ def test_a_row_that_its_step_leaves_as_it_is_does_not_hold_the_cycle(bench: Benc
 
     bench.writer.start()
     try:
-        assert asyncio.run(RowByRow(bench.writer).step("nothing", lambda tx: [1, 2], act)) == 0
+        assert asyncio.run(made(bench).step("nothing", lambda tx: [1, 2], act)) == 0
     finally:
         bench.writer.stop()
     assert calls == [[1, 2]]

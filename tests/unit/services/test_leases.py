@@ -12,6 +12,7 @@ import pytest
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Seen
 from pilotage.server.duties.row_by_row import RowByRow, each
+from pilotage.server.failing_rows import DutyFailures
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
@@ -66,14 +67,18 @@ def test_a_row_that_cannot_be_ended_does_not_stop_the_others(
     # No state that may become Failed or Aborted, however it came to be.
     bench.do(lambda tx: tx.connection.execute("UPDATE pilots SET state = 'Done' WHERE id = ?", (bad.id,)))
     bench.now += 20.0
-    rows = RowByRow(bench.writer)
+    failures = DutyFailures("leases", lambda: bench.now)
+    rows = RowByRow(bench.writer, failures)
 
     async def cycle() -> int:
-        return await rows.step(
+        rows.begin_cycle()
+        done = await rows.step(
             "expire leases",
             lambda tx: leases.over(bench.pool, tx, bench.now),
             lambda tx, gone: leases.expire(bench.pool, tx, bench.now, gone),
         )
+        rows.end_cycle()
+        return done
 
     async def cycles() -> list[int]:
         done = [await cycle() for _ in range(3)]
@@ -88,7 +93,7 @@ def test_a_row_that_cannot_be_ended_does_not_stop_the_others(
             assert asyncio.run(cycles()) == [2, 0, 0, 1, 0]
     finally:
         bench.writer.stop()
-    assert rows.failing == {"expire leases": set()}
+    assert not failures
     assert len(caplog.records) == 1
     assert f"failed for {bad.id}" in caplog.text
     assert [bench.state(job) for job in jobs] == ["Rescheduled"] * 3

@@ -231,7 +231,7 @@ def test_each_kind_of_thing_goes_when_its_time_is_over(bench: Bench) -> None:
             # Where it ran is still known.
             assert summary(bench, offer.job).site == "here"
             assert listing.attempts(bench.connection, offer.job)[0].site == "here"
-    left = [(one.kind, sorted(one.names)) for one in retention_rows.pending_removals(bench.connection, 99)]
+    left = [(one.kind, sorted(one.names)) for one in retention_rows.pending_removals(bench.connection, 0, 99)]
     assert ("tries", [[1, 1], [2, 1], [3, 0]]) in left
     assert ("jobs", [1, 2, 3]) in left
     assert ("pilots", [["secret 0", "local"]]) in left

@@ -111,8 +111,7 @@ def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
         bench.set(recorded_reasons=wait_history.last_reasons(bench.connection))
     found = bench.do(lambda tx: why_answer.take_snapshot(pool, tx, bench.now, turn))
     rows = (looker or wait_history.WaitRecorder()).changes(found, bench.connection, bench.now)
-    for part in wait_history.chunks(rows):
-        bench.do(lambda tx, part=part: wait_history.write(pool, tx, part))
+    bench.do(lambda tx: wait_history.write(pool, tx, rows))
 
 
 def order(bench: Bench, ce: str = "local", **node: Any) -> list[Any]:

@@ -68,6 +68,18 @@ class Requests(Table, frozen=True):
     intake_slice: Annotated[
         int, Setting("elements of a request that one transaction creates at most", 1, 100_000)
     ] = 1000
+    max_elements_per_request: Annotated[
+        int, Setting("elements that a request has at most, of all its steps", 1, 10**9)
+    ] = 1_000_000
+    elements_ahead: Annotated[
+        int,
+        Setting(
+            "elements of a step that generates events, made before agents take them; further ones follow as agents"
+            " take these",
+            1,
+            100_000,
+        ),
+    ] = 1000
     confirm_jobs: Annotated[
         int, Setting("a request that would make as many jobs needs a confirmation (`--yes`)", 1, 10**12)
     ] = 1_000_000

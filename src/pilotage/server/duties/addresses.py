@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.store.cluster import servers
 from pilotage.store.cluster.servers import ServerRow
 
@@ -13,15 +14,20 @@ ADDRESS_PERIOD = 2.0
 """Seconds between two reads of the other servers' addresses."""
 
 
-class AddressDuty:
+class AddressDuty(Duty):
     """Stores this server's addresses and fingerprints, and reads the other servers'."""
+
+    name = "addresses"
 
     def __init__(self, context: Context, publish: Callable[[], None]) -> None:
         """`publish` is called when the other servers or their certificates have changed."""
-        self._context = context
+        super().__init__(context)
         self._publish = publish
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return ADDRESS_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         rows = await asyncio.to_thread(lambda: servers.live(context.readers.connection()))
         name = context.pool.peers.server

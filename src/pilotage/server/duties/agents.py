@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from pilotage.server.context import Context
-from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
+from functools import partial
+
+from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue import expiry
 
 AGENT_PERIOD = 2.0
 """Seconds between two cycles."""
 
 
-class AgentDuty:
+class AgentDuty(Duty):
     """Ends agents whose lease is over, and gives their split elements to live agents of the team."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._rows = RowByRow(context.writer, SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
+    name = lease = "agents"
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return AGENT_PERIOD
+
+    async def work(self) -> None:
         context, queue = self._context, self._context.work_queue
         now = context.clock()
         await self._rows.step(
@@ -26,7 +28,9 @@ class AgentDuty:
             lambda tx, gone: expiry.expire(queue, tx, now, gone),
         )
         for agent in await context.writer.acall(lambda tx: expiry.abandoned(tx, now)):
-            while await context.writer.acall(
-                lambda tx, agent=agent: expiry.take_over(queue, tx, now, [agent])  # type: ignore[misc]
-            ):
-                pass
+            await self._rows.alone("take over elements", agent, partial(self._take_over, agent, now))
+
+    async def _take_over(self, agent: int, now: float) -> None:
+        queue, writer = self._context.work_queue, self._context.writer
+        while await writer.acall(lambda tx: expiry.take_over(queue, tx, now, [agent])):
+            pass

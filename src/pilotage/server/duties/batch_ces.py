@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from pilotage.core.errors import Unreachable
@@ -18,9 +19,10 @@ from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context, proxy_of
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
-from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
+from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
 from pilotage.services.director.accounted_ends import unexplained, with_accounted
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.forwarding import prepare_forwardings
@@ -28,6 +30,7 @@ from pilotage.services.director.listing_comparison import ListingComparison, com
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,9 @@ BATCH_PERIOD = 2.0
 
 KILL_RECHECK = 5.0
 """Seconds from the cancellation of killed pilots to the next listing, if listings are rarer."""
+
+COMPARE = "compare submissions with the listing"
+RELEASE = "release pilots"
 
 ACCOUNTING_PAUSE = 600.0
 """Seconds without a question to an accounting that did not answer."""
@@ -56,7 +62,8 @@ class BatchCeDuty:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._hook = ForwardHook()
         self._next_listing = 0.0
-        self._pace = SlicePace(SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
+        aim = SLICE_AIM if context.in_loop else POSTGRESQL_AIM
+        self._rows = RowByRow(context.writer, context.failing.of(f"pilots of {director.ce}"), aim)
         self._killed: set[PilotId] = set()
         """Pilots whose kill the last listing has taken in."""
         self._ask_accounting_from = 0.0
@@ -67,6 +74,14 @@ class BatchCeDuty:
         """Why the last submission failed; empty: it was accepted."""
 
     async def cycle(self) -> None:
+        self._rows.begin_cycle()
+        for step in (COMPARE, RELEASE):
+            # Only a cycle with a listing looks at the submissions.
+            self._rows.leave_out(step)
+        await self._serve()
+        self._rows.end_cycle()
+
+    async def _serve(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
         now = self._context.clock()
         due = self._next_listing
@@ -118,7 +133,7 @@ class BatchCeDuty:
             return False
         steps = await self._observe(listing, listed)
         for stamp in steps.release:
-            await self._release(stamp)
+            await self._rows.alone(RELEASE, stamp, partial(self._release, stamp))
         if steps.cancel:
             await self._attempt(lambda: self._batch.cancel(steps.cancel))
         if steps.cancel_tasks:
@@ -132,18 +147,17 @@ class BatchCeDuty:
             lambda: compare(context.readers.connection(), director.ce, director.settled, listing, listed)
         )
         comparison = await self._with_accounted(comparison)
-        steps, looks, first = BatchSteps(), comparison.looks, 0
-        while first < len(looks):
-            part = looks[first : first + self._pace.size]
-            first += len(part)
-            steps += await context.writer.acall(
-                lambda tx, part=part: self._pace.measured(  # type: ignore[misc]
-                    len(part),
-                    lambda: director.observe_looks(context.pool, tx, comparison, part, context.clock()),
-                )
-            )
+        looks = {look.row.stamp: look for look in comparison.looks}
+        steps: dict[str, BatchSteps] = {}
+
+        def observe(tx: Transaction, stamps: Sequence[str]) -> int:
+            part = [looks[stamp] for stamp in stamps]
+            steps[stamps[0]] = director.observe_looks(context.pool, tx, comparison, part, context.clock())
+            return len(part)
+
+        await self._rows.in_slices(COMPARE, list(looks), observe)
         await context.writer.acall(lambda tx: director.note_unchanged(tx, comparison))
-        return steps.with_cancelled(comparison.cancel)
+        return sum(steps.values(), BatchSteps()).with_cancelled(comparison.cancel)
 
     async def _with_accounted(self, comparison: ListingComparison) -> ListingComparison:
         """Ask the accounting about batch jobs that ended or are missing. Without its answer the listing decides."""
@@ -176,7 +190,7 @@ class BatchCeDuty:
                 continue
             if number:
                 await pause(self._context, 1 / ce.submit_rate)
-            await self._submit(intent)
+            await self._rows.alone("submit pilots", intent.stamp, partial(self._submit, intent))
 
     async def _note_full(self, intent: SubmissionIntent, reason: str) -> None:
         """Give up a submission for which the batch system has no room."""
@@ -266,36 +280,40 @@ class BatchCeDuty:
             self._failure = failure
 
 
-class BatchCesDuty:
+class BatchCesDuty(Duty):
     """All CEs of the policy in force that are batch systems.
 
     Each CE has a task of its own, so that a batch system that hangs holds up no other. A CE that has gone from the
     policy gets no more pilots; its pilots are watched to their end.
     """
 
+    name = lease = "batch pilots"
+
     def __init__(self, context: Context, make: Callable[[str], BatchCeDuty]) -> None:
-        self._context = context
+        super().__init__(context)
         self._make = make
         self._duties: dict[str, tuple[Ce, BatchCeDuty]] = {}
         self._cycles: dict[str, asyncio.Task[None]] = {}
 
-    async def cycle(self) -> None:
-        """Begin the next cycle of each CE whose last one has ended. Raises an error of the ended ones."""
+    def period(self) -> float:
+        return BATCH_PERIOD
+
+    async def work(self) -> None:
+        """Begin the next cycle of each CE whose last one has ended."""
         for name, ce in self._context.pool.policy.ces.items():
             known = self._duties.get(name)
             if ce.type != "local" and (known is None or known[0] != ce) and not self._is_busy(name):
                 if known is not None:
                     known[1].close()
                 self._duties[name] = ce, self._make(name)
-        failed: BaseException | None = None
+        # A cycle that is under way, or has not ended once, tells nothing yet.
+        self._rows.leave_out("serve CEs")
         for name, (_, duty) in self._duties.items():
             if self._is_busy(name):
                 continue
-            if (ended := self._cycles.get(name)) is not None:
-                failed = failed or ended.exception()
-            self._cycles[name] = asyncio.create_task(duty.cycle())
-        if failed is not None:
-            raise failed
+            ended, self._cycles[name] = self._cycles.get(name), asyncio.create_task(duty.cycle())
+            if ended is not None:
+                await self._rows.alone("serve CEs", name, lambda ended=ended: ended)  # type: ignore[misc]
 
     def _is_busy(self, name: str) -> bool:
         return name in self._cycles and not self._cycles[name].done()

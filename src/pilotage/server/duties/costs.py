@@ -6,9 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from time import perf_counter
 
+from pilotage.core.ids import PilotId
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
-from pilotage.services.pilots.costs import Booking, book_pilots, save_bookings, unbooked
+from pilotage.services.pilots.costs import (
+    IN_ONE_TRANSACTION,
+    Booking,
+    book_pilots,
+    save_bookings,
+    unbooked,
+)
+from pilotage.store.writer.transaction import Transaction
 
 BOOKING_PERIOD = 30.0
 """Seconds between two passes."""
@@ -23,19 +32,19 @@ MAX_LOAD = 0.1
 """Maximum fraction of the event loop's time."""
 
 
-class CostDuty:
+class CostDuty(Duty):
     """Books the pilots that this server has heard. The server with the duty's lease also books ended ones."""
 
     name = "costs"
 
     def __init__(self, context: Context, duty_leases: DutyLeases | None = None) -> None:
-        self._context = context
+        super().__init__(context)
         self._duty_leases = duty_leases
 
     def period(self) -> float:
         return max(BOOKING_PERIOD, len(self._context.pool.heard) / PILOTS_PER_SECOND)
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         context = self._context
         heard, now = dict(context.pool.heard), context.clock()
         ended = self._duty_leases is None or self._duty_leases.holds(self.name)
@@ -44,8 +53,7 @@ class CostDuty:
             return
         if not context.in_loop:
             made = await asyncio.to_thread(lambda: list(book_pilots(context.readers.connection(), rows)))
-            for bookings in made:
-                await self._save(bookings)
+            await self._save([booking for bookings in made for booking in bookings])
             return
         begun = perf_counter()
         for bookings in book_pilots(context.readers.connection(), rows):
@@ -58,5 +66,11 @@ class CostDuty:
                 begun = perf_counter()
 
     async def _save(self, bookings: Sequence[Booking]) -> None:
-        if bookings:
-            await self._context.writer.acall(lambda tx: save_bookings(tx, bookings))
+        """Save bookings. A pilot that cannot be booked stays unbooked."""
+        by_pilot = {booking.pilot: booking for booking in bookings}
+
+        def save(tx: Transaction, pilots: Sequence[PilotId]) -> int:
+            save_bookings(tx, [by_pilot[pilot] for pilot in pilots])
+            return len(pilots)
+
+        await self._rows.in_slices("save bookings", sorted(by_pilot), save, IN_ONE_TRANSACTION)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from time import perf_counter
 
+from pilotage.core.ids import PilotId
 from pilotage.server.context import Context
 from pilotage.server.director_state import ActedIteration, new_seed
+from pilotage.server.duties.duty import Duty
 from pilotage.services.director.demand import (
     DemandCounts,
     Iteration,
@@ -22,9 +24,13 @@ from pilotage.services.director.unneeded import (
     cancel_pilots,
     has_waiting_pilots,
 )
+from pilotage.store.writer.transaction import Transaction
 
 SLICE = 0.001
 """Seconds of work in one turn of the event loop. A collection of garbage may come on top."""
+
+ITERATION_CHECK = 2.0
+"""Seconds between two looks whether an iteration is due."""
 
 MAX_LOAD = 0.25
 """Maximum fraction of the event loop's time."""
@@ -70,16 +76,22 @@ async def _in_turns(work: Iteration, rng: Random) -> None:
             begun = perf_counter()
 
 
-class DirectorDuty:
+class DirectorDuty(Duty):
     """Runs the iterations when they are due. One that takes long does not hold up the CEs' own cycles."""
 
+    name = "director"
+    lease = "batch pilots"
+
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._running: asyncio.Task[None] | None = None
         self._next = 0.0
         self._unneeded = UnneededPilots()
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return ITERATION_CHECK
+
+    async def work(self) -> None:
         """Begin an iteration if one is due. Raises the error of the last one."""
         if self._running is not None:
             if not self._running.done():
@@ -126,9 +138,12 @@ class DirectorDuty:
         unneeded = await asyncio.to_thread(
             lambda: self._unneeded.note(context.readers.connection(), work, now)
         )
-        for first in range(0, len(unneeded), CANCELLED_AT_ONCE):
-            part = unneeded[first : first + CANCELLED_AT_ONCE]
-            await context.writer.acall(lambda tx, part=part: cancel_pilots(context.pool, tx, work, part, now))  # type: ignore[misc]
+
+        def cancel(tx: Transaction, pilots: Sequence[PilotId]) -> int:
+            cancel_pilots(context.pool, tx, work, pilots, now)
+            return len(pilots)
+
+        await self._rows.in_slices("cancel unneeded pilots", unneeded, cancel, CANCELLED_AT_ONCE)
 
     def close(self) -> None:
         if self._running is not None:

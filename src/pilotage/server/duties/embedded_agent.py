@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pilotage.core.requests.states import RequestState
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.store.tables import requests
 
 EMBEDDED_AGENT_PERIOD = 1.0
@@ -40,14 +41,16 @@ UNFINISHED = (
 """States in which elements are there, or may come."""
 
 
-class EmbeddedAgentDuty:
+class EmbeddedAgentDuty(Duty):
     """Starts the agent when a request needs it, and again when it has died. It ends with the server.
 
     The agent's standard input is a pipe from the server. So the agent ends also when the server is killed.
     """
 
+    name = lease = "embedded agent"
+
     def __init__(self, context: Context, home: Path) -> None:
-        self._context = context
+        super().__init__(context)
         self._home = home
         self._log = home / "agent.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,7 +60,10 @@ class EmbeddedAgentDuty:
         self._not_before = 0.0
         self._pause = SHORTEST_PAUSE
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return EMBEDDED_AGENT_PERIOD
+
+    async def work(self) -> None:
         now, team = time.monotonic(), self._context.pool.policy.requests.agent_team
         is_needed = bool(team) and await self._context.quick_read(
             lambda connection: requests.has_unfinished(connection, team, UNFINISHED)

@@ -11,13 +11,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import PilotageError
 from pilotage.core.policy import Ce, Policy
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.services.director.information import (
     CeReply,
     ProblemChange,
@@ -28,6 +29,7 @@ from pilotage.services.director.information import (
 )
 from pilotage.store.tables import ce_information
 from pilotage.store.tables.waits import recent_waits
+from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ SLOW = 10.0
 """Seconds after which a question holds up no others."""
 
 ANSWERS_PER_TRANSACTION = 20
+
+STORE = "store answers"
 
 WAITS_PERIOD = 60.0
 """Seconds between two looks at the waits of our own pilots."""
@@ -84,17 +88,19 @@ class _CeAdapter(NamedTuple):
     batch: BatchAdapter
 
 
-class InformationDuty:
-    """Asks all CEs of the policy that `concerns` selects, each by its own period."""
+class InformationDuty(Duty):
+    """Asks all CEs of the policy that are batch systems, each by its own period."""
 
-    def __init__(
-        self, context: Context, make: Callable[[Ce], BatchAdapter], concerns: Callable[[Ce], bool]
-    ) -> None:
+    name = "information of batch systems"
+    lease = "batch pilots"
+    local: ClassVar[bool] = False
+    """It asks the local CEs instead."""
+
+    def __init__(self, context: Context, make: Callable[[Ce], BatchAdapter]) -> None:
+        super().__init__(context)
         self.wake = asyncio.Event()
         """Set when an answer has come."""
-        self._context = context
         self._make = make
-        self._concerns = concerns
         self._adapters: dict[str, _CeAdapter] = {}
         self._due: dict[str, float] = {}
         """When the period of each CE is over."""
@@ -105,8 +111,13 @@ class InformationDuty:
         self._times: Mapping[str, tuple[int, int]] = {}
         self._times_read = -WAITS_PERIOD
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return INFORMATION_TICK
+
+    async def work(self) -> None:
         """Store the answers that have come, and ask the CEs whose period is over."""
+        # A CE whose answer cannot be stored is asked again after its period.
+        self._rows.leave_out(STORE)
         self._drop_outdated()
         await self._store()
         await self._forget_gone()
@@ -115,7 +126,11 @@ class InformationDuty:
         for name, ce in self._context.pool.policy.ces.items():
             if room <= 0:
                 break
-            if self._concerns(ce) and name not in self._questions and self._is_due(name, ce, now):
+            if (
+                (ce.type == "local") is self.local
+                and name not in self._questions
+                and self._is_due(name, ce, now)
+            ):
                 self._ask(name, ce, now)
                 room -= 1
 
@@ -163,19 +178,16 @@ class InformationDuty:
             return
         await self._read_times()
         pool = self._context.pool
-        for first in range(0, len(ended), ANSWERS_PER_TRANSACTION):
-            part = [
-                question
-                for question in ended[first : first + ANSWERS_PER_TRANSACTION]
-                if pool.policy.ces.get(question.name) == question.ce
-            ]
-            if not part:
-                continue
-            answers, now = [self._answer_of(question) for question in part], self._context.clock()
-            changes = await self._context.writer.acall(
-                lambda tx, answers=answers, now=now: store_answers(pool, tx, answers, now)  # type: ignore[misc]
-            )
-            _log_changes(changes, {question.name for question in part if question.answer is None})
+        current = {q.name: q for q in ended if pool.policy.ces.get(q.name) == q.ce}
+        changes: list[ProblemChange] = []
+
+        def store(tx: Transaction, names: Sequence[str]) -> int:
+            answers = [self._answer_of(current[name]) for name in names]
+            changes.extend(store_answers(pool, tx, answers, self._context.clock()))
+            return len(names)
+
+        await self._rows.in_slices(STORE, sorted(current), store, ANSWERS_PER_TRANSACTION)
+        _log_changes(changes, {question.name for question in ended if question.answer is None})
         for question in ended:
             del self._questions[question.name]
             if question.answer is not None and question.answer.is_closed:
@@ -208,6 +220,7 @@ class InformationDuty:
             self._adapters.pop(name).batch.close()
             self._due.pop(name, None)
             self._questions.pop(name, None)
+            self._rows.succeeded(STORE, name)
         moved = {
             name
             for name, adapter in self._adapters.items()
@@ -223,6 +236,14 @@ class InformationDuty:
         for adapter in self._adapters.values():
             with contextlib.suppress(OSError):
                 adapter.batch.close()
+
+
+class LocalInformationDuty(InformationDuty):
+    """Asks the CEs on this machine."""
+
+    name = "information of local CEs"
+    lease = "local pilots"
+    local = True
 
 
 def _batch_system(ce: Ce) -> tuple[object, ...]:

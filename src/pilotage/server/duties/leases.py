@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
-from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow, each
+from pilotage.server.duties.row_by_row import each
 from pilotage.services.pilots import banned_owners, leases
 from pilotage.services.policy import bans, site_states
 
@@ -16,7 +17,7 @@ LEASE_PERIOD = 1.0
 """Seconds between two cycles of the lease duty."""
 
 
-class LeaseDuty:
+class LeaseDuty(Duty):
     """Sends the heartbeat first, so that leases are extended by an outage before any of them expires.
 
     Every server sends heartbeats, tracks its pilots and takes back its own offers. Only the server with the duty's
@@ -26,15 +27,16 @@ class LeaseDuty:
     name = "leases"
 
     def __init__(self, context: Context, duty_leases: DutyLeases | None = None) -> None:
-        self._context = context
+        super().__init__(context)
         self._duty_leases = duty_leases
         self._alive_at = 0.0
         self._reachable_until: float | None = None
         """When this server last certainly received messages of pilots; None: it has just started."""
-        self._rows = RowByRow(context.writer, SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
-        context.failing_rows = self._rows.failing
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return LEASE_PERIOD
+
+    async def work(self) -> None:
         # One instant for the whole cycle: a pause between heartbeat and expiry must not expire leases.
         now = self._context.clock()
         await self._send_heartbeat(now)

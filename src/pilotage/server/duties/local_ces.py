@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
@@ -17,7 +18,8 @@ from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
 from pilotage.server.context import Context, proxy_of
-from pilotage.server.duties.row_by_row import each
+from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.row_by_row import RowByRow
 from pilotage.services.director.local import LocalDirector, PilotIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import pilots
@@ -39,6 +41,7 @@ class LocalCeDuty:
         self._director = director
         self._batch = batch
         self._python = python
+        self._rows = RowByRow(context.writer, context.failing.of(f"pilots of {director.ce}"))
         self._live = 0
         self._signalled: set[PilotId] = set()
         """Killed pilots that have had their signal."""
@@ -48,13 +51,20 @@ class LocalCeDuty:
 
     async def cycle(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        self._rows.begin_cycle()
         await self._watch()
         ordered = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), self._batch.place))
         live = await self._context.quick_read(self._live_pilots)
         neighbours = [pilot.batch_id for pilot in live if pilot.batch_id]
         for intent in ordered:
-            neighbours += await self._start(intent, neighbours)
+            started = await self._rows.alone(
+                "start pilots",
+                intent.pilot,
+                partial(self._start, intent, neighbours),
+            )
+            neighbours += started or ()
         self._live = len(live) + len(ordered)
+        self._rows.end_cycle()
 
     async def cancel_all(self) -> None:
         """Ask every pilot to release its jobs and exit."""
@@ -74,28 +84,29 @@ class LocalCeDuty:
 
     async def _watch(self) -> None:
         """Apply the action of the hand-over table to each live pilot."""
-        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         live = await self._context.quick_read(self._live_pilots)
-        listed = clock()
+        listed = self._context.clock()
         listing = await asyncio.to_thread(self._list, live)
         await self._cancel_killed(live, listing)
         for pilot in live:
-            seen, batch_id = listing.find(*split_stamp(pilot.stamp))
-            action = self._director.action(pilot, seen, holds=self._batch.holds)
-            if action is Action.LOSE:
-                output = await asyncio.to_thread(self._last_output, pilot)
-                await writer.acall(
-                    lambda tx, pilot=pilot, output=output: self._director.record_end(  # type: ignore[misc]
-                        pool, tx, pilot, output, clock(), listed
-                    )
-                )
-            elif action is Action.ABORT:
-                await writer.acall(
-                    lambda tx, pilot=pilot: self._director.abort(pool, tx, pilot.id, NEVER_BEGAN, clock())  # type: ignore[misc]
-                )
-            elif seen is Seen.SEEN and batch_id not in ("", pilot.batch_id):
-                log.info("pilot %d is batch job %s, found by its stamp", pilot.id, batch_id)
-                await self._record(pilot.id, pilot.stamp, batch_id)
+            await self._rows.alone(
+                "watch pilots",
+                pilot.id,
+                partial(self._act, pilot, listing, listed),
+            )
+
+    async def _act(self, pilot: SubmittedPilot, listing: BatchListing, listed: float) -> None:
+        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
+        seen, batch_id = listing.find(*split_stamp(pilot.stamp))
+        action = self._director.action(pilot, seen, holds=self._batch.holds)
+        if action is Action.LOSE:
+            output = await asyncio.to_thread(self._last_output, pilot)
+            await writer.acall(lambda tx: self._director.record_end(pool, tx, pilot, output, clock(), listed))
+        elif action is Action.ABORT:
+            await writer.acall(lambda tx: self._director.abort(pool, tx, pilot.id, NEVER_BEGAN, clock()))
+        elif seen is Seen.SEEN and batch_id not in ("", pilot.batch_id):
+            log.info("pilot %d is batch job %s, found by its stamp", pilot.id, batch_id)
+            await self._record(pilot.id, pilot.stamp, batch_id)
 
     async def _cancel_killed(self, live: Sequence[SubmittedPilot], listing: BatchListing) -> None:
         """Signal each pilot that an administrator has killed, once: a second signal would give it more time."""
@@ -166,25 +177,28 @@ class LocalCeDuty:
         return self._batch.output(stamp, index or 0, MAX_LAST_OUTPUT).strip().replace("\n", " | ")
 
 
-class LocalCesDuty:
+class LocalCesDuty(Duty):
     """Runs all local CEs of the policy in force. CEs of a new policy start in the next cycle.
 
     A CE that is no longer in the policy gets no more pilots. Its live pilots are monitored to their end.
     """
 
+    name = lease = "local pilots"
+
     def __init__(self, context: Context, make: Callable[[str], LocalCeDuty]) -> None:
-        self._context = context
+        super().__init__(context)
         self._make = make
         self._duties: dict[str, LocalCeDuty] = {}
 
     def period(self) -> float:
         return min((duty.period() for duty in self._duties.values()), default=IDLE_DIRECTOR_PERIOD)
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         for name, ce in self._context.pool.policy.ces.items():
             if ce.type == "local" and name not in self._duties:
                 self._duties[name] = self._make(name)
-        await each([duty.cycle for duty in self._duties.values()])
+        for name, duty in self._duties.items():
+            await self._rows.alone("serve CEs", name, duty.cycle)
 
     async def cancel_all(self) -> None:
         for duty in self._duties.values():

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
-from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.services.catalogue import locations, registration
 from pilotage.services.catalogue.locations import ELEMENTS_AT_ONCE, ElementMove
-from pilotage.store.tables import replicas
+from pilotage.store.tables import datasets, replicas
 from pilotage.store.tables.replicas import MovedBlock
 
 log = logging.getLogger(__name__)
@@ -22,32 +23,46 @@ MOVED_AT_ONCE = 1000
 """Moved blocks that are looked at together."""
 
 
-class LocationDuty:
+class LocationDuty(Duty):
     """Each step is a short transaction, so a cycle that was interrupted is continued by the next one."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    name = lease = "locations"
 
     def period(self) -> float:
         return PERIOD
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         await self._follow_blocks()
-        writer = self._context.writer
-        while not self._context.stop.is_set() and await writer.acall(registration.delete_removed):
+        for dataset in await self._context.quick_read(datasets.removed):
+            await self._rows.alone("delete removed data sets", dataset, partial(self._delete, dataset))
+
+    async def _delete(self, dataset: int) -> None:
+        writer, stop = self._context.writer, self._context.stop
+        while not stop.is_set() and await writer.acall(lambda tx: registration.delete_removed(tx, dataset)):
             pass
 
     async def _follow_blocks(self) -> None:
         context, after = self._context, 0
         while not context.stop.is_set():
-            moved, moves = await asyncio.to_thread(self._read, after)
+            moved = await asyncio.to_thread(
+                lambda after=after: replicas.moved_blocks(context.readers.connection(), MOVED_AT_ONCE, after)  # type: ignore[misc]
+            )
             if not moved:
                 return
-            await self._move(moves)
-            await context.writer.acall(
-                lambda tx, moved=moved: locations.settle(tx, moved, context.clock())  # type: ignore[misc]
+            by_block = {row.block: row for row in moved}
+            await self._rows.together(
+                "follow moved blocks",
+                list(by_block),
+                lambda blocks, known=by_block: self._follow([known[block] for block in blocks]),  # type: ignore[misc]
             )
             after = moved[-1].block
+
+    async def _follow(self, moved: Sequence[MovedBlock]) -> None:
+        context = self._context
+        await self._move(
+            await asyncio.to_thread(lambda: locations.element_moves(context.readers.connection(), moved))
+        )
+        await context.writer.acall(lambda tx: locations.settle(tx, moved, context.clock()))
 
     async def _move(self, moves: Sequence[ElementMove]) -> None:
         context = self._context
@@ -58,9 +73,3 @@ class LocationDuty:
             )
             if lost:
                 log.info("%d elements have lost the last place of their input", len(lost))
-
-    def _read(self, after: int) -> tuple[list[MovedBlock], list[ElementMove]]:
-        """Moved blocks with ids above `after`, and the elements that need their location."""
-        connection = self._context.readers.connection()
-        moved = replicas.moved_blocks(connection, MOVED_AT_ONCE, after)
-        return moved, locations.element_moves(connection, moved) if moved else []

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from pilotage.server.context import Context
 from pilotage.server.disk_space import FailureLog
+from pilotage.server.duties.duty import Duty
+from pilotage.server.failing_rows import CYCLE
 from pilotage.store.engine.connection import ServerEvicted
 
 log = logging.getLogger(__name__)
@@ -15,23 +17,28 @@ log = logging.getLogger(__name__)
 
 async def every(
     context: Context,
-    period: Callable[[], float],
-    duty: Callable[[], Awaitable[None]],
+    duty: Duty,
     wake: asyncio.Event | None = None,
+    run: Callable[[Duty], Awaitable[None]] | None = None,
 ) -> None:
-    """Run `duty` once per period, or when woken, until the server stops. Log each of its failures once."""
-    failures = FailureLog(duty.__qualname__, context.space)
+    """Run `duty` once per period, or when woken, until the server stops. Log each of its failures once.
+
+    `run`: runs a cycle in place of `duty.cycle`, for instance only with a lease.
+    """
+    failures, shown = FailureLog(duty.name, context.space), context.failing.of(duty.name)
     while not context.stop.is_set():
         try:
-            await duty()
+            await (duty.cycle() if run is None else run(duty))
         except ServerEvicted as error:
             context.ended_by = error
             context.stop.set()
         except Exception as error:
             failures.record_failure(error)
+            shown.add(CYCLE, "", error)
         else:
             failures.record_success()
-        await pause(context, period(), wake)
+            shown.discard(CYCLE, "")
+        await pause(context, duty.period(), wake)
 
 
 async def pause(context: Context, seconds: float, wake: asyncio.Event | None = None) -> None:

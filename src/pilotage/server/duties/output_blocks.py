@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.services.catalogue import outputs
-from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE, BlockLimits
+from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE, BegunBlock, BlockLimits
 
 PERIOD = 10.0
 
 
-class OutputBlockDuty:
+class OutputBlockDuty(Duty):
     """Looks at the open blocks in a thread, and closes the due ones in short transactions."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    name = lease = "output blocks"
 
     def period(self) -> float:
         return PERIOD
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         context = self._context
         limits = BlockLimits.of(context.pool.policy)
-        due = await asyncio.to_thread(
-            lambda: outputs.due_blocks(context.readers.connection(), context.clock(), limits)
-        )
+        due: dict[int, list[int]] = {}
+
+        async def look(begun: Sequence[BegunBlock]) -> None:
+            of_dataset = await asyncio.to_thread(
+                lambda: outputs.due_blocks(context.readers.connection(), begun, context.clock(), limits)
+            )
+            for dataset, blocks in of_dataset.items():
+                due.setdefault(dataset, []).extend(blocks)
+
+        begun = await asyncio.to_thread(lambda: outputs.begun_blocks(context.readers.connection()))
+        await self._rows.together("look at open blocks", begun, look)
         closed = 0
         for dataset, blocks in due.items():
-            for first in range(0, len(blocks), BLOCKS_AT_ONCE):
-                part = blocks[first : first + BLOCKS_AT_ONCE]
-                closed += await context.writer.acall(
-                    lambda tx, dataset=dataset, part=part: outputs.close_blocks(tx, dataset, part)  # type: ignore[misc]
-                )
+            closed += await self._rows.in_slices(
+                "close blocks",
+                blocks,
+                lambda tx, part, dataset=dataset: outputs.close_blocks(tx, dataset, part),  # type: ignore[misc]
+                BLOCKS_AT_ONCE,
+            )
         if closed:
             context.wake_intake.set()

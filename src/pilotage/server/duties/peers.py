@@ -7,11 +7,12 @@ import logging
 import secrets
 import socket
 import time
+from functools import partial
 
 from pilotage import __version__
 from pilotage.server.context import Context
-from pilotage.server.duties.duty_leases import DutyLeases
-from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
+from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.startup import finish_submission, forget_staged, unaccepted, unfinished
 from pilotage.services.peers import sync
 from pilotage.services.peers.membership import SILENT, evict_silent
 from pilotage.services.pool import shared_limits
@@ -30,7 +31,11 @@ RECOUNT_PERIOD = 300.0
 """Seconds between two full recounts."""
 WATCH_PERIOD = 5.0
 LIMIT_PERIOD = 1.0
+RECOUNT = "recount queues"
 PRUNE_PERIOD = 60.0
+
+ABANDONED_PERIOD = 30.0
+"""Seconds between two searches for abandoned submissions of other servers."""
 
 ABANDONED_AFTER = 60.0
 """Seconds without changes after which a partial submission counts as abandoned by its server."""
@@ -62,17 +67,14 @@ class DatabaseClock:
         self._ahead = theirs - (begin + time.time()) / 2
 
 
-class PeersDuty:
-    """The work of a server that shares its database with others."""
+class PeersDuty(Duty):
+    """Applies the committed changes of the other servers."""
 
-    def __init__(
-        self, context: Context, peers: DatabasePeers, duty_leases: DutyLeases, clock: DatabaseClock
-    ) -> None:
-        self._context = context
+    name = "peers"
+
+    def __init__(self, context: Context, peers: DatabasePeers) -> None:
+        super().__init__(context)
         self._peers = peers
-        self._duty_leases = duty_leases
-        self._clock = clock
-        self._recounted_at = self._pruned_at = self._checked_at = time.monotonic()
         self._polled = 0.0
         self._read_to = 0
         self._busy = False
@@ -84,11 +86,11 @@ class PeersDuty:
         if server != self._peers.server:
             self.wake.set()
 
-    def poll_delay(self) -> float:
+    def period(self) -> float:
         """Seconds until the next read. Further changes without a notification may follow recent ones."""
         return MIN_POLL_PERIOD if self._busy else POLL_PERIOD
 
-    async def poll(self) -> None:
+    async def work(self) -> None:
         """Read and apply the committed changes of the other servers, at most once per `MIN_POLL_PERIOD`."""
         await asyncio.sleep(max(0.0, self._polled + MIN_POLL_PERIOD - time.monotonic()))
         self._polled = time.monotonic()
@@ -111,32 +113,76 @@ class PeersDuty:
             # There is nothing to apply: no request to the writer is needed.
             self._read_to = batch.position
 
-    async def rebalance_limits(self) -> None:
+
+class RebalanceDuty(Duty):
+    """Shares the room of limits out among the servers."""
+
+    name = "shared limits"
+
+    def period(self) -> float:
+        return POLL_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         if context.pool.limits.limiter.limits:
             await context.writer.acall(lambda tx: shared_limits.rebalance(context.pool, tx, context.clock()))
 
-    async def recount(self) -> None:
-        """Compare the counts in memory with the store, a few queues at a time. Corrects and logs differences."""
+
+class RecountDuty(Duty):
+    """Compares the counts in memory with the store, a few queues at a time. Corrects and logs differences."""
+
+    name = "recount"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._recounted_at = time.monotonic()
+
+    def period(self) -> float:
+        return WATCH_PERIOD
+
+    async def work(self) -> None:
         if time.monotonic() - self._recounted_at < RECOUNT_PERIOD:
+            self._rows.leave_out(RECOUNT)
             return
         self._recounted_at = time.monotonic()
         context = self._context
         queues = await context.writer.acall(lambda _: sync.all_queues(context.pool))
-        wrong = 0
-        for first in range(0, len(queues), sync.RECOUNT_SIZE):
-            part = queues[first : first + sync.RECOUNT_SIZE]
-            wrong += await context.writer.acall(
-                lambda tx, part=part: sync.recount(context.pool, tx, part)  # type: ignore[misc]
-            )
+        wrong = await self._rows.in_slices(
+            RECOUNT, queues, lambda tx, part: sync.recount(context.pool, tx, part), sync.RECOUNT_SIZE
+        )
         if wrong:
             log.warning("a recount of %d task queues corrected %d of them", len(queues), wrong)
 
-    async def set_clock(self) -> None:
+
+class ClockDuty(Duty):
+    """Reads the clock of the database."""
+
+    name = "clock"
+
+    def __init__(self, context: Context, clock: DatabaseClock) -> None:
+        super().__init__(context)
+        self._clock = clock
+
+    def period(self) -> float:
+        return WATCH_PERIOD
+
+    async def work(self) -> None:
         await asyncio.to_thread(self._clock.set)
 
-    async def watch(self) -> None:
-        """Evict silent servers, and delete change rows that all servers have read. Run by one server."""
+
+class ServersDuty(Duty):
+    """Evicts silent servers, and deletes change rows that all servers have read."""
+
+    name = lease = "servers"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._pruned_at = time.monotonic()
+
+    def period(self) -> float:
+        return WATCH_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         evicted = await context.writer.acall(lambda tx: evict_silent(context.pool, tx, context.clock()))
         for name in evicted:
@@ -148,14 +194,44 @@ class PeersDuty:
             before = context.clock() - sync.CHANGES_KEPT
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
 
-    async def finish_submissions(self) -> None:
-        """Finish or delete the submissions of servers that have ended. Run by one server."""
-        before = self._context.clock() - ABANDONED_AFTER
-        await forget_unaccepted(self._context, untouched_since=before)
-        await finish_submissions(self._context, untouched_since=before)
 
-    async def keep_limits(self) -> None:
-        """Store the limits of the policy, and correct their counts. Run by one server."""
+class SubmissionsDuty(Duty):
+    """Finishes or deletes the submissions of servers that have ended."""
+
+    name = lease = "submissions"
+
+    def period(self) -> float:
+        return ABANDONED_PERIOD
+
+    async def work(self) -> None:
+        context, before = self._context, self._context.clock() - ABANDONED_AFTER
+        for submission in await unaccepted(context, before):
+            await self._rows.alone(
+                "delete partial submissions",
+                submission,
+                partial(forget_staged, context, submission),
+            )
+        for submission in await unfinished(context, before):
+            await self._rows.alone(
+                "create remaining jobs",
+                submission,
+                partial(finish_submission, context, submission),
+            )
+
+
+class LimitsDuty(Duty):
+    """Stores the limits of the policy, and corrects their counts."""
+
+    name = lease = "limits"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._checked_at = time.monotonic()
+
+    def period(self) -> float:
+        return LIMIT_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         if not context.pool.limits.limiter.limits:
             return

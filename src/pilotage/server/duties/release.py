@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from time import perf_counter
 
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.loop import pause
-from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SlicePace
 from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.release import ReleaseRun
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, releasing
-from pilotage.store.tables.element_jobs import BEFORE_ALL, ReleasedCount
+from pilotage.store.tables.element_jobs import ReleasedCount
 
 RELEASE_PERIOD = 1.0
 """Seconds between two cycles that nothing wakes."""
@@ -25,40 +26,49 @@ AIM = 0.002
 MAX_LOAD = 0.1
 """Maximum fraction of the time in which the jobs in the pool are counted and the groups of made jobs are read."""
 
+STEP = "release jobs of requests"
+
 AGAIN = 200
 """Jobs made again by one transaction, when their cool-off is over."""
 
 
-class ReleaseDuty:
+class ReleaseDuty(Duty):
     """Counts the unfinished jobs beside the writer, then releases in slices."""
 
+    name = lease = "release"
+    aim = AIM
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._pace = SlicePace(AIM if context.in_loop else POSTGRESQL_AIM)
+        super().__init__(context)
         self._programs = ProgramCache()
         self._rng = Random(0)  # noqa: S311
         self._next_look = 0.0
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return RELEASE_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         await self._make_again()
-        if not await context.quick_read(
-            lambda connection: element_jobs.made_groups(connection, BEFORE_ALL, 1)
-        ):
-            return
+        requests = await context.quick_read(element_jobs.requests_with_made)
+        await self._rows.together(STEP, requests, self._release)
+
+    async def _release(self, requests: Sequence[int]) -> None:
+        """Make one pass over the made jobs of these requests."""
+        context, pace = self._context, self._rows.pace(STEP)
         await pause(context, max(0.0, self._next_look - perf_counter()))
         begun = perf_counter()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
-        run = ReleaseRun(context.work_queue, self._programs, counts, self._rng)
+        run = ReleaseRun(context.work_queue, self._programs, counts, self._rng, frozenset(requests))
         while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
             pass
         ended = perf_counter()
         self._next_look = ended + (ended - begun) / MAX_LOAD
         released = 0
         while not context.stop.is_set():
-            size = self._pace.size
+            size = pace.size
             taken = await context.writer.acall(
-                lambda tx, size=size: self._pace.measured(  # type: ignore[misc]
+                lambda tx, size=size: pace.measured(  # type: ignore[misc]
                     size, lambda: run.release(tx, size, context.clock())
                 )
             )

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pilotage.core.errors import Overloaded
 from pilotage.outside.batch.pilot_logs import remove_log
 from pilotage.server.context import Context
 from pilotage.server.duties import duty_leases
+from pilotage.server.duties.duty import Duty
 from pilotage.services import retention
 from pilotage.services.retention import RULES, Rule, Slicer, SliceResult
 from pilotage.store.engine.connection import Connection, WriterConnection
@@ -28,15 +30,18 @@ REMOVALS_PER_READ = 20
 """Lists of files read at once. Each slice that deletes rows stores one list."""
 
 
-class RetentionDuty:
-    """Applies the rules in order. Each slice is one request to the writer, followed by a pause.
+class RetentionDuty(Duty):
+    """Applies the rules in order. A rule that fails does not stop the others.
 
-    Dropping a whole month may have to wait for locks, so it uses a session beside the writer's.
+    Each slice is one request to the writer, followed by a pause. Dropping a whole month may have to wait for
+    locks, so it uses a session beside the writer's.
     """
+
+    name = lease = "retention"
 
     def __init__(self, context: Context, logs: Path, session: Callable[[], WriterConnection | None]) -> None:
         """`logs`: the logs of local pilots. `session` opens a session beside the writer's; None: impossible."""
-        self._context = context
+        super().__init__(context)
         self._logs = logs
         self._session = session
         self._slicer = Slicer(time.perf_counter)
@@ -45,11 +50,14 @@ class RetentionDuty:
     def period(self) -> float:
         return retention.PERIOD
 
-    async def cycle(self) -> None:
-        await self._make_months()
+    async def work(self) -> None:
+        await self._rows.alone("apply rules", "months", self._make_months)
         for rule in RULES:
             if self._is_due(rule.name, rule.period(self._context.pool.policy)):
-                await self._apply(rule)
+                await self._rows.alone("apply rules", rule.name, partial(self._apply, rule))
+            else:
+                self._rows.leave_out("apply rules")
+                self._rows.leave_out(_step_of(rule))
         await self._remove_files()
         self._context.retention_ran_at = self._context.clock()
 
@@ -79,13 +87,30 @@ class RetentionDuty:
         while not context.stop.is_set():
             part = keys[: retention.MAX_SIZE]
             begin = time.perf_counter()
-            result: SliceResult = await context.writer.acall(
-                lambda tx, part=part: self._slicer.run(tx.connection, rule, part, before, now)  # type: ignore[misc]
-            )
+            if find is None:
+                result = await self._slice(rule, part, before, now)
+            else:
+                # With keys, the failing rows are known.
+                result = SliceResult(len(part), 0.0, last=len(part) == len(keys))
+                await self._rows.together(
+                    _step_of(rule), part, lambda rows: self._slices(rule, list(rows), before, now)
+                )
             del keys[: result.rows]
             if result.last:
                 return
             await self._pause(retention.pause(time.perf_counter() - begin))
+
+    async def _slices(self, rule: Rule, keys: list[Any], before: float, now: float) -> None:
+        while keys and not self._context.stop.is_set():
+            begin = time.perf_counter()
+            del keys[: (await self._slice(rule, keys, before, now)).rows]
+            await self._pause(retention.pause(time.perf_counter() - begin))
+
+    async def _slice(self, rule: Rule, keys: Sequence[Any], before: float, now: float) -> SliceResult:
+        result: SliceResult = await self._context.writer.acall(
+            lambda tx: self._slicer.run(tx.connection, rule, keys, before, now)
+        )
+        return result
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -138,23 +163,33 @@ class RetentionDuty:
 
     async def _remove_files(self) -> None:
         """Remove the files of deleted rows, including rows that a server deleted before it ended."""
-        context = self._context
+        context, last = self._context, 0
         while not context.stop.is_set():
             lists = await asyncio.to_thread(
-                lambda: retention_rows.pending_removals(context.readers.connection(), REMOVALS_PER_READ)
+                lambda last=last: retention_rows.pending_removals(  # type: ignore[misc]
+                    context.readers.connection(), last, REMOVALS_PER_READ
+                )
             )
             if not lists:
                 return
+            last = lists[-1].id
+            gone: list[int] = []
             for removal in lists:
-                await self._remove(removal)
-            ids = [removal.id for removal in lists]
-            await context.writer.acall(lambda tx, ids=ids: retention_rows.delete_removals(tx.connection, ids))  # type: ignore[misc]
+                await self._rows.alone(
+                    "remove files",
+                    removal.id,
+                    partial(self._remove, removal, gone),
+                )
+            await context.writer.acall(
+                lambda tx, ids=gone: retention_rows.delete_removals(tx.connection, ids)  # type: ignore[misc]
+            )
 
-    async def _remove(self, removal: Removal) -> None:
+    async def _remove(self, removal: Removal, gone: list[int]) -> None:
         if removal.kind == "inputs":
             await self._remove_inputs(removal.names)
         else:
             await asyncio.to_thread(self._unlink, removal)
+        gone.append(removal.id)
 
     def _unlink(self, removal: Removal) -> None:
         for name in removal.names:
@@ -180,3 +215,7 @@ class RetentionDuty:
 
         for digest in digests:
             await writer.acall(lambda tx, digest=digest: unlink(tx, digest))  # type: ignore[misc]
+
+
+def _step_of(rule: Rule) -> str:
+    return f"delete expired rows of {rule.name}"

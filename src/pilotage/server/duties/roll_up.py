@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 
-from pilotage.core.errors import Overloaded, Superseded
 from pilotage.core.workqueue.roll_up import ROLLED
 from pilotage.server.context import Context
-from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, SlicePace
+from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.programs import ProgramCache
-from pilotage.store.engine.connection import ServerEvicted
 from pilotage.store.tables import job_outcomes, releasing
-
-log = logging.getLogger(__name__)
+from pilotage.store.tables.job_outcomes import Outcome
+from pilotage.store.writer.transaction import Transaction
 
 ROLL_UP_PERIOD = 0.25
 """Seconds between two cycles. One without ended jobs costs one small query."""
@@ -22,21 +21,29 @@ ROLL_UP_PERIOD = 0.25
 REQUESTS_PER_SECOND = 50
 """Requests that are looked at by themselves, on average: their elements may have changed without an ended job."""
 
+ADVANCE = "advance requests"
+
+OUTCOMES_AT_ONCE = 2000
+"""Ends of jobs of one query."""
+
 SHORTEST_LOOK = 1.0
 """Seconds between two looks at all requests, at least."""
 
 
-class RollUpDuty:
+class RollUpDuty(Duty):
     """Uses the ends of jobs in slices, and advances the requests whose elements have changed."""
 
+    name = lease = "roll-up"
+
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._pace = SlicePace(SLICE_AIM if context.in_loop else POSTGRESQL_AIM)
+        super().__init__(context)
         self._programs = ProgramCache()
-        self._failing: set[int] = set()
         self._next_look = 0.0
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return ROLL_UP_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         requests: set[int] = set()
         if not await context.quick_read(job_outcomes.is_empty):
@@ -48,36 +55,31 @@ class RollUpDuty:
             )
             requests.update(active)
             self._next_look = now + max(SHORTEST_LOOK, len(active) / REQUESTS_PER_SECOND)
+        else:
+            self._rows.leave_out(ADVANCE)
         for request in sorted(requests):
-            await self._advance(request)
+            await self._rows.alone(ADVANCE, request, partial(self._advance, request))
 
     async def _use_outcomes(self) -> set[int]:
         """Use all ends of jobs; returns the requests of elements that have ended."""
-        context, requests = self._context, set[int]()
+        context, requests, last = self._context, set[int](), 0
+
+        def use(tx: Transaction, part: Sequence[Outcome]) -> int:
+            defaults = context.pool.policy.requests.retry_rules()
+            requests.update(roll_up.roll_up(tx, self._programs, defaults, context.clock(), part))
+            return len(part)
+
         while not context.stop.is_set():
-            size, defaults = self._pace.size, context.pool.policy.requests.retry_rules()
-            result = await context.writer.acall(
-                lambda tx, size=size, defaults=defaults: self._pace.measured(  # type: ignore[misc]
-                    size, lambda: roll_up.roll_up(tx, self._programs, defaults, context.clock(), size)
-                )
+            outcomes = await context.quick_read(
+                lambda connection, last=last: job_outcomes.after(connection, last, OUTCOMES_AT_ONCE)  # type: ignore[misc]
             )
-            requests |= result.requests
-            if result.outcomes < size:
+            await self._rows.in_slices("use ends of jobs", outcomes, use)
+            if len(outcomes) < OUTCOMES_AT_ONCE:
                 break
+            last = outcomes[-1].id
         return requests
 
     async def _advance(self, request: int) -> None:
-        """Advance one request. If it fails, the others go on, and it is tried again."""
         context = self._context
-        try:
-            moved = await context.writer.acall(lambda tx: roll_up.advance(tx, request, context.clock()))
-        except (Overloaded, Superseded, ServerEvicted):
-            raise
-        except Exception:
-            if request not in self._failing:
-                self._failing.add(request)
-                log.exception("the roll-up of request %d failed; it will be tried again", request)
-            return
-        self._failing.discard(request)
-        if moved:
+        if await context.writer.acall(lambda tx: roll_up.advance(tx, request, context.clock())):
             context.wake_intake.set()

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded, Superseded
+from pilotage.server.failing_rows import DutyFailures
 from pilotage.store.engine.connection import ServerEvicted
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -22,6 +23,10 @@ SLICE_AIM = 0.001
 POSTGRESQL_AIM = 0.02
 FIRST_SLICE = 4
 LARGEST_SLICE = 500
+
+
+CONCERN_ALL = (Overloaded, Superseded, ServerEvicted)
+"""Errors that concern no single row."""
 
 
 async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
@@ -58,19 +63,43 @@ class SlicePace:
 
 
 class RowByRow:
-    """Runs a step for all its rows, a few in each transaction, so that other requests run between them.
+    """Runs the steps of a duty for all their rows, so that a row that fails does not stop the others.
 
-    If a transaction fails, each of its rows gets its own. A row that fails alone is logged once and then excluded from
-    the common transactions. Every cycle tries it again alone, so it succeeds as soon as its cause is gone.
+    Steps in transactions take a few rows each, so that other requests run between them. If a transaction fails, each of
+    its rows gets its own. A row that fails alone is logged once and then excluded from the common transactions. Every
+    cycle tries it again alone, so it succeeds as soon as its cause is gone.
+
+    Errors that concern no single row are raised: an unreachable database, an evicted server, a lost duty lease.
     """
 
-    def __init__(self, writer: Writer, aim: float = SLICE_AIM) -> None:
+    def __init__(self, writer: Writer, failures: DutyFailures, aim: float = SLICE_AIM) -> None:
         """`aim`: seconds that a transaction should take."""
         self._writer = writer
+        self._failures = failures
         self._aim = aim
         self._paces: dict[str, SlicePace] = {}
-        self.failing: dict[str, set[Hashable]] = {}
-        """The failing rows of each step."""
+        self._tried: dict[str, set[Hashable]] = {}
+        """The rows of each step in this cycle."""
+        self._left_out: set[str] = set()
+
+    def begin_cycle(self) -> None:
+        self._tried.clear()
+        self._left_out.clear()
+
+    def end_cycle(self) -> None:
+        """Forget the failing rows that the cycle has not found any more."""
+        nothing = set[Hashable]()
+        self._failures.keep_tried(
+            lambda step: None if step in self._left_out else self._tried.get(step, nothing)
+        )
+
+    def leave_out(self, step: str) -> None:
+        """Keep the failing rows of a step, since the cycle does not look at all of its rows."""
+        self._left_out.add(step)
+
+    def pace(self, step: str) -> SlicePace:
+        """The pace of the transactions of a step."""
+        return self._paces.setdefault(step, SlicePace(self._aim))
 
     async def step(
         self,
@@ -81,50 +110,96 @@ class RowByRow:
         """Call `act` with the rows that `find` returns, until it returns no new ones. Returns the sum of its results.
 
         `act` must check again whether a row still needs it: other requests run between `find` and `act`.
-        Errors that concern no single row are raised: an unreachable database, an evicted server, a lost duty lease.
         """
-        failing = self.failing.setdefault(name, set())
-        failed_before, seen, done = set(failing), set[Row](), 0
+        seen, done = set[Row](), 0
         while rows := [row for row in await self._writer.acall(find) if row not in seen]:
             seen.update(rows)
-            done += await self._in_slices(name, [row for row in rows if row not in failing], act)
-        failing &= seen
-        for row in seen & failed_before:
-            done += await self._alone(name, row, act)
+            done += await self.in_slices(name, rows, act)
         return done
 
-    async def _in_slices(
-        self, name: str, rows: Sequence[Row], act: Callable[[Transaction, Sequence[Row]], int]
+    async def in_slices(
+        self,
+        name: str,
+        rows: Sequence[Row],
+        act: Callable[[Transaction, Sequence[Row]], int],
+        most: int = LARGEST_SLICE,
     ) -> int:
-        pace = self._paces.setdefault(name, SlicePace(self._aim))
+        """Call `act` with all of these rows, at most `most` in each transaction. Returns the sum of its results."""
+        failing, pace = self._failures.rows_of(name), self.pace(name)
+        sound = [row for row in rows if row not in failing]
         done = first = 0
-        while first < len(rows):
-            part = rows[first : first + pace.size]
+        while first < len(sound):
+            part = sound[first : first + min(pace.size, most)]
             first += len(part)
             try:
                 done += await self._writer.acall(
                     lambda tx, part=part: pace.measured(len(part), lambda: act(tx, part))  # type: ignore[misc]
                 )
-            except (Overloaded, Superseded, ServerEvicted):
+            except CONCERN_ALL:
                 raise
             except Exception as error:
                 log.debug("%s: %s; trying each row alone", name, error)
                 for row in part:
-                    done += await self._alone(name, row, act)
+                    done += await self._in_own_transaction(name, row, act)
+        for row in rows:
+            if row in failing:
+                done += await self._in_own_transaction(name, row, act)
+        self._tried.setdefault(name, set()).update(rows)
         return done
 
-    async def _alone(self, name: str, row: Row, act: Callable[[Transaction, Sequence[Row]], int]) -> int:
-        failing = self.failing[name]
+    async def together(
+        self, name: str, rows: Sequence[Row], act: Callable[[Sequence[Row]], Awaitable[None]]
+    ) -> None:
+        """Run an action that takes all rows at once. If it fails, it gets halves of them, down to the failing rows."""
+        failing = self._failures.rows_of(name)
+        sound = [row for row in rows if row not in failing]
+        if sound:
+            await self._halves(name, sound, act)
+        for row in rows:
+            if row in failing:
+                await self.alone(name, row, lambda row=row: act([row]))  # type: ignore[misc]
+        self._tried.setdefault(name, set()).update(rows)
+
+    async def _halves(
+        self, name: str, rows: Sequence[Row], act: Callable[[Sequence[Row]], Awaitable[None]]
+    ) -> None:
+        if len(rows) == 1:
+            await self.alone(name, rows[0], lambda: act(rows))
+            return
         try:
-            done = await self._writer.acall(lambda tx: act(tx, [row]))
-        except (Overloaded, Superseded, ServerEvicted):
+            await act(rows)
+        except CONCERN_ALL:
             raise
-        except Exception:
-            if row not in failing:
-                failing.add(row)
-                log.exception(
-                    "%s failed for %s; other rows are not affected, and it will be tried again", name, row
-                )
-            return 0
-        failing.discard(row)
+        except Exception as error:
+            log.debug("%s: %s; trying halves of %d rows", name, error, len(rows))
+            middle = len(rows) // 2
+            for half in (rows[:middle], rows[middle:]):
+                await self._halves(name, half, act)
+
+    async def _in_own_transaction(
+        self, name: str, row: Row, act: Callable[[Transaction, Sequence[Row]], int]
+    ) -> int:
+        return await self.alone(name, row, lambda: self._writer.acall(lambda tx: act(tx, [row]))) or 0
+
+    async def alone(self, name: str, row: Hashable, act: Callable[[], Awaitable[Done]]) -> Done | None:
+        """Run an action for one row; None: it failed."""
+        try:
+            done = await act()
+        except CONCERN_ALL:
+            raise
+        except Exception as error:
+            self.failed(name, row, error)
+            return None
+        self.succeeded(name, row)
         return done
+
+    def failed(self, name: str, row: Hashable, error: Exception) -> None:
+        """Note that an action for a row has failed, where it does not run through `alone`."""
+        self._tried.setdefault(name, set()).add(row)
+        if self._failures.add(name, row, error):
+            text = "%s failed for %s; other rows are not affected, and it will be tried again"
+            log.error(text, name, row, exc_info=error)
+
+    def succeeded(self, name: str, row: Hashable) -> None:
+        self._tried.setdefault(name, set()).add(row)
+        self._failures.discard(name, row)

@@ -6,26 +6,33 @@ import asyncio
 
 from pilotage.core.shares.correction import Corrections
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.services.shares import corrections
 from pilotage.store.tables import usage
 
 PRIORITY_PERIOD = 1.0
+LEDGER_PERIOD = 60.0
 NEWCOMERS_PERIOD = 10.0
 """Minimum seconds between two wake-ups of the correctors because of new entities."""
 
 
-class PriorityDuty:
+class PriorityDuty(Duty):
     """Applies changed priorities to the index, a few queues in each transaction.
 
     It also wakes the correctors soon after the first job of a new entity, without waiting for their period.
     """
 
+    name = "priorities"
+
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._newcomers_at = 0.0
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return PRIORITY_PERIOD
+
+    async def work(self) -> None:
         pool, writer = self._context.pool, self._context.writer
         priorities, now = pool.queues.index.priorities, self._context.clock()
         if priorities.newcomers and not 0 <= now - self._newcomers_at < NEWCOMERS_PERIOD:
@@ -38,16 +45,15 @@ class PriorityDuty:
             pass
 
 
-class ShareDuty:
+class ShareDuty(Duty):
     """Charges use to the ledger, and computes the share corrections from it."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    name = lease = "shares"
 
     def period(self) -> float:
         return self._context.pool.policy.correction.period
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         pool, writer, book = self._context.pool, self._context.writer, self._context.book
         book.history = pool.policy.accounting.history
         charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
@@ -62,14 +68,19 @@ class ShareDuty:
         return corrections.compute_corrections(self._context.book, waiting, last, memory)
 
 
-class LedgerDuty:
+class LedgerDuty(Duty):
     """Updates the ledger for reports from the store, if another server computes the corrections."""
 
+    name = "ledger"
+
     def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
-        self._context = context
+        super().__init__(context)
         self._duty_leases = duty_leases
 
-    async def cycle(self) -> None:
+    def period(self) -> float:
+        return LEDGER_PERIOD
+
+    async def work(self) -> None:
         context = self._context
         if not self._duty_leases.holds("shares"):
             context.book.history = context.pool.policy.accounting.history

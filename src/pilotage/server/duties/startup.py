@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from math import inf
 
 from pilotage.core.errors import Overloaded
 from pilotage.core.ids import SubmissionId
 from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
+from pilotage.server.duties.row_by_row import CONCERN_ALL
 from pilotage.services.pool.index_loading import Counts, apply_counts, count_waiting, load_slice
 from pilotage.services.submission import accept as submission_service
 from pilotage.services.submission.job_creation import JobCreator
@@ -59,24 +61,37 @@ async def _add_counts(context: Context, snapshot: TransactionSnapshot, counts: C
     await writer.acall(lambda tx: apply_counts(pool, tx, snapshot, counts))
 
 
-async def forget_unaccepted(context: Context, untouched_since: float = inf) -> None:
-    """Delete partly stored submissions of the last server. Their clients have received no answer.
-
-    `untouched_since`: only submissions that no request has changed since then.
-    """
-    for submission in await context.writer.acall(
-        lambda tx: submissions.staged(tx.connection, untouched_since)
-    ):
+async def forget_unaccepted(context: Context) -> None:
+    """Delete partly stored submissions of the last server. Their clients have received no answer."""
+    for submission in await unaccepted(context):
         await forget_staged(context, submission)
 
 
-async def finish_submissions(context: Context, untouched_since: float = inf) -> None:
-    """Create the remaining jobs of accepted submissions. `untouched_since` as in `forget_unaccepted`."""
-    for submission in await context.writer.acall(
-        lambda tx: submissions.with_unmade_jobs(tx.connection, untouched_since)
-    ):
-        await context.submission_gate.make(context.pool, JobCreator(submission))
-        log.info("created the remaining jobs of submission %d", submission)
+async def finish_submissions(context: Context) -> None:
+    """Create the remaining jobs of accepted submissions. One that fails does not stop the others."""
+    for submission in await unfinished(context):
+        try:
+            await finish_submission(context, submission)
+        except CONCERN_ALL:
+            raise
+        except Exception:
+            log.exception("the remaining jobs of submission %d could not be created", submission)
+
+
+async def unaccepted(context: Context, untouched_since: float = inf) -> Sequence[SubmissionId]:
+    """Partly stored submissions that no request has changed since then."""
+    return await context.writer.acall(lambda tx: submissions.staged(tx.connection, untouched_since))
+
+
+async def unfinished(context: Context, untouched_since: float = inf) -> Sequence[SubmissionId]:
+    """Accepted submissions without all of their jobs that no request has changed since then."""
+    return await context.writer.acall(lambda tx: submissions.with_unmade_jobs(tx.connection, untouched_since))
+
+
+async def finish_submission(context: Context, submission: SubmissionId) -> None:
+    """Create the remaining jobs of an accepted submission."""
+    await context.submission_gate.make(context.pool, JobCreator(submission))
+    log.info("created the remaining jobs of submission %d", submission)
 
 
 async def forget_staged(context: Context, submission: SubmissionId) -> None:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context
+from pilotage.server.duties.duty import Duty
 from pilotage.services.director.ce_status import closed_ces
 from pilotage.services.why import answer, wait_history
 from pilotage.store.tables.wait_reasons import ReasonRow
@@ -34,11 +36,13 @@ async def snapshot(context: Context, now: float) -> answer.WaitSnapshot:
     return await writer.acall(take)
 
 
-class ReasonDuty:
+class ReasonDuty(Duty):
     """Analyses every queue with waiting jobs, and stores changed reasons, a few rows in each transaction."""
 
+    name = lease = "reasons"
+
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._recorder = wait_history.WaitRecorder()
         self._started = False
 
@@ -49,7 +53,7 @@ class ReasonDuty:
             else wait_history.FIRST_DELAY
         )
 
-    async def cycle(self) -> None:
+    async def work(self) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
         if not self._started:
             self._started = True
@@ -65,8 +69,15 @@ class ReasonDuty:
             return
         now = clock()
         taken = await snapshot(self._context, now)
-        for part in wait_history.chunks(await self._analyse(taken, now)):
-            await writer.acall(lambda tx, part=part: wait_history.write(pool, tx, part))  # type: ignore[misc]
+        rows = {row.queue: row for row in await self._analyse(taken, now)}
+        for queue, error in self._recorder.take_failures():
+            self._rows.failed("analyse queues", queue, error)
+
+        def write(tx: Transaction, queues: Sequence[QueueId]) -> int:
+            wait_history.write(pool, tx, [rows[queue] for queue in queues])
+            return len(queues)
+
+        await self._rows.in_slices("store reasons", sorted(rows), write, wait_history.CHUNK_SIZE)
 
     async def _analyse(self, taken: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
         """The analysis may take over half a second: it runs in a thread, or in short slices of the event loop."""

@@ -20,13 +20,13 @@ import uvloop
 from pilotage.core import policy as policies
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server import disk_space
 from pilotage.server.context import Context
-from pilotage.server.disk_space import DiskDuty, DiskSpace, Reserve
-from pilotage.server.duties.addresses import ADDRESS_PERIOD, AddressDuty
-from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases, FencedWriter
-from pilotage.server.duties.leases import LEASE_PERIOD, LeaseDuty
+from pilotage.server.disk_space import DiskSpace, Reserve
+from pilotage.server.duties.addresses import AddressDuty
+from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
+from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
+from pilotage.server.duties.own_state import CertificateDuty, DiskDuty, RenewalDuty
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CERTIFICATE_PERIOD = 1.0
 PILOTS_LOST = "pilots of the last server then do not find this one, and their jobs start again elsewhere"
 
 
@@ -272,17 +271,11 @@ class _Server:
         self._publish_address(context, server.config)
         self._settings.announce(context.login_url)
         # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
-        space = DiskDuty(
-            context.space, lambda: self._writer.acall(lambda tx: instance.write_unchanged(tx.connection))
-        )
-        running = [
-            every(context, lambda: LEASE_PERIOD, leases.cycle),
-            every(context, lambda: disk_space.PERIOD, space.cycle),
-        ]
+        running = [every(context, leases), every(context, DiskDuty(context))]
         if duty_leases is not None:
-            running.append(every(context, lambda: RENEWAL_PERIOD, duty_leases.renew))
+            running.append(every(context, RenewalDuty(context, duty_leases)))
             addresses = AddressDuty(context, lambda: self._publish_address(context, server.config))
-            running.append(every(context, lambda: ADDRESS_PERIOD, addresses.cycle))
+            running.append(every(context, addresses))
         running += self._tls_duties(context, server.config)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
@@ -296,11 +289,11 @@ class _Server:
         if tls is None:
             return []
 
-        async def refresh_certificates() -> None:
+        def refresh() -> None:
             tls.refresh(lambda: self._publish_address(context, config), time.time())
             context.certificate_warning = tls.warning(time.time())
 
-        return [every(context, lambda: CERTIFICATE_PERIOD, refresh_certificates)]
+        return [every(context, CertificateDuty(context, refresh))]
 
     def _publish_address(self, context: Context, config: uvicorn.Config) -> None:
         """Tell clients and pilots of this server's address and certificates."""

@@ -15,7 +15,7 @@ from pilotage.core.policy import Policy
 from pilotage.services.catalogue.registration import free_number, insert_part
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import datasets, replicas
-from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
+from pilotage.store.tables.datasets import DataSetRow, Totals
 from pilotage.store.writer.transaction import Transaction
 
 BLOCKS_AT_ONCE = 64
@@ -89,20 +89,36 @@ def _open_block(tx: Transaction, dataset: int, place: Replica, limits: BlockLimi
             return block
 
 
+class BegunBlock(NamedTuple):
+    """An open block of an output data set."""
+
+    id: int
+    dataset: int
+    created: float
+    has_ended: bool
+    """The data set was closed."""
+
+
+def begun_blocks(connection: Connection) -> list[BegunBlock]:
+    return [
+        BegunBlock(block.id, block.dataset, block.created, has_ended)
+        for block, has_ended in datasets.open_output_blocks(connection)
+    ]
+
+
 def due_blocks(
-    connection: Connection, now: float, limits: BlockLimits = BlockLimits()
+    connection: Connection, begun: Sequence[BegunBlock], now: float, limits: BlockLimits = BlockLimits()
 ) -> dict[int, list[int]]:
-    """The open blocks of each output data set that have reached a limit. Of a closed data set: all of them."""
-    begun = datasets.open_output_blocks(connection)
-    contents = datasets.contents_of(connection, [block.id for block, _ in begun])
+    """The blocks of each output data set that have reached a limit. Of a closed data set: all of them."""
+    contents = datasets.contents_of(connection, [block.id for block in begun])
     due: dict[int, list[int]] = {}
-    for block, has_ended in begun:
-        if has_ended or _is_due(block, contents.get(block.id, Totals()), limits, now):
+    for block in begun:
+        if block.has_ended or _is_due(block, contents.get(block.id, Totals()), limits, now):
             due.setdefault(block.dataset, []).append(block.id)
     return due
 
 
-def _is_due(block: BlockRow, contents: Totals, limits: BlockLimits, now: float) -> bool:
+def _is_due(block: BegunBlock, contents: Totals, limits: BlockLimits, now: float) -> bool:
     return (
         contents.files >= limits.files
         or contents.size >= limits.size

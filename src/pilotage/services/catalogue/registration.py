@@ -229,7 +229,6 @@ def remove(tx: Transaction, name: str, *, changer: Viewer, now: float) -> DataSe
     return row
 
 
-def delete_removed(tx: Transaction, limit: int = FILES_AT_ONCE) -> bool:
+def delete_removed(tx: Transaction, dataset: int, limit: int = FILES_AT_ONCE) -> bool:
     """Delete some rows of a removed data set. False: nothing is left to delete."""
-    connection = tx.connection
-    return any(datasets.delete_slice(connection, dataset, limit) for dataset in datasets.removed(connection))
+    return datasets.delete_slice(tx.connection, dataset, limit)

@@ -6,6 +6,7 @@ progress, and a repeated chunk creates no job twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ from pilotage.wire.submissions import MAX_JOBS_IN_CHUNKS
 IDLE_TIMEOUT = 86400.0
 """Seconds after which an open submission without new rows is closed."""
 MAX_CLOSED_PER_CALL = 100
+
+log = logging.getLogger(__name__)
 
 
 def check_description(description: JobDescription, names: Sequence[str], expected: int | None) -> None:
@@ -158,9 +161,15 @@ def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tupl
     return submission, submission.first_job + count - 1 if last is None else last.first_job + last.count - 1
 
 
-def close_idle_submissions(pool: Pool, tx: Transaction, now: float) -> list[rows.SubmissionRow]:
-    """Close some of the idle open submissions. Their jobs are not affected."""
-    idle = rows.idle_open(tx.connection, now - IDLE_TIMEOUT, MAX_CLOSED_PER_CALL)
+def idle_submissions(tx: Transaction, now: float) -> list[SubmissionId]:
+    """Some of the idle open submissions."""
+    return rows.idle_open(tx.connection, now - IDLE_TIMEOUT, MAX_CLOSED_PER_CALL)
+
+
+def close_idle_submissions(pool: Pool, tx: Transaction, ids: Sequence[SubmissionId], now: float) -> int:
+    """Close the idle and open ones of these submissions; returns their number. Their jobs are not affected."""
+    before = now - IDLE_TIMEOUT
+    idle = [row for row in rows.by_ids(tx.connection, ids) if row.state == rows.OPEN and row.touched < before]
     for submission in idle:
         rows.save_progress(tx.connection, replace(submission, state=rows.CLOSED))
         record(
@@ -171,4 +180,5 @@ def close_idle_submissions(pool: Pool, tx: Transaction, now: float) -> list[rows
             actor="server",
             detail=f"submission {submission.id} is closed with {submission.count} jobs: no more rows arrived",
         )
-    return idle
+        log.warning("closed the idle submission %d with %d jobs", submission.id, submission.count)
+    return len(idle)

@@ -39,6 +39,12 @@ class WaitRecorder:
 
     stopped_at: QueueId = field(default=QueueId(0))
     """The queue after which the last round stopped; 0: the round was complete."""
+    _failures: list[tuple[QueueId, Exception]] = field(default_factory=list)
+
+    def take_failures(self) -> list[tuple[QueueId, Exception]]:
+        """The queues that could not be analysed since the last call, with their errors."""
+        taken, self._failures = self._failures, []
+        return taken
 
     def changes(self, snapshot: WaitSnapshot, connection: Connection, now: float) -> list[ReasonRow]:
         """The reasons that changed since the last recording."""
@@ -55,7 +61,13 @@ class WaitRecorder:
             if snapshot.analysis.asked - evaluated > MAX_EVALUATIONS:
                 self.stopped_at = done
                 break
-            yield _changed_reason(snapshot, connection, entry, now)
+            try:
+                changed = _changed_reason(snapshot, connection, entry, now)
+            except Exception as error:
+                # A queue that cannot be analysed has no reason; the others have theirs.
+                self._failures.append((entry.id, error))
+                changed = []
+            yield changed
             done = entry.id
         yield list(_emptied_queues(snapshot, now))
 
@@ -83,12 +95,6 @@ def _emptied_queues(snapshot: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
     for queue, recorded in snapshot.recorded_reasons.items():
         if recorded.reason and queue not in busy:
             yield ReasonRow(queue, now, "", "")
-
-
-def chunks(rows: Sequence[ReasonRow]) -> Iterator[Sequence[ReasonRow]]:
-    """The rows in parts, each for one transaction."""
-    for first in range(0, len(rows), CHUNK_SIZE):
-        yield rows[first : first + CHUNK_SIZE]
 
 
 def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:

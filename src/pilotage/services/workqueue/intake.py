@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep, rows_of_step
 from pilotage.core.requests.specification import CLEANUP
@@ -40,6 +40,7 @@ from pilotage.store.tables import (
 )
 from pilotage.store.tables.dataset_blocks import InputDataset
 from pilotage.store.tables.datasets import BlockRow
+from pilotage.store.tables.elements import NewElement
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -59,7 +60,12 @@ def take_slice(queue: WorkQueue, tx: Transaction, request_id: int, now: float, l
     tx.on_rollback(queue.forget_location_sets)
     intake = _Intake(queue, tx, request, now, limit)
     if request.state in GROWING:
-        return intake.run()
+        try:
+            return intake.run()
+        except TooLarge as error:
+            # A policy that allows more lets it grow again.
+            queued_requests.set_reason(tx.connection, request.id, str(error), now)
+            return False
     try:
         if intake.run():
             return True
@@ -188,7 +194,7 @@ class _Intake:
             new_element(connection, step.request, step.position, element, self.now)
             for element in part.plan.elements
         ]
-        stored = elements.insert_new(connection, new) if new else 0
+        stored = self._insert(new) if new else 0
         self.room -= len(new)
         self.left_out.update({**part.plan.bad, **part.plan.rejected})
         if (part.taken, part.closed) != (step.taken, step.closed):
@@ -201,6 +207,29 @@ class _Intake:
                 document["bad"] = dict(list(part.plan.bad.items())[:MOST_NAMED])
             detail = json.dumps(document, separators=(",", ":"))
             requests.record(connection, self.request, "intake", actor=ACTOR, now=self.now, detail=detail)
+
+    def _check_number(self, new: int) -> int:
+        """The number of elements of the request. Raises `TooLarge` if the policy does not allow `new` ones more."""
+        number, counts = self.request.id, self.queue.element_counts
+        count = counts.use(number)
+        if count is None or self.queue.pool.peers.shared:
+            count = elements.count_of_request(self.tx.connection, number)
+        most = self.queue.pool.policy.requests.max_elements_per_request
+        if count + new > most:
+            raise TooLarge(
+                f"the request would make {count + new:,} elements; the policy allows {most:,}",
+                hint="make larger jobs or several requests, or raise requests.max_elements_per_request",
+            )
+        return count
+
+    def _insert(self, new: Sequence[NewElement]) -> int:
+        """Store the elements that are not there yet."""
+        number, counts = self.request.id, self.queue.element_counts
+        count = self._check_number(len(new))
+        stored = elements.insert_new(self.tx.connection, new)
+        counts[number] = count + stored
+        self.tx.on_rollback(lambda: counts.pop(number, None))
+        return stored
 
     # --- inputs
 
@@ -257,11 +286,25 @@ class _Intake:
         rest = planned.events - step.taken
         if step.taken and rest <= 0:
             return _Slice(StartPlan(), step.taken, closed=True)
+        room = min(self.room, self._room_ahead(step))
+        if room <= 0:
+            return _Slice(StartPlan(), step.taken, closed=False)
         generator = Generator(rest, per_job, 1 + step.taken, 1 + lumis, per_lumi)
+        self._check_number(-(-rest // max(per_job * generator.max_jobs, 1)))
         policy = START_POLICIES[step.start_policy]
-        plan = policy.plan(StepInput(generator=generator, limit=self.room))
+        plan = policy.plan(StepInput(generator=generator, limit=room))
         taken = step.taken + sum(element.events for element in plan.elements)
-        return _Slice(plan, taken, closed=taken >= planned.events, is_full=taken < planned.events)
+        # Later cycles make the elements that agents cannot take soon.
+        is_full = taken < planned.events and len(plan.elements) == self.room
+        return _Slice(plan, taken, closed=taken >= planned.events, is_full=is_full)
+
+    def _room_ahead(self, step: StepRow) -> int:
+        """Elements to make now. 0 until agents have taken half of the elements that were made ahead."""
+        ahead = self.queue.pool.policy.requests.elements_ahead
+        available = elements.count_available(self.tx.connection, step.request, step.position, ahead)
+        if self.request.state in GROWING and 2 * available > ahead:
+            return 0
+        return ahead - available
 
     def _failures(self, step: StepRow, planned: PlannedStep) -> _Slice:
         """The failed pieces of the same step of the original request, for a resubmission without elements.

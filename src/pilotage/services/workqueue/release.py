@@ -64,6 +64,8 @@ class ReleaseRun:
     counts: Sequence[ReleasedCount]
     """The unfinished pool jobs when the pass begins."""
     rng: Random
+    only: frozenset[int]
+    """The requests whose jobs are released."""
     connection: Connection | None = None
     """Of the transaction that uses it now."""
     groups: list[SiteGroup] = field(default_factory=list)
@@ -86,6 +88,8 @@ class ReleaseRun:
         self.queue.load_location_sets(connection, [group.location_set for group in groups])
         for group in groups:
             self._after = group
+            if group.request not in self.only:
+                continue
             request, step = self._requests.get(group.request), self._steps.get((group.request, group.step))
             if request is not None and step is not None and is_working(request.state, step.type):
                 self._add(connection, group, request, step, now)

@@ -1,13 +1,12 @@
 """The roll-up: ends of pool jobs become states of element jobs, of elements, of steps and of requests.
 
-It reads the outcomes that were appended in the transactions of the ends, in slices, and deletes them in the same
+It uses the outcomes that were appended in the transactions of the ends, in slices, and deletes them in the same
 transaction. So each end counts once, whichever server dies when.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import RequestState
@@ -29,25 +28,14 @@ J = ElementJobState
 ACTOR = "server"
 
 
-@dataclass(slots=True)
-class RollUpResult:
-    """The consequences of one slice."""
-
-    outcomes: int
-    """The number of ends that were used."""
-    requests: set[int] = field(default_factory=set)
-    """Requests with an element that has ended: see `advance`."""
-
-
 def roll_up(
-    tx: Transaction, programs: ProgramCache, defaults: RetryRules, now: float, most: int
-) -> RollUpResult:
-    """Use at most `most` ends of pool jobs. `defaults`: the retry rules of the policy."""
+    tx: Transaction, programs: ProgramCache, defaults: RetryRules, now: float, outcomes: Sequence[Outcome]
+) -> set[int]:
+    """Use ends of pool jobs. Returns the requests with an element that has ended: see `advance`.
+
+    `defaults`: the retry rules of the policy. An end that was used before changes nothing.
+    """
     connection = tx.connection
-    outcomes = job_outcomes.oldest(connection, most)
-    result = RollUpResult(len(outcomes))
-    if not outcomes:
-        return result
     rows = element_jobs.by_ids(connection, sorted({outcome.element_job for outcome in outcomes}))
     rolled: dict[int, RolledJob] = {}
     for outcome in outcomes:
@@ -56,9 +44,9 @@ def roll_up(
             rolled[row.id] = _rolled(connection, programs, defaults, row, outcome)
     element_jobs.save_rolled(connection, list(rolled.values()))
     elements = _add_progress(connection, [(rows[id_], job.state) for id_, job in rolled.items()])
-    result.requests = end_elements(connection, elements, now)
+    ended = end_elements(connection, elements, now)
     job_outcomes.delete(connection, [outcome.id for outcome in outcomes])
-    return result
+    return ended
 
 
 def _rolled(

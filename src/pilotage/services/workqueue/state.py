@@ -20,6 +20,7 @@ from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 MAX_COVERAGES = 64
 """Elements whose masks are in memory."""
 MAX_SITE_SETS = 100_000
+MAX_COUNTS = 10_000
 DATASET_AGE = 30.0
 """Seconds for which the sites of a whole data set are remembered."""
 ALL_SITES = "*"
@@ -39,6 +40,8 @@ class WorkQueue:
     loads: LoadBook = field(default_factory=LoadBook)
     group_counts: dict[int, int] = field(default_factory=dict)
     """By request: the sets of locations of its available elements, as many as a pull has last seen."""
+    element_counts: LruCache[int, int] = field(default_factory=lambda: LruCache(MAX_COUNTS))
+    """By request: the number of its elements, as long as this server makes them."""
     _location_sets: dict[int, Sites] = field(default_factory=dict)
     _last_set: int = 0
     _rules: LruCache[tuple[str, str, int, int], SiteRules] = field(default_factory=lambda: LruCache(10_000))

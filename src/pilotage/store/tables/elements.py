@@ -116,6 +116,15 @@ def has_available(connection: Connection, request: int) -> bool:
     return connection.execute(sql, (request,)).fetchone() is not None
 
 
+def count_available(connection: Connection, request: int, step: int, most: int) -> int:
+    """The number of elements of a step that no agent has taken; `most` stands for all above it."""
+    sql = (
+        "SELECT count(*) FROM (SELECT 1 FROM elements WHERE state = 'Available' AND request_id = ? AND step = ?"
+        " LIMIT ?) AS some"
+    )
+    return int(connection.execute(sql, (request, step, most)).fetchone()[0])
+
+
 def by_ids(connection: Connection, ids: Sequence[int], *, lock: bool = False) -> dict[int, ElementRow]:
     """Elements by id. `lock`: other servers cannot change them before this transaction ends."""
     if not ids:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.bulk_statements import RowWriter, insert
-from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, in_list
 
 
 class JobEnd(NamedTuple):
@@ -42,11 +42,10 @@ class Outcome(NamedTuple):
     wall: float
 
 
-def oldest(connection: Connection, most: int) -> list[Outcome]:
-    """At most `most` stored ends, oldest first, locked until the transaction ends."""
-    sql = f"SELECT id, {', '.join(JobEnd._fields)} FROM job_outcomes ORDER BY id LIMIT ?"
-    rows = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED"), (most,))
-    return [Outcome(*row) for row in rows]
+def after(connection: Connection, last: int, most: int) -> list[Outcome]:
+    """At most `most` stored ends with ids above `last`, oldest first."""
+    sql = f"SELECT id, {', '.join(JobEnd._fields)} FROM job_outcomes WHERE id > ? ORDER BY id LIMIT ?"
+    return [Outcome(*row) for row in connection.execute(sql, (last, most))]
 
 
 def is_empty(connection: Connection) -> bool:

@@ -97,21 +97,12 @@ def steps_of(connection: Connection, requests: Sequence[int]) -> list[QueuedStep
     return [QueuedStep(*row) for row in connection.execute(sql, (value,))]
 
 
-def for_intake(connection: Connection, limit: int) -> list[int]:
-    """Requests with a team whose elements are not made yet, the highest priority first."""
+def to_take_in(connection: Connection, after: int, limit: int) -> list[int]:
+    """Requests with a team and a step that may get elements, in order of id: new ones, and ones in the queue."""
     sql = (
-        "SELECT id FROM requests WHERE state IN ('assigned', 'staged') AND team <> '' ORDER BY priority DESC, id"
-        " LIMIT ?"
-    )
-    return [row[0] for row in connection.execute(sql, (limit,))]
-
-
-def that_grow(connection: Connection, after: int, limit: int) -> list[int]:
-    """Requests in the queue with a step that gets no further elements only when it is closed, in order of id."""
-    sql = (
-        f"SELECT id FROM requests WHERE state IN {_WORKING} AND id > ?"
-        " AND EXISTS (SELECT 1 FROM request_steps WHERE request_id = requests.id AND closed = 0)"
-        " ORDER BY id LIMIT ?"
+        f"SELECT id FROM requests WHERE (state IN ('assigned', 'staged') AND team <> '' OR state IN {_WORKING}"
+        " AND EXISTS (SELECT 1 FROM request_steps WHERE request_id = requests.id AND closed = 0))"
+        " AND id > ? ORDER BY id LIMIT ?"
     )
     return [row[0] for row in connection.execute(sql, (after, limit))]
 

@@ -247,8 +247,10 @@ def schedule_removal(connection: Connection, kind: str, names: Sequence[Any]) ->
         connection.execute("INSERT INTO removals (kind, names) VALUES (?, ?)", (kind, text))
 
 
-def pending_removals(connection: Connection, most: int) -> list[Removal]:
-    rows = connection.execute("SELECT id, kind, names FROM removals ORDER BY id LIMIT ?", (most,))
+def pending_removals(connection: Connection, after: int, most: int) -> list[Removal]:
+    """Lists of files with ids above `after`, oldest first."""
+    sql = "SELECT id, kind, names FROM removals WHERE id > ? ORDER BY id LIMIT ?"
+    rows = connection.execute(sql, (after, most))
     return [Removal(row[0], row[1], json.loads(row[2])) for row in rows]
 
 

@@ -116,10 +116,10 @@ def delete_staged(connection: Connection, submission: SubmissionId) -> None:
     connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
 
 
-def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionRow]:
+def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionId]:
     """Open submissions without a request since `before`."""
-    sql = f"SELECT {_COLUMNS} FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
-    return [_to_submission(row) for row in connection.execute(sql, (before, most))]
+    sql = "SELECT id FROM submissions WHERE state = 'open' AND touched < ? ORDER BY touched LIMIT ?"
+    return [SubmissionId(row[0]) for row in connection.execute(sql, (before, most))]
 
 
 _JOBS = bulk_statements.insert(

@@ -84,6 +84,10 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     lines += [
         f'pilotage_disk_free_bytes{{disk="{name}"}} {free}' for name, free in context.space.free().items()
     ]
+    lines.append("# TYPE pilotage_failing_rows gauge")
+    lines += [
+        f'pilotage_failing_rows{{duty="{name}"}} {rows}' for name, rows in context.failing.counts().items()
+    ]
     lines.append("# TYPE pilotage_retention_rows_total counter")
     lines += [
         f'pilotage_retention_rows_total{{table="{name}"}} {table_progress.total}'
@@ -99,7 +103,6 @@ def _gauges(context: Context, connection: Connection) -> dict[str, float]:
         "pilotage_queues": sum(1 for entry in entries if entry.waiting),
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
         "pilotage_pilots_stalled": len(pool.stalled),
-        "pilotage_failing_rows": sum(len(rows) for rows in context.failing_rows.values()),
         "pilotage_history_jobs": sum(history.totals(connection).values()),
         "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
         "pilotage_longest_transaction_seconds": writer.times.longest,

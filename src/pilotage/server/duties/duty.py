@@ -1,0 +1,43 @@
+"""The base of all duties. The loop runs nothing else, so that each duty isolates failing rows and tells them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pilotage.server.context import Context
+from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
+
+
+class Duty(ABC):
+    """Periodic work of a server.
+
+    A duty looks at its rows through `_rows`. A row that fails is then isolated, and the duty goes on with the others.
+    `/metrics` and `status` show the row. Of a duty that works on one thing as a whole they show the failed cycle.
+    """
+
+    name: ClassVar[str]
+    """In `/metrics` and `status`."""
+    lease: ClassVar[str] = ""
+    """The lease that a server of several needs for this duty; empty: each server has this duty."""
+    aim: ClassVar[float] = SLICE_AIM
+    """Seconds for the rows of one transaction on SQLite."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        aim = self.aim if context.in_loop else POSTGRESQL_AIM
+        self._rows = RowByRow(context.writer, context.failing.of(self.name), aim)
+
+    @abstractmethod
+    def period(self) -> float:
+        """Seconds between two cycles that nothing wakes."""
+
+    @abstractmethod
+    async def work(self) -> None:
+        """One cycle."""
+
+    async def cycle(self) -> None:
+        """Run one cycle, and forget failing rows that need this duty no more."""
+        self._rows.begin_cycle()
+        await self.work()
+        self._rows.end_cycle()

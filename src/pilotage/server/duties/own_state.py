@@ -1,0 +1,65 @@
+"""Duties about the server itself: its disks, its certificates, and its leases of other duties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pilotage.server import disk_space
+from pilotage.server.context import Context
+from pilotage.server.disk_space import DiskWatch
+from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases
+from pilotage.store.tables import instance
+
+CERTIFICATE_PERIOD = 1.0
+
+
+class DiskDuty(Duty):
+    """Refreshes the state of the disks. After a failed write it retries a write until that succeeds."""
+
+    name = "disks"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        writer = context.writer
+        self._watch = DiskWatch(
+            context.space, lambda: writer.acall(lambda tx: instance.write_unchanged(tx.connection))
+        )
+
+    def period(self) -> float:
+        return disk_space.PERIOD
+
+    async def work(self) -> None:
+        await self._watch.look()
+
+
+class CertificateDuty(Duty):
+    """Looks for a new certificate, and warns of one that ends."""
+
+    name = "certificates"
+
+    def __init__(self, context: Context, refresh: Callable[[], None]) -> None:
+        super().__init__(context)
+        self._refresh = refresh
+
+    def period(self) -> float:
+        return CERTIFICATE_PERIOD
+
+    async def work(self) -> None:
+        self._refresh()
+
+
+class RenewalDuty(Duty):
+    """Claims duties for this server, and renews its leases."""
+
+    name = "renewal of leases"
+
+    def __init__(self, context: Context, duty_leases: DutyLeases) -> None:
+        super().__init__(context)
+        self._duty_leases = duty_leases
+
+    def period(self) -> float:
+        return RENEWAL_PERIOD
+
+    async def work(self) -> None:
+        await self._duty_leases.renew()

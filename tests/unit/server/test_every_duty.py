@@ -1,0 +1,473 @@
+"""Every duty isolates the row that fails, tells it in `/metrics` and `status`, and goes on.
+
+`ROWS` has a case for each duty that looks at rows: it makes some rows, of which one cannot be processed. `WHOLE` names
+the duties that work on one thing, whose failed cycle is shown. A new duty without an entry fails the first test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import pilotage.server
+from pilotage.core.errors import Conflict
+from pilotage.core.ids import PilotId, QueueId, SubmissionId
+from pilotage.server.duties import (
+    addresses,
+    agents,
+    batch_ces,
+    costs,
+    director,
+    embedded_agent,
+    information,
+    intake,
+    leases,
+    local_ces,
+    locations,
+    output_blocks,
+    own_state,
+    peers,
+    propagation,
+    queues,
+    release,
+    retention,
+    roll_up,
+    shares,
+    wait_reasons,
+)
+from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.loop import every
+from pilotage.server.http.routes import administration
+from pilotage.server.http.routes.duties import list_duties
+from pilotage.server.process.schedule import DUTIES
+from pilotage.server.tokens import Caller
+from pilotage.services import retention as rules_of_retention
+from pilotage.services.catalogue import outputs
+from pilotage.services.peers import sync
+from pilotage.services.pilots.costs import Booking
+from pilotage.services.retention import Slicer
+from pilotage.services.submission import chunked
+from pilotage.services.why import answer, wait_history
+from pilotage.services.workqueue import expiry
+from pilotage.services.workqueue.propagation import Propagation
+from pilotage.store.tables import job_outcomes, location_sets
+from pilotage.store.tables.job_outcomes import JobEnd
+from pilotage.store.writer.transaction import Transaction
+from tests.unit.server.duty_pool import BAD, Pool
+from tests.unit.services.bench import Bench
+from tests.unit.services.workqueue.queue_bench import EVENTS, POLICY, QueueBench
+
+
+@dataclass
+class Case:
+    """A duty with some rows, of which one cannot be processed."""
+
+    duty: Duty
+    bad: Hashable
+    others_done: Callable[[], bool]
+    """Whether the duty has processed all other rows."""
+
+
+def _intake(pool: Pool) -> Case:
+    queue = pool.queue
+    made = [
+        queue.request(queue.step(splitting=EVENTS, events=75, start_policy="MonteCarlo")) for _ in range(3)
+    ]
+    pool.spoil_request(made[0])
+    return Case(intake.IntakeDuty(pool.context), made[0], lambda: all(map(queue.elements_of, made[1:])))
+
+
+def _agents(pool: Pool) -> Case:
+    queue = pool.queue
+    gone = [queue.agent(name).id for name in ("first", "second", "third")]
+    queue.bench.now += 1000
+    pool.refuse(expiry, "expire", lambda _, tx, now, part: gone[0] in part)
+    live = "SELECT id FROM agents WHERE ended IS NULL"
+    return Case(agents.AgentDuty(pool.context), gone[0], lambda: queue.sql(live) == [(gone[0],)])
+
+
+def _released(pool: Pool) -> list[int]:
+    pool.requests.agent()
+    made = [pool.requests.request() for _ in range(3)]
+    for request in made:
+        pool.requests.element(request, 2)
+    return made
+
+
+def _release(pool: Pool) -> Case:
+    made = _released(pool)
+    pool.spoil_request(made[1])
+    waiting = "SELECT DISTINCT request_id FROM element_jobs WHERE state = 'made'"
+    return Case(release.ReleaseDuty(pool.context), made[1], lambda: pool.queue.sql(waiting) == [(made[1],)])
+
+
+def _roll_up(pool: Pool) -> Case:
+    made = _released(pool)
+    pool.requests.release()
+    rows = pool.queue.sql("SELECT id, job_id FROM element_jobs ORDER BY id")
+    ends = [JobEnd(row, job, "Failed", pool.bench.now, 1, "payload", "exit code 1") for row, job in rows]
+    pool.bench.do(lambda tx: job_outcomes.append(tx.connection, ends))
+    pool.spoil_request(made[0])
+    outcomes = pool.bench.do(lambda tx: job_outcomes.after(tx.connection, 0, 9))
+    left = "SELECT count(*) FROM job_outcomes"
+    # Both ends of the first request fail.
+    return Case(roll_up.RollUpDuty(pool.context), outcomes[0], lambda: pool.queue.sql(left) == [(2,)])
+
+
+def _propagation(pool: Pool) -> Case:
+    made = _released(pool)
+    pool.queue.run("UPDATE requests SET propagating = 1")
+    pool.spoil_request(made[0])
+    pool.refuse(Propagation, "run", lambda run, *_: run.request == made[0])
+    left = "SELECT id FROM requests WHERE propagating = 1"
+    return Case(
+        propagation.PropagationDuty(pool.context), made[0], lambda: pool.queue.sql(left) == [(made[0],)]
+    )
+
+
+def _output_blocks(pool: Pool) -> Case:
+    """The sum of the events of one block is no number of the database."""
+    queue = pool.queue
+    data = queue.dataset("out", is_open=True)
+    queue.run("UPDATE datasets SET request_id = 1 WHERE id = ?", data)
+    blocks = [queue.block(data, f"b{number}", 3, is_open=True) for number in range(3)]
+    queue.run("UPDATE files SET events = ? WHERE block_id = ?", 2**63 - 1, blocks[0])
+    queue.bench.now += 10**6
+    bad = outputs.begun_blocks(queue.bench.connection)[0]
+    left = "SELECT id FROM blocks WHERE open = 1"
+    return Case(output_blocks.OutputBlockDuty(pool.context), bad, lambda: queue.sql(left) == [(blocks[0],)])
+
+
+def _locations(pool: Pool) -> Case:
+    queue = pool.queue
+    blocks = [queue.block(queue.dataset(f"in{number}"), f"b{number}", sites=["A"]) for number in range(3)]
+    for dataset in range(1, 4):
+        queue.intake(queue.request(inputs=[dataset]))
+    other = queue.bench.do(lambda tx: location_sets.id_of(tx.connection, ["B"]))
+    queue.run("UPDATE blocks SET location_set = ?", other)
+    queue.run("INSERT INTO moved_blocks (block_id, number, moved) SELECT id, id, ? FROM blocks", queue.now)
+    [bad, *_] = queue.sql("SELECT id FROM elements ORDER BY id")
+    queue.run("UPDATE elements SET blocks = '{' WHERE id = ?", *bad)
+    old = "SELECT id FROM elements WHERE location_set <> ?"
+    return Case(locations.LocationDuty(pool.context), blocks[0], lambda: queue.sql(old, other) == [bad])
+
+
+def _retention(pool: Pool) -> Case:
+    rules = [rule.name for rule in rules_of_retention.RULES]
+    pool.refuse(rules_of_retention, "drop_month", lambda *_: False)
+    ran = pool.refuse(Slicer, "run", lambda _, connection, rule, *more: rule.name == "hot")
+    duty = retention.RetentionDuty(pool.context, Path("/nowhere"), lambda: None)
+    pool.queue.run("INSERT INTO removals (kind, names) VALUES ('jobs', '[1]'), ('jobs', '[2]')")
+    gone: list[int] = []
+
+    def delete(job: int) -> None:
+        if job == 1:
+            raise ValueError(BAD)
+        gone.append(job)
+
+    pool.context.sandbox = SimpleNamespace(delete_outputs=delete, delete_tails=lambda job: None)
+    without_keys = {
+        rule.name for rule in rules_of_retention.RULES if rule.find is None and rule.name != "hot"
+    }
+    return Case(
+        duty,
+        rules[0],
+        lambda: {call[2].name for call in ran} == without_keys and gone == [2]
+        and pool.queue.sql("SELECT count(*) FROM removals") == [(1,)],
+    )  # fmt: skip
+
+
+def _queues(pool: Pool) -> Case:
+    made = [SubmissionId(number) for number in (1, 2, 3)]
+    closed: set[int] = set()
+
+    def close(_: Any, tx: Any, part: Sequence[int], now: float) -> int:
+        if made[0] in part:
+            raise ValueError(BAD)
+        closed.update(part)
+        return len(part)
+
+    pool.monkeypatch.setattr(chunked, "idle_submissions", lambda tx, now: made)
+    pool.monkeypatch.setattr(chunked, "close_idle_submissions", close)
+    return Case(queues.QueueDuty(pool.context), made[0], lambda: closed == set(made[1:]))
+
+
+def _leases(pool: Pool) -> Case:
+    """A pilot in a state from which it cannot be lost."""
+    bench = pool.bench
+    for _ in range(3):
+        bench.submit()
+        bench.pilot("a").hold()
+    bench.do(lambda tx: tx.connection.execute("UPDATE pilots SET state = 'Done' WHERE id = 2"))
+    duty = leases.LeaseDuty(pool.context)
+    asyncio.run(duty.cycle())
+    bench.now += 1e6
+    duty._reachable_until = bench.now
+    duty._alive_at = bench.now
+    held = "SELECT DISTINCT pilot_id FROM jobs WHERE pilot_id IS NOT NULL"
+    return Case(duty, PilotId(2), lambda: pool.queue.sql(held) == [(2,)])
+
+
+def _costs(pool: Pool) -> Case:
+    saved: set[int] = set()
+
+    def save(tx: Transaction, bookings: Sequence[Booking]) -> None:
+        if any(booking.pilot == 1 for booking in bookings):
+            raise ValueError(BAD)
+        saved.update(booking.pilot for booking in bookings)
+
+    made = [Booking(PilotId(number), None, 1.0, {}) for number in (1, 2, 3)]
+    pool.context.pool.heard = {}
+    pool.monkeypatch.setattr(costs, "unbooked", lambda *_, **__: made)
+    pool.monkeypatch.setattr(costs, "book_pilots", lambda connection, rows: iter([rows]))
+    pool.monkeypatch.setattr(costs, "save_bookings", save)
+    return Case(costs.CostDuty(pool.context), PilotId(1), lambda: saved == {2, 3})
+
+
+class _FakeCe:
+    """The part of a CE's duty that all its CEs share."""
+
+    def __init__(self, name: str, cycles: dict[str, int]) -> None:
+        self._name, self._cycles = name, cycles
+
+    async def cycle(self) -> None:
+        if self._name == "a":
+            raise ValueError(BAD)
+        self._cycles[self._name] = self._cycles.get(self._name, 0) + 1
+
+    def period(self) -> float:
+        return 1.0
+
+
+def _batch_ces(pool: Pool) -> Case:
+    cycles: dict[str, int] = {}
+    duty = batch_ces.BatchCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
+    return Case(duty, "a", lambda: cycles.get("b", 0) > 1)
+
+
+def _local_ces(pool: Pool) -> Case:
+    cycles: dict[str, int] = {}
+    duty = local_ces.LocalCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
+    duty._duties = {name: cast(Any, _FakeCe(name, cycles)) for name in "ab"}
+    return Case(duty, "a", lambda: cycles.get("b", 0) > 1)
+
+
+def _information(pool: Pool, kind: type[information.InformationDuty]) -> Case:
+    stored = pool.refuse(
+        information, "store_answers", lambda _, tx, answers, now: any(answer.ce == "a" for answer in answers)
+    )
+    duty = kind(pool.context, lambda ce: cast(Any, SimpleNamespace()))
+
+    def ask(name: str, ce: Any, now: float) -> None:
+        asked = information._Question(name, ce, now, problem="no answer", ended=True)
+        duty._questions[name], duty._due[name] = asked, now
+
+    pool.monkeypatch.setattr(duty, "_ask", ask)
+    for name, ce in pool.bench.pool.policy.ces.items():
+        ask(name, ce, pool.bench.now)
+    return Case(duty, "a", lambda: any(call[2][0].ce == "b" for call in stored))
+
+
+def _reasons(pool: Pool) -> Case:
+    for owner in ("alice", "bob"):
+        pool.bench.submit(owner=owner)
+    entries = sorted(pool.bench.pool.queues.index.entries)
+    pool.bench.set(recorded_reasons={})
+    pool.refuse(wait_history, "main_reason", lambda _, connection, entry, now: entry.id == entries[0])
+
+    async def snapshot(context: Any, now: float) -> Any:
+        return pool.bench.do(lambda tx: answer.take_snapshot(pool.bench.pool, tx, now, _turn))
+
+    pool.monkeypatch.setattr(wait_reasons, "snapshot", snapshot)
+    duty = wait_reasons.ReasonDuty(pool.context)
+    duty._started = True
+    stored = "SELECT DISTINCT queue_id FROM queue_reasons"
+    return Case(duty, entries[0], lambda: pool.queue.sql(stored) == [(entries[1],)])
+
+
+def _turn(ask: Callable[[], Any]) -> Any:
+    return ask()
+
+
+def _recount(pool: Pool) -> Case:
+    counted: set[int] = set()
+
+    def recount(_: Any, tx: Any, part: Sequence[int]) -> int:
+        if 1 in part:
+            raise ValueError(BAD)
+        counted.update(part)
+        return 0
+
+    pool.monkeypatch.setattr(sync, "all_queues", lambda _: [QueueId(number) for number in (1, 2, 3)])
+    pool.monkeypatch.setattr(sync, "recount", recount)
+    duty = peers.RecountDuty(pool.context)
+    duty._recounted_at = -1e9
+    return Case(duty, QueueId(1), lambda: counted == {2, 3})
+
+
+def _submissions(pool: Pool) -> Case:
+    done: set[int] = set()
+
+    async def found(context: Any, before: float) -> Sequence[SubmissionId]:
+        return [SubmissionId(number) for number in (1, 2, 3)]
+
+    async def finish(context: Any, submission: SubmissionId) -> None:
+        if submission == 1:
+            raise ValueError(BAD)
+        done.add(submission)
+
+    pool.monkeypatch.setattr(peers, "unaccepted", found)
+    pool.monkeypatch.setattr(peers, "unfinished", found)
+    pool.monkeypatch.setattr(peers, "forget_staged", finish)
+    pool.monkeypatch.setattr(peers, "finish_submission", finish)
+    return Case(peers.SubmissionsDuty(pool.context), SubmissionId(1), lambda: done == {2, 3})
+
+
+ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
+    agents.AgentDuty: _agents,
+    batch_ces.BatchCesDuty: _batch_ces,
+    costs.CostDuty: _costs,
+    information.InformationDuty: lambda pool: _information(pool, information.InformationDuty),
+    information.LocalInformationDuty: lambda pool: _local_information(pool),
+    intake.IntakeDuty: _intake,
+    leases.LeaseDuty: _leases,
+    local_ces.LocalCesDuty: _local_ces,
+    locations.LocationDuty: _locations,
+    output_blocks.OutputBlockDuty: _output_blocks,
+    peers.RecountDuty: _recount,
+    peers.SubmissionsDuty: _submissions,
+    propagation.PropagationDuty: _propagation,
+    queues.QueueDuty: _queues,
+    release.ReleaseDuty: _release,
+    retention.RetentionDuty: _retention,
+    roll_up.RollUpDuty: _roll_up,
+    wait_reasons.ReasonDuty: _reasons,
+}
+
+
+def _local_information(pool: Pool) -> Case:
+    return _information(pool, information.LocalInformationDuty)
+
+
+WHOLE: dict[type[Duty], str] = {
+    addresses.AddressDuty: "the addresses of this server",
+    director.DirectorDuty: "one iteration decides over all queues and CEs together",
+    embedded_agent.EmbeddedAgentDuty: "one process",
+    own_state.CertificateDuty: "the certificate of this server",
+    own_state.DiskDuty: "the disks of this server",
+    own_state.RenewalDuty: "all leases are claimed by one statement",
+    peers.ClockDuty: "the clock of the database",
+    peers.LimitsDuty: "all limits are one table of the policy",
+    peers.PeersDuty: "changes of other servers have an order that none may leave",
+    peers.RebalanceDuty: "the room of all limits is shared out together",
+    peers.ServersDuty: "silent servers are evicted by one decision",
+    shares.LedgerDuty: "one sum over all attempts",
+    shares.PriorityDuty: "one computation over all queues in memory",
+    shares.ShareDuty: "one sum over all attempts",
+}
+"""Duties that have no rows of their own, with the reason."""
+
+
+def all_duties() -> set[type[Duty]]:
+    for module in pkgutil.walk_packages(pilotage.server.__path__, "pilotage.server."):
+        importlib.import_module(module.name)
+    found, left = set[type[Duty]](), [Duty]
+    while left:
+        of = left.pop().__subclasses__()
+        found.update(kind for kind in of if kind.__module__.startswith("pilotage."))
+        left += of
+    return found
+
+
+def test_every_duty_has_an_entry_a_name_and_a_known_lease() -> None:
+    duties = all_duties()
+    assert duties == ROWS.keys() | WHOLE.keys()
+    assert not ROWS.keys() & WHOLE.keys()
+    names = [duty.name for duty in duties]
+    assert len(set(names)) == len(names)
+    assert {duty.lease for duty in duties} - {""} <= set(DUTIES)
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    bench = Bench(tmp_path, POLICY)
+    yield Pool(QueueBench(bench), monkeypatch)
+    bench.end()
+
+
+def _shown(pool: Pool) -> tuple[str, list[tuple[str, str, str]]]:
+    """The metrics, and the failing rows that an administrator and others see."""
+    context = pool.context
+    context.totals = SimpleNamespace(by_state=dict)
+    context.certificate_expires = None
+    context.writer = pool.bench.writer
+    metrics = bytes(administration.metrics(context).body).decode()
+    administrator = Caller("alice", "physics", frozenset({"ADMINISTRATOR"}), 0.0)
+    listed = list_duties(context, administrator)
+    hidden = list_duties(context, Caller("bob", "physics", frozenset(), 0.0))
+    assert {(row.row, row.error) for row in hidden.failing} <= {("", "")}
+    assert len(hidden.failing) == len(listed.failing) == listed.count
+    return metrics, [(row.duty, row.row, row.error) for row in listed.failing]
+
+
+@pytest.mark.parametrize("kind", ROWS, ids=lambda kind: kind.__name__)
+def test_a_duty_isolates_the_failing_row_tells_it_and_goes_on(kind: type[Duty], pool: Pool) -> None:
+    case = ROWS[kind](pool)
+
+    async def cycles() -> None:
+        for _ in range(3):
+            await case.duty.cycle()
+            await asyncio.sleep(0)
+
+    asyncio.run(cycles())
+    assert case.others_done()
+    metrics, rows = _shown(pool)
+    assert str(case.bad) in [row for duty, row, _ in rows if duty == kind.name]
+    [line] = [line for line in metrics.splitlines() if f'failing_rows{{duty="{kind.name}"}}' in line]
+    assert int(line.split()[-1]) > 0
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.__name__)
+def test_a_failed_cycle_is_told_until_one_succeeds(kind: type[Duty], pool: Pool) -> None:
+    duty = object.__new__(kind)
+    Duty.__init__(duty, pool.context)
+    results = iter([Conflict(BAD), Conflict(BAD), None])
+    seen: list[int] = []
+
+    async def work() -> None:
+        seen.append(len(pool.context.failing.of(kind.name)))
+        error = next(results)
+        if error is not None:
+            raise error
+        pool.context.stop.set()
+
+    pool.monkeypatch.setattr(duty, "work", work)
+    pool.monkeypatch.setattr(duty, "period", lambda: 0.0)
+    asyncio.run(every(pool.context, duty))
+    assert seen == [0, 1, 1]
+    assert not pool.context.failing.of(kind.name)
+
+
+def test_a_row_that_succeeds_or_is_gone_is_not_shown_any_more(pool: Pool) -> None:
+    queue = pool.queue
+    step = queue.step(splitting=EVENTS, events=75, start_policy="MonteCarlo")
+    made = [queue.request(step) for _ in range(3)]
+    [(sound,)] = queue.sql("SELECT specification FROM requests WHERE id = ?", made[0])
+    for request in made[:2]:
+        pool.spoil_request(request)
+    duty = intake.IntakeDuty(pool.context)
+    asyncio.run(duty.cycle())
+    assert len(pool.context.failing.of("intake")) == 2
+    queue.run("UPDATE requests SET specification = ? WHERE id = ?", sound, made[0])
+    queue.run("UPDATE requests SET state = 'rejected' WHERE id = ?", made[1])
+    asyncio.run(duty.cycle())
+    assert not pool.context.failing.of("intake")
+    assert queue.elements_of(made[0])
