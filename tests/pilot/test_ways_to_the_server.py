@@ -91,7 +91,7 @@ def test_the_proxy_of_the_ce_or_else_of_the_node_is_used(
         proxy = f"http://127.0.0.1:{wanted.port}"
         node = f"http://127.0.0.1:{other.port}" if by_policy else proxy
         settings = PilotSettings(
-            ("http://server.test:8080",),
+            ("https://server.test:8080",),
             SECRET,
             0,
             1,
@@ -100,6 +100,6 @@ def test_the_proxy_of_the_ce_or_else_of_the_node_is_used(
             sys.executable,
             proxy=proxy if by_policy else "",
         )
-        script(settings, {"http_proxy": node, "HTTP_PROXY": node})
-        until(lambda: wanted.received.startswith(b"POST http://server.test:8080/v1/pilot/enrol "))
+        script(settings, {"https_proxy": node, "HTTPS_PROXY": node})
+        until(lambda: wanted.received.startswith(b"CONNECT server.test:8080 "))
         assert other.received == b""

@@ -14,12 +14,12 @@ from pilotage.client import downloads, polling, selections
 from pilotage.client.administration import AdministrationMethods
 from pilotage.client.answers import decode
 from pilotage.client.credentials import (
-    URL_HINT,
     FixedToken,
     TokenFile,
     default_home,
     parse_server_url,
     read_server_facts,
+    require_safe,
     server_facts_of,
     write_server_facts,
 )
@@ -112,12 +112,10 @@ class Client(
         if trust is None:
             place = parse_server_url(url)
             url, trust = place.url, place.trust
-        urls = url.split(",")
-        if not all(address.startswith(("http://", "https://")) for address in urls):
-            raise InvalidInput(f"{url!r} is not the address of a server", hint=URL_HINT)
+        require_safe(url, trust)
         source = FixedToken(token) if isinstance(token, str) else token
         self._transport = Transport(
-            urls,
+            url.split(","),
             lambda: source.current(self._refresh, self._ensure_home_token),
             refused=lambda token, error: source.refused(token, error, self._ensure_home_token),
             patience=patience,

@@ -16,6 +16,7 @@ from typing import Any
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
 from pilotage.wire.identity import TokenResponse
+from pilotage.wire.server_address import UnsafeAddress, check_address
 from pilotage.wire.server_trust import ServerTrust, split_pinned_url
 
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
@@ -202,6 +203,19 @@ def server_facts_of(url: str, home: Path) -> ServerFacts:
             ]:
                 return known
     return facts
+
+
+def require_safe(url: str, trust: ServerTrust) -> None:
+    """Raise InvalidInput if a token must not be sent to one of these addresses, separated by commas."""
+    for address in url.split(","):
+        try:
+            check_address(address, pinned=bool(trust.fingerprints))
+        except UnsafeAddress as error:
+            raise InvalidInput(
+                str(error), hint="off loopback a server speaks TLS: https://HOST:PORT#sha256=FINGERPRINT"
+            ) from None
+        except ValueError:
+            raise InvalidInput(f"{address!r} is not the address of a server", hint=URL_HINT) from None
 
 
 def parse_server_url(url: str) -> ServerFacts:

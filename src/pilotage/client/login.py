@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pilotage.client.api import Client
 from pilotage.client.credentials import (
-    URL_HINT,
     TokenFile,
     parse_server_url,
+    require_safe,
     token_identity,
     write_server_facts,
     write_token,
@@ -18,8 +17,6 @@ from pilotage.client.credentials import (
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.wire.identity import Identity
 from pilotage.wire.server_trust import ServerTrust
-
-LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
 def log_in(url: str, token: str, home: Path, *, ca_file: Path | None = None) -> Identity:
@@ -29,9 +26,8 @@ def log_in(url: str, token: str, home: Path, *, ca_file: Path | None = None) -> 
     """
     _check_home(home)
     facts = parse_server_url(url)
-    for address in facts.url.split(","):
-        _check_address(address)
     trust = facts.trust
+    require_safe(facts.url, trust)
     if ca_file is not None:
         if trust.fingerprints:
             raise InvalidInput("a fingerprint and --ca cannot be combined", hint="give one of them")
@@ -76,21 +72,6 @@ def _check_home(home: Path) -> None:
         raise Conflict(
             f"{home} is the home of a server, whose owner needs no login",
             hint="keep other servers in a folder of their own: --home DIR or PILOTAGE_HOME",
-        )
-
-
-def _check_address(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise InvalidInput(f"{url} is not the address of a server", hint=URL_HINT)
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
-        raise InvalidInput(
-            f"{url} is not encrypted: everybody on the way could read the token",
-            hint="off loopback a server speaks TLS: https://HOST:PORT#sha256=FINGERPRINT",
         )
 
 

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
 from pilotage.client.answers import error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
+from pilotage.wire.server_address import is_loopback
 from pilotage.wire.server_trust import (
     CERTIFICATES_HEADER,
     CertificateMismatch,
@@ -114,7 +116,7 @@ class Transport:
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
                 limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
                 verify=self._context or False,
-                trust_env=not all(_is_loopback(url) for url in self._urls),
+                trust_env=not all(is_loopback(urlsplit(url).hostname or "") for url in self._urls),
                 headers={"accept": "application/json"},
                 event_hooks={"response": [self._report_notice, self._learn_certificates]},
             )
@@ -323,12 +325,6 @@ class Transport:
             f"the server at {self.url} does not answer: {str(trouble) or type(trouble).__name__}",
             hint="is it running? `pilotage up` starts one; --server or PILOTAGE_SERVER names another",
         )
-
-
-def _is_loopback(url: str) -> bool:
-    """Whether the host is this machine; it is then reached without an HTTP proxy."""
-    host = url.partition("://")[2].partition("/")[0]
-    return host.startswith(("127.", "localhost", "[::1]"))
 
 
 def _flatten_query(query: Query | None) -> QueryPairs:

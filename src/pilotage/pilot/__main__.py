@@ -56,7 +56,8 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
     from .servers import Servers
     from .transport import Connection
 
-    trust, servers = ServerTrust(options.fingerprint, options.ca_file), Servers(options.server)
+    trust = ServerTrust(options.fingerprint, options.ca_file)
+    servers = Servers(options.server, pinned=bool(options.fingerprint))
     # Forked before the secret is read and any thread is started: payloads descend from it.
     launcher = Launcher(options.secret_fd, options.program_fd)
     wake_up = WakeUp()

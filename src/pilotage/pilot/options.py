@@ -7,6 +7,8 @@ import os
 import re
 from typing import List, Mapping, Optional
 
+from pilotage.wire.server_address import check_address
+
 from .node import batch_id
 
 
@@ -83,6 +85,11 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
     )
     add("--secret-fd", type=int, default=0, help="file descriptor to read the secret from")
     options = parser.parse_args(arguments)
+    for server in options.server:
+        try:
+            check_address(server, pinned=bool(options.fingerprint))
+        except ValueError as error:
+            parser.error(f"--server: {error}")
     if options.processors < 0 or options.memory < 0:
         parser.error("--processors and --memory cannot be negative")
     if options.workdir and not os.path.isdir(options.workdir):

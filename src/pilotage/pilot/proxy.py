@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import urllib.parse
 import urllib.request
 from typing import Dict, NamedTuple, Optional
+
+from pilotage.wire.server_address import is_loopback
 
 
 class Proxy(NamedTuple):
@@ -32,12 +33,3 @@ def find_proxy(scheme: str, host: str) -> Optional[Proxy]:
         encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
         headers["Proxy-Authorization"] = f"Basic {encoded}"
     return Proxy(parts.hostname, parts.port or 3128, headers)
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

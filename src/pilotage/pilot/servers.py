@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-import urllib.parse
 from typing import Iterable, Tuple
+
+from pilotage.wire.server_address import check_address
 
 from .log import log
 
@@ -14,11 +15,12 @@ MAX_SERVERS = 32
 class Servers:
     """The addresses, and the one in use. Connections of several threads share it."""
 
-    def __init__(self, addresses: Iterable[str]) -> None:
-        """Raises ValueError for an address that is none."""
+    def __init__(self, addresses: Iterable[str], *, pinned: bool = False) -> None:
+        """Raises ValueError for an address that no secret may be sent to. `pinned`: fingerprints are known."""
         self._addresses = tuple(dict.fromkeys(addresses))
+        self._pinned = pinned
         for address in self._addresses:
-            check_address(address)
+            check_address(address, pinned=pinned)
         self._lock = threading.Lock()
         self.current = self._answered = self._addresses[0]
 
@@ -47,7 +49,7 @@ class Servers:
         scheme = self.current.partition("://")[0]
         try:
             for address in addresses:
-                check_address(address)
+                check_address(address, pinned=self._pinned)
                 if address.partition("://")[0] != scheme:
                     return
         except ValueError:
@@ -58,10 +60,3 @@ class Servers:
     @property
     def addresses(self) -> Tuple[str, ...]:
         return self._addresses
-
-
-def check_address(address: str) -> None:
-    """Raise ValueError unless it is the address of a server."""
-    parts = urllib.parse.urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"not an http or https address: {address}")

@@ -75,13 +75,16 @@ class Connection:
         token: str = "",
         timeout: float = TIMEOUT,
     ) -> None:
-        self._servers = Servers([server]) if isinstance(server, str) else server
+        self._servers = (
+            Servers([server], pinned=bool(trust and trust.fingerprints))
+            if isinstance(server, str)
+            else server
+        )
         self._address = ""
         """The server that the connection is to."""
         self._base = ""
         self._is_tls = False
         self._trust = trust or ServerTrust()
-        self._proxy_headers: Dict[str, str] = {}
         self._timeout = timeout
         self._connection: Optional[http.client.HTTPConnection] = None
         self.token = token
@@ -151,7 +154,7 @@ class Connection:
         if self._connection is None:
             self._connection = self._connect()
         try:
-            self._connection.request(method, self._base + path, body, {**headers, **self._proxy_headers})
+            self._connection.request(method, self._base + path, body, headers)
             response = self._connection.getresponse()
         except (ConnectionError, http.client.RemoteDisconnected):
             if not isinstance(body, (bytes, type(None))):
@@ -222,16 +225,15 @@ class Connection:
         raise mismatch
 
     def _prepare(self, url: urllib.parse.SplitResult, asked: str) -> http.client.HTTPConnection:
-        """A connection that is not open yet. TLS passes through a proxy, which never sees the token."""
+        """A connection that is not open yet. TLS passes through a proxy, which never sees the token.
+
+        Only a loopback address has no TLS.
+        """
         host, port, timeout = url.hostname or "", url.port, min(self._timeout, CONNECT_TIMEOUT)
-        proxy = find_proxy(url.scheme, host)
-        self._is_tls, self._base, self._proxy_headers = url.scheme == "https", url.path.rstrip("/"), {}
+        self._is_tls, self._base = url.scheme == "https", url.path.rstrip("/")
         if not self._is_tls:
-            if proxy is None:
-                return http.client.HTTPConnection(host, port, timeout=timeout)
-            self._base = f"http://{url.netloc}{self._base}"
-            self._proxy_headers = proxy.headers
-            return http.client.HTTPConnection(proxy.host, proxy.port, timeout=timeout)
+            return http.client.HTTPConnection(host, port, timeout=timeout)
+        proxy = find_proxy(url.scheme, host)
         context = self._trust.make_context(asked)
         if proxy is None:
             return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from pilotage.client import Client
+from pilotage.client.login import log_in
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
+from pilotage.pilot.options import parse
 from pilotage.pilot.transport import Connection, ServerUnavailable
 from pilotage.server.process.certificates import (
     CertificateFiles,
@@ -19,6 +22,7 @@ from pilotage.server.process.certificates import (
     read_certificate,
 )
 from pilotage.server.process.tls import ServerTls
+from pilotage.wire.server_address import UnsafeAddress, check_address
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust, parse_fingerprint, split_pinned_url
 from tests.unit.tls.recording_server import recording
 
@@ -183,11 +187,51 @@ def test_a_wrong_pin_behind_a_proxy_is_sent_nothing(pair: Pair, monkeypatch: pyt
         assert server.received == b""
 
 
-def test_a_pilot_asks_a_plain_server_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trust", [ServerTrust(), ServerTrust([OTHER])])
+@pytest.mark.parametrize("host", ["server.test", "192.0.2.1", "127.0.0.1"])
+def test_no_secret_leaves_without_tls(monkeypatch: pytest.MonkeyPatch, host: str, trust: ServerTrust) -> None:
+    """A pin needs TLS also on loopback, since another program may listen there."""
+    if host == "127.0.0.1" and not trust.fingerprints:
+        pytest.skip("a loopback address without a pin needs no TLS")
     with recording(None) as proxy:
         monkeypatch.setenv("http_proxy", f"127.0.0.1:{proxy.port}")
-        ask_as_pilot("http://server.test:8080", ServerTrust())
-        assert proxy.received.startswith(b"POST http://server.test:8080/v1/pilot/exchange HTTP/1.1\r\n")
+        for ask in (ask_as_pilot, ask_as_client):
+            with pytest.raises((ValueError, InvalidInput), match="https is needed"):
+                ask(f"http://{host}:{proxy.port}", trust)
+        assert proxy.received == b""
+
+
+def test_a_pin_in_the_address_or_the_home_needs_tls(tmp_path: Path) -> None:
+    with recording(None) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        (tmp_path / "server.json").write_text(
+            json.dumps({"url": address, "pid": None, "fingerprints": [OTHER]})
+        )
+        (tmp_path / "token").write_text(TOKEN)
+        for connect in (
+            lambda: Client(f"{address}#sha256={OTHER}", TOKEN),
+            lambda: Client.connect(home=tmp_path, server=f"{address}#sha256={OTHER}"),
+            lambda: Client.connect(home=tmp_path),
+            lambda: Client.connect(home=tmp_path, server=address),
+            lambda: log_in(f"{address}#sha256={OTHER}", TOKEN, tmp_path / "new"),
+        ):
+            with pytest.raises(InvalidInput, match="https is needed"):
+                connect()
+        assert server.received == b""
+
+
+def test_the_pilot_refuses_its_options_before_it_reads_the_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["http://127.0.0.1:1", "--fingerprint", OTHER], ["http://server.test:1"]):
+        with pytest.raises(SystemExit) as refused:
+            parse(["--index", "0", "--server", *words], {})
+        assert refused.value.code == 2
+        assert "https is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["localhost.example.org", "127.example.org", "[::2]", "0.0.0.0"])
+def test_other_hosts_are_not_loopback(host: str) -> None:
+    with pytest.raises(UnsafeAddress):
+        check_address(f"http://{host}:1", pinned=False)
 
 
 def test_a_loopback_address_needs_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
