@@ -238,15 +238,18 @@ def test_an_element_without_files_ends_with_the_reason() -> None:
     assert "nothing to process" in queue.elements[1].failure
 
 
-def test_an_element_with_a_lumi_of_more_than_two_days_ends_with_the_reason() -> None:
+def test_a_file_with_a_lumi_of_more_than_two_days_is_refused_and_the_rest_goes_on() -> None:
     queue = queue_of(2)
-    long = [FileRecord(50, "long", events=40_000, lumis=(LumiRange(1, 8, 9),))]
-    queue.add(long, "EventAwareLumiBased", events_per_job=100)
+    long = FileRecord(50, "long", events=40_000, lumis=(LumiRange(1, 8, 9),))
+    short = FileRecord(51, "short", events=100, lumis=(LumiRange(1, 10, 11),))
+    queue.add([long, short], "EventAwareLumiBased", events_per_job=100)
     run_agent(queue)
     assert queue.elements[1].is_split
-    assert (
-        "lumi 8 of run 1 in file 50 has about 20,000 events, which take 66.7 h" in queue.elements[2].failure
-    )
+    assert queue.elements[2].is_split
+    [refused, made] = sorted(queue.elements[2].masks.values(), key=lambda mask: mask.ranges)
+    assert "lumi 8 of run 1 has about 20,000 events, which take 66.7 h" in refused.refused
+    assert (refused.ranges, made.ranges) == ((FileRange(50),), (FileRange(51),))
+    assert not made.refused
 
 
 @pytest.mark.parametrize(

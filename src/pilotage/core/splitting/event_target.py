@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
 
-from pilotage.core.errors import InvalidInput
 from pilotage.core.setting import Setting
 from pilotage.core.splitting.algorithm import Amount, ceil_div
 from pilotage.core.splitting.lumi_algorithm import LumiAlgorithm
-from pilotage.core.splitting.mask import LumiRange, Mask
+from pilotage.core.splitting.mask import LumiRange
 from pilotage.core.splitting.pieces import Piece, count_lumis, events_between
 
 
@@ -29,32 +28,23 @@ class EventTarget(LumiAlgorithm, frozen=True, kw_only=True):
     max_lumi_time: Annotated[
         float,
         Setting(
-            "seconds that one lumi may take; an element with a longer one fails; 0: no limit. It counts by"
-            " time_per_event; where the request gives none, by the step's done jobs as soon as there are some",
+            "seconds that one lumi may take, in all of its files; a file with longer lumis fails, and the rest of its"
+            " element goes on; 0: no limit. It counts by time_per_event; where the request gives none, by the step's"
+            " done jobs as soon as there are some",
             1.0,
             1e9,
             or_zero=True,
         ),
     ] = 48 * 3600.0
 
-    def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
-        return super().split(map(self._checked, pieces), closed=closed)
-
-    def _checked(self, piece: Piece) -> Piece:
-        """The piece, if a job can process any of its lumis in time. A lumi is never divided."""
-        lumis = count_lumis(piece.lumis)
-        if not lumis or not self.max_lumi_time:
-            return piece
-        events = ceil_div(piece.events, lumis)
+    def refusal(self, run: int, lumi: int, events: int) -> str:
         seconds = events * self.time_per_event
-        if seconds <= self.max_lumi_time:
-            return piece
-        run, first, _ = piece.lumis[0]
-        raise InvalidInput(
-            f"lumi {first} of run {run} in file {piece.file} has about {events:,} events, which take"
-            f" {seconds / 3600:,.1f} h: more than the {self.max_lumi_time / 3600:,.1f} h of max_lumi_time",
-            hint="give the time_per_event of the program, or a larger max_lumi_time",
-            field="max_lumi_time",
+        if not self.max_lumi_time or seconds <= self.max_lumi_time:
+            return ""
+        return (
+            f"lumi {lumi} of run {run} has about {events:,} events, which take {seconds / 3600:,.1f} h: more than the"
+            f" {self.max_lumi_time / 3600:,.1f} h of max_lumi_time (give the time_per_event of the program, or a larger"
+            " max_lumi_time)"
         )
 
     def limit(self, pieces: Iterable[Piece]) -> Iterable[Piece]:

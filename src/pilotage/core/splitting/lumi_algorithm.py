@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.setting import Setting
-from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.algorithm import Algorithm, ceil_div
 from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
 from pilotage.core.splitting.open_job import OpenJob
 from pilotage.core.splitting.pieces import Piece, count_lumis
@@ -44,11 +45,15 @@ class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
     """Gives each job whole lumis, in the order of the files.
 
     A lumi of several files is processed by one job, which reads all of them; for this all pieces are read before the
-    first mask, where `lumi_correction` is on. A file without lumis counts as one lumi.
+    first mask, where `lumi_correction` is on. Such a lumi counts with its events in all files. With `split_on_file` it
+    has a job of its own. A file without lumis counts as one lumi.
     """
 
     split_on_run: Annotated[bool, Setting("lumis of different runs never share a job")] = True
-    split_on_file: Annotated[bool, Setting("lumis of different files never share a job")] = False
+    split_on_file: Annotated[
+        bool,
+        Setting("lumis of different files never share a job; a lumi that lies in several files is a job"),
+    ] = False
     lumi_correction: Annotated[
         bool, Setting("a lumi that lies in several files is processed by one job, which reads all of them")
     ] = True
@@ -57,51 +62,106 @@ class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
         """How many lumis of `piece`, which has `lumis`, still go into `job`; at least 1 if the job is empty."""
         raise NotImplementedError
 
+    def refusal(self, run: int, lumi: int, events: int) -> str:
+        """Why no job may process a lumi that has about `events` in all of its files; empty: a job may."""
+        return ""
+
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
         shared = SharedLumis({})
         if self.lumi_correction:
             pieces = list(pieces)
             shared = find_shared_lumis(pieces)
-        done: set[Lumi] = set()
-        job, run = _LumiJob(), -1
+        run = _Run(self, shared)
         for piece in pieces:
-            if job.lumis and self.split_on_file:
-                yield job.close()
-            if not piece.lumis or piece.length >= 0 or piece.first:
-                if job.lumis and self.room(job, piece, 1) < 1:
-                    yield job.close()
-                job.add(piece)
-                job.lumis += 1
-                continue
-            total = count_lumis(piece.lumis)
-            for place, lumi in _parts(piece, shared, done):
-                if run != lumi.run:
-                    if job.lumis and self.split_on_run:
-                        yield job.close()
-                    run = lumi.run
-                yield from self._fill(job, piece, lumi, place, total)
-                for other in shared.pieces(run, lumi.first):
-                    if other.file != piece.file:
-                        job.add_shared(other, lumi)
-        if job.lumis:
-            yield job.close()
+            yield from run.add(piece)
+        yield from run.close()
 
-    def _fill(self, job: _LumiJob, piece: Piece, lumi: LumiRange, place: int, total: int) -> Iterator[Mask]:
-        """Put a range of lumis into `job`; yield each job that it fills. `place`: the lumis of `piece` before it."""
+
+class _Run:
+    """One splitting: the open job, and the shared lumis that have a job."""
+
+    def __init__(self, algorithm: LumiAlgorithm, shared: SharedLumis) -> None:
+        self._algorithm = algorithm
+        self._shared = shared
+        self._done: set[Lumi] = set()
+        self._job = _LumiJob()
+        self._run = -1
+
+    def close(self) -> Iterator[Mask]:
+        if self._job.lumis:
+            yield self._job.close()
+
+    def add(self, piece: Piece) -> Iterator[Mask]:
+        """Give the lumis of a piece to jobs; yield each job that is full."""
+        algorithm, job = self._algorithm, self._job
+        if algorithm.split_on_file:
+            yield from self.close()
+        if not piece.lumis or piece.length >= 0 or piece.first:
+            if algorithm.room(job, piece, 1) < 1:
+                yield from self.close()
+            job.add(piece)
+            job.lumis += 1
+            return
+        total, refused = count_lumis(piece.lumis), _LumiJob()
+        first = piece.lumis[0]
+        reason = algorithm.refusal(first.run, first.first, ceil_div(piece.events, total))
+        for place, lumi in _parts(piece, self._shared, self._done):
+            others = [p for p in self._shared.pieces(lumi.run, lumi.first) if p.file != piece.file]
+            if others:
+                yield from self._add_shared(piece, lumi, place, total, others)
+            elif reason:
+                refused.add_lumis(piece, *lumi, place, total)
+                refused.lumis += 1
+            else:
+                yield from self._begin_run(lumi.run)
+                yield from self._fill(piece, lumi, place, total)
+        if refused.lumis:
+            yield replace(refused.close(), refused=reason)
+
+    def _begin_run(self, run: int) -> Iterator[Mask]:
+        if self._run != run and self._algorithm.split_on_run:
+            yield from self.close()
+        self._run = run
+
+    def _fill(self, piece: Piece, lumi: LumiRange, place: int, total: int) -> Iterator[Mask]:
+        """Put a range of lumis into the open job. `place`: the lumis of `piece` before it."""
         run, first, last = lumi
         while first <= last:
-            room = self.room(job, piece, total)
+            room = self._algorithm.room(self._job, piece, total)
             if room < 1:
-                if job.lumis:
-                    yield job.close()
+                if self._job.lumis:
+                    yield from self.close()
                     continue
                 room = 1
             end = min(first + room - 1, last)
             taken = end - first + 1
-            job.add_lumis(piece, run, first, end, place, total)
-            job.lumis += taken
+            self._job.add_lumis(piece, run, first, end, place, total)
+            self._job.lumis += taken
             place += taken
             first = end + 1
+
+    def _add_shared(
+        self, piece: Piece, lumi: LumiRange, place: int, total: int, others: Sequence[Piece]
+    ) -> Iterator[Mask]:
+        """Put a lumi with its parts in all files into one job, which it fills no further than the rule allows."""
+        events = sum(ceil_div(part.events, count_lumis(part.lumis)) for part in (piece, *others))
+        reason = self._algorithm.refusal(lumi.run, lumi.first, events)
+        if reason:
+            job = _LumiJob()
+        else:
+            job = self._job
+            yield from self._begin_run(lumi.run)
+            whole = piece._replace(events=events, lumis=(lumi,))
+            if self._algorithm.split_on_file or self._algorithm.room(job, whole, 1) < 1:
+                yield from self.close()
+        job.add_lumis(piece, *lumi, place, total)
+        job.lumis += 1
+        for other in others:
+            job.add_shared(other, lumi)
+        if reason:
+            yield replace(job.close(), refused=reason)
+        elif self._algorithm.split_on_file:
+            yield from self.close()
 
 
 class _LumiJob(OpenJob):

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+_NUMBERS = ("first_event", "events", "first_lumi", "lumis")
+
 
 class LumiRange(NamedTuple):
     """Lumis `first` to `last` of a run, both included."""
@@ -59,6 +61,8 @@ class Mask:
     """Of a generator."""
     lumis: int = 0
     """Of a generator: the number of lumis."""
+    refused: str = ""
+    """Why no job may process it; empty: a job may. It is no part of the identity."""
 
     @property
     def generates(self) -> bool:
@@ -66,13 +70,11 @@ class Mask:
 
     def to_json(self) -> dict[str, Any]:
         """The form that is stored and sent. Fields with their default are left out."""
-        document: dict[str, Any] = {
-            name: value
-            for name in ("first_event", "events", "first_lumi", "lumis")
-            if (value := getattr(self, name))
-        }
+        document: dict[str, Any] = {name: value for name in _NUMBERS if (value := getattr(self, name))}
         if self.ranges:
             document["files"] = [_range_to_json(part) for part in self.ranges]
+        if self.refused:
+            document["refused"] = self.refused
         return document
 
     @property
@@ -89,10 +91,9 @@ class Mask:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Mask:
         """Inverse of `to_json`. The caller has checked the types."""
-        return cls(
-            tuple(_range_from_json(part) for part in document.get("files", ())),
-            *(int(document.get(name, 0)) for name in ("first_event", "events", "first_lumi", "lumis")),
-        )
+        numbers = {name: int(document.get(name, 0)) for name in _NUMBERS}
+        ranges = tuple(_range_from_json(part) for part in document.get("files", ()))
+        return cls(ranges, refused=str(document.get("refused", "")), **numbers)
 
 
 def _range_to_json(part: FileRange) -> list[Any]:

@@ -6,12 +6,14 @@ So no agent, however wrong, makes two jobs of one event, nor ends the splitting 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import NamedTuple, NoReturn
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange, Mask
+from pilotage.core.splitting.pieces import Window, count_lumis, disjoint
 
 _END = 1 << 62
 """The end of a file with an unknown number of events."""
@@ -23,6 +25,18 @@ class PieceSize(NamedTuple):
     events: int
     files: int
     size: int
+
+
+class TakenPiece(NamedTuple):
+    """The piece of one mask, as the server knows it. An agent's word counts for the choice of the piece only."""
+
+    mask: Mask
+    """With the numbers of events and lumis that the server has computed."""
+    size: PieceSize
+
+
+Generate = Callable[[Window, Window], Iterator[Mask]]
+"""The splitting of an element's range of events to generate: (the whole range, a part of it) → masks."""
 
 
 @dataclass(slots=True)
@@ -60,10 +74,13 @@ class _Intervals:
 class _File:
     """One file of an element: its allowed parts, and the parts with a job."""
 
-    __slots__ = ("events", "is_part", "is_taken", "lumis", "record", "taken_events", "taken_lumis")
+    __slots__ = (
+        *("events", "is_part", "is_taken", "lumi_count", "lumis", "record", "taken_events", "taken_lumis"),
+    )
 
     def __init__(self, record: FileRecord, restriction: Sequence[FileRange]) -> None:
         self.record = record
+        self.lumi_count = count_lumis(disjoint(record.lumis))
         whole = not restriction or any(_is_whole(part) for part in restriction)
         self.is_part = not whole
         """A mask restricts the element to parts of the file."""
@@ -110,6 +127,14 @@ class _File:
     def _problem_of_lumis(self, lumis: Sequence[LumiRange]) -> str:
         if self.taken_events.begins:
             return "has jobs by events already"
+        named: dict[int, list[tuple[int, int]]] = {}
+        for run, first, last in lumis:
+            named.setdefault(run, []).append((first, last))
+        for run, ranges in named.items():
+            ranges.sort()
+            for (_, last), (first, _) in pairwise(ranges):
+                if first <= last:
+                    return f"has lumi {first} of run {run} named twice"
         for run, first, last in lumis:
             allowed, taken = self.lumis.get(run), self.taken_lumis.get(run)
             if first > last or allowed is None or not allowed.contains(first, last + 1):
@@ -122,7 +147,7 @@ class _File:
         record = self.record
         if part.lumis:
             _add_lumis(self.taken_lumis, part.lumis)
-            share = _count(part.lumis), _count(record.lumis)
+            share = count_lumis(part.lumis), self.lumi_count
         elif _is_whole(part):
             self.is_taken = True
             return PieceSize(record.events, 1, record.size)
@@ -132,24 +157,30 @@ class _File:
             share = (end - begin if end < _END else 0), record.events
         count, total = share
         if not total:
-            return PieceSize(count if not part.lumis else 0, 1, record.size)
+            # The catalogue does not know the events of the file, so nobody does.
+            return PieceSize(0, 1, record.size)
         return PieceSize(record.events * count // total, 1, record.size * count // total)
 
 
 class ElementCoverage:
     """Which parts of one element have jobs."""
 
-    def __init__(self, files: Iterable[FileRecord], restriction: Mask | None) -> None:
-        """`restriction`: the mask of the element; None: the whole of its files."""
+    def __init__(
+        self, files: Iterable[FileRecord], restriction: Mask | None, generate: Generate | None = None
+    ) -> None:
+        """`restriction`: the mask of the element; None: the whole of its files.
+
+        `generate`: the splitting of a range of events to generate, by which the server numbers events and lumis.
+        """
         self.masks = 0
-        self._window: tuple[int, int] | None = None
-        self._lumis: tuple[int, int] | None = None
+        self._generate = generate
+        self._window: Window | None = None
         self._taken = _Intervals()
         parts: dict[int, list[FileRange]] = {}
         if restriction is not None and restriction.generates:
-            first, lumi = restriction.first_event, restriction.first_lumi
-            self._window = first, first + restriction.events
-            self._lumis = lumi, lumi + restriction.lumis
+            self._window = Window(
+                *(restriction.first_event, restriction.events, restriction.first_lumi, restriction.lumis)
+            )
         elif restriction is not None:
             for part in restriction.ranges:
                 parts.setdefault(part.file, []).append(part)
@@ -159,16 +190,21 @@ class ElementCoverage:
             if restriction is None or record.id in parts
         }
 
-    def take(self, mask: Mask) -> PieceSize:
+    def take(self, mask: Mask) -> TakenPiece:
         """Record the job of a mask. Raises `InvalidInput`, and records nothing, if it cannot be."""
-        size = self._take_events(mask) if mask.generates else self._take_ranges(mask)
+        if mask.generates:
+            numbered = self._take_events(mask)
+            taken = TakenPiece(numbered, PieceSize(numbered.events, 0, 0))
+        else:
+            size = self._take_ranges(mask)
+            taken = TakenPiece(Mask(mask.ranges, events=size.events), size)
         self.masks += 1
-        return size
+        return taken
 
     def missing(self) -> str:
         """A part of the element without a job; empty: there is none."""
         if self._window is not None:
-            begin, end = self._window
+            begin, end = self._window.first_event, self._window.first_event + self._window.events
             if self._taken.contains(begin, end):
                 return ""
             return f"not all events {begin} to {end - 1} have a job"
@@ -177,20 +213,21 @@ class ElementCoverage:
                 return f"file {file.record.name or file.record.id} has no job, or only for a part"
         return ""
 
-    def _take_events(self, mask: Mask) -> PieceSize:
-        begin, end = mask.first_event, mask.first_event + mask.events
-        if self._window is None:
+    def _take_events(self, mask: Mask) -> Mask:
+        begin, end, whole = mask.first_event, mask.first_event + mask.events, self._window
+        if whole is None:
             _refuse("names no files, but the element has files")
-        if begin >= end or begin < self._window[0] or end > self._window[1]:
+        if begin >= end or begin < whole.first_event or end > whole.first_event + whole.events:
             _refuse(f"has events {begin} to {end - 1}, outside of the element")
-        if self._lumis is not None and mask.lumis:
-            first, last = self._lumis
-            if mask.first_lumi < first or mask.first_lumi + mask.lumis > last:
-                _refuse("has lumis outside of the element")
         if self._taken.overlaps(begin, end):
             _refuse(f"has events of {begin} to {end - 1} that have a job already")
+        if self._generate is not None:
+            numbered = list(islice(self._generate(whole, Window(begin, mask.events)), 2))
+            if len(numbered) > 1:
+                _refuse(f"has events {begin} to {end - 1}, which are several jobs by the splitting")
+            [mask] = numbered
         self._taken.add(begin, end)
-        return PieceSize(mask.events, 0, 0)
+        return mask
 
     def _take_ranges(self, mask: Mask) -> PieceSize:
         taken: list[tuple[_File, FileRange]] = []
@@ -232,10 +269,6 @@ def _is_whole(part: FileRange) -> bool:
 def _bounds(record: FileRecord, part: FileRange) -> tuple[int, int]:
     end = part.first + part.events if part.events >= 0 else (record.events or _END)
     return part.first, end
-
-
-def _count(lumis: Sequence[LumiRange]) -> int:
-    return sum(last - first + 1 for _, first, last in lumis)
 
 
 def _add_lumis(target: dict[int, _Intervals], lumis: Iterable[LumiRange]) -> None:

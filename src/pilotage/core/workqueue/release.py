@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush, heapreplace
+from math import floor
 from random import Random
 from typing import NamedTuple
 
@@ -123,21 +124,31 @@ def is_above(priority: int, active: Iterable[int]) -> bool:
     return bool(others) and priority > max(others)
 
 
+def with_overflow(pending: int, overflow: float) -> int:
+    """A pending limit for jobs that may exceed it by a part, rounded down.
+
+    >>> [with_overflow(pending, 0.2) for pending in (3, 4, 5, 15, 35)]
+    [3, 4, 6, 18, 42]
+    """
+    # 35 * 1.2 is 42.0 and 15 * 1.1 is 16.500000000000004: errors of the last digit must take no job away.
+    return floor(pending * (1 + overflow) + 1e-9)
+
+
 def refusal(
     load: SiteLoad, limits: Limits, job_type: str, priority: int, overflow: float = 0.2
 ) -> Refusal | None:
     """The first limit that a further job would exceed; None: the site takes it."""
     of_type = load.types.get(job_type) or TypeLoad()
-    more = 1.0
+    pending, type_pending = limits.pending, limits.type_pending
     if job_type not in WITHOUT_OVERFLOW and is_above(priority, of_type.priorities):
-        more += overflow
-    if load.pending >= limits.pending * more:
+        pending, type_pending = with_overflow(pending, overflow), with_overflow(type_pending, overflow)
+    if load.pending >= pending:
         return Refusal.PENDING
-    if of_type.pending >= limits.type_pending * more:
+    if of_type.pending >= type_pending:
         return Refusal.TYPE_PENDING
-    if load.pending + load.running >= limits.pending * more + limits.running:
+    if load.pending + load.running >= pending + limits.running:
         return Refusal.ALL
-    if of_type.pending + of_type.running >= limits.type_pending * more + limits.type_running:
+    if of_type.pending + of_type.running >= type_pending + limits.type_running:
         return Refusal.TYPE_ALL
     return None
 

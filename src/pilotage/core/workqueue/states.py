@@ -86,7 +86,9 @@ ELEMENT_JOB_STATES: StateTable[ElementJobState] = StateTable(
     "element job",
     J.MADE,
     {
-        J.MADE: _job_row("release", "made by an agent, not in the pool", J.RELEASED, J.EXHAUSTED, J.CANCELED),
+        J.MADE: _job_row(
+            "agent, release", "made by an agent, not in the pool", J.RELEASED, J.EXHAUSTED, J.CANCELED
+        ),
         J.RELEASED: _job_row(
             "roll-up", "in the pool as a job", J.DONE, J.COOLOFF, J.EXHAUSTED, J.CANCELED, J.MADE
         ),

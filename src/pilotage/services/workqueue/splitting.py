@@ -13,7 +13,8 @@ from typing import Any
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.handover import Answer, Custody, Message
 from pilotage.core.splitting.mask import FileRecord, Mask
-from pilotage.core.workqueue.coverage import ElementCoverage, PieceSize
+from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.workqueue.coverage import ElementCoverage, Generate, TakenPiece
 from pilotage.core.workqueue.identity import digest_of
 from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
 from pilotage.services.workqueue.custody import AgentUser, decide_for
@@ -22,9 +23,10 @@ from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_masks, elements
+from pilotage.store.tables import element_jobs, element_masks, element_progress, elements, queued_requests
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.element_masks import NewElementJob
+from pilotage.store.tables.element_progress import JobsEnded
 from pilotage.store.tables.elements import ElementRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import PostedMasks, PostMasks
@@ -32,14 +34,21 @@ from pilotage.wire.limits import MAX_INT64
 
 MAX_RANGES = 100_000
 """Ranges of files in one mask."""
+LONGEST_REASON = 2000
+"""Characters of the reason why no job may process a piece."""
+SPLITTING_FAILURE = "splitting"
+"""The failure of a piece that no job may process by the rules of the splitting."""
 
 
 def read_mask(document: Mapping[str, Any]) -> Mask:
     """A mask of an agent. Raises `InvalidInput` unless each part has the right type and range."""
-    unknown = set(document) - {"files", "first_event", "events", "first_lumi", "lumis"}
+    unknown = set(document) - {"files", "first_event", "events", "first_lumi", "lumis", "refused"}
+    refused = document.get("refused", "")
     numbers = [document.get(name, 0) for name in ("first_event", "events", "first_lumi", "lumis")]
     parts = document.get("files", [])
     if unknown or not all(map(_is_count, numbers)) or not isinstance(parts, list):
+        raise _malformed()
+    if not isinstance(refused, str) or len(refused) > LONGEST_REASON:
         raise _malformed()
     if len(parts) > MAX_RANGES or not all(map(_is_range, parts)):
         raise _malformed()
@@ -173,19 +182,28 @@ def _make_jobs(
     # If a mask is refused, or the transaction fails, the coverage is read again.
     tx.on_rollback(lambda: queue.coverages.pop((row.id, row.epoch), None))
     try:
-        sizes = {digest: coverage.take(mask) for digest, mask in masks.items()}
+        taken = {digest: coverage.take(mask) for digest, mask in masks.items()}
     except InvalidInput:
         queue.coverages.pop((row.id, row.epoch), None)
         raise
-    element_masks.insert_jobs(
-        tx.connection, [_job(agent, row, digest, masks[digest], size, now) for digest, size in sizes.items()]
+    jobs = [_job(agent, row, digest, piece, now) for digest, piece in taken.items()]
+    refused = [_refused(job, masks[job.digest].refused) for job in jobs if masks[job.digest].refused]
+    made = [job for job in jobs if not masks[job.digest].refused]
+    element_masks.insert_jobs(tx.connection, [*made, *refused])
+    element_progress.add(tx.connection, [JobsEnded(0, len(refused), 0, 0, row.id)] if refused else [])
+    queue.loads.add(agent.id, row.site, row.request_id, len(made))
+
+
+def _refused(job: NewElementJob, reason: str) -> NewElementJob:
+    """The row of a piece that no job may process: it has failed for good, and the others of its element go on."""
+    message = reason[: element_jobs.MESSAGE_LENGTH]
+    return job._replace(
+        state=ElementJobState.EXHAUSTED, ended=job.made, failure=SPLITTING_FAILURE, message=message
     )
-    queue.loads.add(agent.id, row.site, row.request_id, len(masks))
 
 
-def _job(
-    agent: AgentRow, row: ElementRow, digest: str, mask: Mask, size: PieceSize, now: float
-) -> NewElementJob:
+def _job(agent: AgentRow, row: ElementRow, digest: str, piece: TakenPiece, now: float) -> NewElementJob:
+    mask, size = piece
     return NewElementJob(
         element_id=row.id,
         element_epoch=row.epoch,
@@ -212,12 +230,20 @@ def _coverage(queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCove
         coverage = coverage if coverage.masks == element_masks.count_of(connection, row.id) else None
     if coverage is None:
         restriction = Mask.from_json(json.loads(row.mask)) if row.mask else None
-        coverage = ElementCoverage(element_masks.files_of_blocks(connection, row.block_ids), restriction)
+        generate = _generator(connection, row) if restriction and restriction.generates else None
+        files = element_masks.files_of_blocks(connection, row.block_ids)
+        coverage = ElementCoverage(files, restriction, generate)
         for mask in element_masks.masks_of(connection, row.id):
             coverage.take(Mask.from_json(json.loads(mask)))
         queue.coverages[key] = coverage
         tx.on_rollback(lambda: queue.coverages.pop(key, None))
     return coverage
+
+
+def _generator(connection: Connection, row: ElementRow) -> Generate:
+    steps = queued_requests.steps_of(connection, [row.request_id])
+    [stored] = [json.loads(step.splitting) for step in steps if step.position == row.step]
+    return parse_splitting(stored["algorithm"], stored.get("parameters", {})).generate
 
 
 def held_element(connection: Connection, agent: AgentRow, element: int, epoch: int) -> ElementRow | None:

@@ -28,6 +28,9 @@ class NewElementJob(NamedTuple):
     files: int
     size: int
     made: float
+    ended: float | None = None
+    failure: str = ""
+    message: str = ""
 
 
 insert_jobs = RowWriter[NewElementJob](insert("element_jobs", NewElementJob._fields))

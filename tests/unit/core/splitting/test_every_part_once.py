@@ -157,3 +157,45 @@ def test_events_after_the_known_end_belong_to_the_last_mask_of_an_open_range() -
     posted = [Mask((FileRange(1, 40, -1),), events=60)]
     (mask,) = split([file], algorithm("EventBased", events_per_job=50), existing=posted)
     assert mask.ranges == (FileRange(1, 0, 40),)
+
+
+@given(file_lists(), st.integers(1, 60), st.booleans(), st.booleans())
+def test_a_job_exceeds_its_events_or_mixes_files_only_for_one_lumi_of_several_files(
+    files: list[FileRecord], events: int, on_run: bool, on_file: bool
+) -> None:
+    """The rules with `lumi_correction`: the events of a shared lumi count in all of its files."""
+    parameters = {"events_per_job": events, "split_on_run": on_run, "split_on_file": on_file}
+    kind = algorithm("EventAwareLumiBased", **parameters, max_lumi_time=0)
+    by_id = {file.id: file for file in files}
+    for mask in split(files, kind):
+        lumis = {atom[2:] for atom in atoms_of_mask(mask, by_id, lumis=True) if atom[1] == "lumi"}
+        unnumbered = sum(not by_id[part.file].lumis for part in mask.ranges)
+        # The events of a file are spread over its lumis, so each lumi may count for one event more or less.
+        assert mask.events <= events + len(lumis) or len(lumis) + unnumbered <= 1
+        assert not on_file or len({part.file for part in mask.ranges}) == 1 or len(lumis) == 1
+        assert not on_run or len({run for run, _ in lumis}) <= 1 or unnumbered
+
+
+def test_a_shared_lumi_joins_a_job_only_with_all_of_its_events() -> None:
+    """Both files have lumi 2. 30 events for 50, and then not 1,000 more."""
+    files = [
+        FileRecord(1, "a", events=60, lumis=(LumiRange(1, 1, 2),)),
+        FileRecord(2, "b", events=1000, lumis=(LumiRange(1, 2, 2),)),
+    ]
+    masks = list(split(files, algorithm("EventAwareLumiBased", events_per_job=50)))
+    assert [mask.events for mask in masks] == [30, 1030]
+    assert [[part.file for part in mask.ranges] for mask in masks] == [[1], [1, 2]]
+    together = algorithm("LumiBased", lumis_per_job=10, split_on_file=True)
+    assert [[part.file for part in mask.ranges] for mask in split(files, together)] == [[1], [1, 2]]
+
+
+def test_a_shared_lumi_is_refused_by_its_time_in_all_files() -> None:
+    lumi = (LumiRange(1, 5, 5),)
+    files = [FileRecord(number, "f", events=10, lumis=lumi) for number in (1, 2, 3)]
+    other = FileRecord(4, "g", events=10, lumis=(LumiRange(1, 6, 6),))
+    times = {"time_per_event": 10.0, "max_lumi_time": 250.0}
+    kind = algorithm("EventAwareLumiBased", events_per_job=50, **times)
+    refused, made = split([*files, other], kind)
+    assert "about 30 events" in refused.refused
+    assert [part.file for part in refused.ranges] == [1, 2, 3]
+    assert (made.refused, [part.file for part in made.ranges]) == ("", [4])

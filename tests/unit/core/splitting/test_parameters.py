@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Amount
 from pilotage.core.splitting.algorithms import ALGORITHMS
-from pilotage.core.splitting.mask import FileRecord, LumiRange
+from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 
@@ -101,7 +102,13 @@ def test_a_lumi_that_takes_longer_than_two_days_is_refused(name: str) -> None:
     long, longer = (FileRecord(9, "f", events=2 * events, lumis=lumis) for events in (14_400, 14_401))
     by_default = parse_splitting(name, {"events_per_job": 1000})
     assert len(list(split([long], by_default))) == 2
-    with pytest.raises(InvalidInput, match=r"lumi 3 of run 7 in file 9 has about 14,401 events.* 48\.0 h"):
-        list(split([longer], by_default))
+    [refused] = split([longer], by_default)
+    assert re.search(r"lumi 3 of run 7 has about 14,401 events.* 48\.0 h", refused.refused)
+    assert refused.ranges == (FileRange(9),)
+    others = [FileRecord(8, "g", events=10, lumis=(LumiRange(7, 1, 2),)), longer]
+    assert [(mask.ranges, bool(mask.refused)) for mask in split(others, by_default)] == [
+        ((FileRange(9),), True),
+        ((FileRange(8),), False),
+    ]
     for given in ({"time_per_event": 1.0}, {"max_lumi_time": 0}, {"max_lumi_time": 200_000}):
         assert len(list(split([longer], parse_splitting(name, {"events_per_job": 1000, **given})))) == 2

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,3 +182,10 @@ def test_the_order_of_the_refusals() -> None:
     assert refusal(load, Limits(6, 4, 6, 4), "Processing", 5) is Refusal.ALL
     assert refusal(load, Limits(6, 5, 6, 4), "Processing", 5) is Refusal.TYPE_ALL
     assert refusal(load, Limits(6, 5, 6, 5), "Processing", 5) is None
+
+
+@pytest.mark.parametrize(("pending", "most"), [(1, 1), (3, 3), (4, 4), (5, 6), (15, 18), (35, 42), (45, 54)])
+def test_the_overflow_is_rounded_down(pending: int, most: int) -> None:
+    held = loads(Limits(pending, 1000, 1000, 1000))
+    assert len(released([group(range(1000), priority=10)], held)) == pending
+    assert len(released([group(range(1000, 2000), priority=20)], held)) == most - pending
