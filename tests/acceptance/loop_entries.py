@@ -19,7 +19,7 @@ from pilotage.wire.limits import Limit
 from pilotage.wire.pilot import MAX_HELD, EnrolRequest, ExchangeRequest, ProbeReport
 from tests.largest_bodies import Largest
 
-MANY = 240_000
+MANY = 140_000
 """Values of a body: about as many as are accepted."""
 
 

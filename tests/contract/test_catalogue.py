@@ -16,6 +16,7 @@ from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.services.catalogue import locations, outputs, registration
 from pilotage.services.catalogue.locations import ReplicaChange
 from pilotage.services.catalogue.outputs import BlockLimits, OutputFile
+from pilotage.store.engine.connection import bounded_sum
 from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
@@ -506,3 +507,37 @@ def test_two_servers_add_to_one_data_set_at_the_same_time(store: Store) -> None:
         for writer, session in zip(writers, sessions, strict=True):
             writer.stop()
             session.close()
+
+
+def test_sums_beyond_64_bits_are_told_as_the_largest_number_and_stop_nothing(
+    writer: Writer, connection: Any, raw: int
+) -> None:
+    """Files of earlier versions may have any number of events."""
+    most = 2**63 - 1
+    for number in range(3):
+        add(writer, f"a{number}", block=f"huge{number}", events=most - number, size=2**62)
+    add(writer, "b", complete=False, events=2**62, size=5)
+    add(writer, "c d", complete=True, events=2**62, size=5)
+    assert datasets.totals(connection, [raw])[raw] == datasets.Totals(4, 0, 6, most, most)
+    [(_, *numbers)] = [row[:4] for row in replicas.by_site(connection, raw)]
+    assert numbers == [4, 6, most]
+    closed = datasets.closed_blocks(connection, raw, 0, 10)
+    assert [block.events for block in closed] == [most, most - 1, most - 2, most]
+    counted = [
+        writer.call(lambda tx, id=block.id: datasets.count_contents(tx.connection, id)) for block in closed
+    ]
+    assert counted == [1, 1, 1, 3]
+    assert datasets.closed_blocks(connection, raw, 0, 10) == closed
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [0], [5, 2**32 - 1, 1], [2**62, 2**62 - 1], [2**62, 2**62], [2**63 - 1] * 40, [2**32] * 100],
+)
+def test_a_bounded_sum_is_exact_up_to_its_bound(
+    writer: Writer, connection: Any, raw: int, values: list[int]
+) -> None:
+    for number, value in enumerate(values):
+        add(writer, f"f{number}", events=value, complete=False)
+    sql = f"SELECT {bounded_sum(connection, 'events')} FROM files WHERE dataset_id = ?"
+    assert connection.execute(sql, (raw,)).fetchone()[0] == min(sum(values), 2**63 - 1)

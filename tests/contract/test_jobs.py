@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
@@ -182,6 +184,24 @@ def test_tries_and_results(connection: Any) -> None:
     assert attempts.result_of(connection, JobId(1), 1) is None
     attempts.delete_results(connection, [JobId(1)])
     assert attempts.result_of(connection, JobId(1), 2) is None
+
+
+@pytest.mark.parametrize(
+    ("wall", "cpu", "stored"),
+    [
+        (5.0, 4.0, (5.0, 4.0)),
+        (1e11, 4.0, (6.0 * 1.05 + 60.0, 4.0)),
+        (1e308, 1e308, (6.0 * 1.05 + 60.0, (6.0 * 1.05 + 60.0) * 4096)),
+    ],
+)
+def test_no_more_time_is_accounted_than_has_passed_since_the_confirm(
+    connection: Any, wall: float, cpu: float, stored: tuple[float, float]
+) -> None:
+    begun = attempts.StartedAttempt(JobId(1), 2, 1, PilotId(7), 3.0, 4, "alice", "physics", "here", 1.5)
+    attempts.save_started(connection, [begun])
+    closed = attempts.FinishedAttempt(9.0, "applied", 0, "", "m", wall, cpu, 30, JobId(1), 2)
+    attempts.save_finished(connection, [closed])
+    assert tuple(connection.execute("SELECT wall, cpu FROM attempts").fetchone()) == pytest.approx(stored)
 
 
 def test_a_queues_row_stays_while_jobs_may_come_back_and_its_id_is_never_given_twice(connection: Any) -> None:

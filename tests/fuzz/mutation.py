@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
@@ -234,7 +235,26 @@ def _lines(rng: Random, text: str, corpus: Sequence[str]) -> str:
     return "".join(lines)
 
 
+_VALUE: Final = re.compile(r"""(?:[:=]|\[)\s*("(?:[^"\\]|\\.)*+"|[^\s,\[\]{}=:]+)""")
+VALUES: Final = (
+    *("{a: b}", '{"a": "b"}', '{a = "b"}', "[]", "{}", "[1]", "[[]]", '[["a", 1, 2]]', '""', '"x"', "x"),
+    *("1e999", "-1e999", ".inf", ".nan", "nan", "NaN", "Infinity", "1.5", "-1", "0", "true", "null", "~"),
+    *("9" * 30, '"\\ud800"', "2026-11-22", "!!binary aGk=", "0x1p3"),
+)
+"""Values of every kind, as JSON, YAML and TOML write them."""
+
+
+def _other_values(rng: Random, text: str, corpus: Sequence[str]) -> str:
+    """One or two values become values of another kind: the text stays readable, and several mistakes meet."""
+    for _ in range(rng.choice((1, 2, 2))):
+        places = [match.span(1) for match in _VALUE.finditer(text[:5000])]
+        if places:
+            first, last = rng.choice(places)
+            text = text[:first] + rng.choice(VALUES) + text[last:]
+    return text
+
+
 _CHANGES: Final[tuple[Callable[[Random, str, Sequence[str]], str], ...]] = (
     *(_cut, _cut, _end, _double, _token, _token, _token),
-    *(_replace, _replace, _letter, _splice, _wrap, _lines),
+    *(_replace, _replace, _letter, _splice, _wrap, _lines, _other_values, _other_values),
 )

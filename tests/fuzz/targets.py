@@ -7,7 +7,7 @@ A target reads one text. It may raise `InvalidInput`, and nothing else.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -43,6 +43,10 @@ from pilotage.core.requests.parser import parse_text as parse_request
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.reference import EXAMPLE as REQUEST
 from pilotage.core.requests.reference import STEPS_EXAMPLE as REQUEST_OF_STEPS
+from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.sge import output as sge
+from pilotage.outside.batch.slurm import output as slurm
+from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.edge import decode_json
@@ -160,6 +164,21 @@ def _enrol(text: str) -> None:
     pilot_endpoints._decode(pilot_endpoints._enrol_request, text.encode("utf-8", "surrogatepass"))
 
 
+def _listed(read: Callable[[str], Any]) -> Callable[[str], None]:
+    """Reads the output of a command of a batch system."""
+
+    def check(text: str) -> None:
+        try:
+            answer = read(text)
+            if isinstance(answer, Iterator):
+                for _ in answer:
+                    pass
+        except UnreadableOutput as error:
+            raise InvalidInput(str(error)) from None
+
+    return check
+
+
 def _table(text: str) -> None:
     table = read_table(io.BytesIO(text.encode("utf-8", "surrogatepass")), "table")
     for _ in table.rows:
@@ -271,6 +290,24 @@ SIZES = ("500 MB", "2GB", "1.5 TiB", "7", "0")
 TIMES = ("30 min", "2 h", "1:30:00", "1-12", "90s", "7")
 
 
+QSTAT = (
+    '<?xml version="1.0"?><job_info><queue_info><job_list state="running"><JB_job_number>7</JB_job_number>'
+    "<JB_name>p</JB_name><state>r</state><queue_name>all.q@n1</queue_name><tasks>1-3:1</tasks></job_list>"
+    '</queue_info><job_info><job_list state="pending"><JB_job_number>8</JB_job_number><state>hqw</state>'
+    "</job_list></job_info></job_info>",
+)
+QSTAT_JOBS = (
+    "<detailed_job_info><djob_info><element><JB_job_number>7</JB_job_number><JB_context><context_list><VA_variable>a"
+    "</VA_variable><VA_value>b</VA_value></context_list></JB_context></element></djob_info><messages><element>"
+    "<SME_message_list><element><MES_job_number_list><job ids><ULNG_value>7</ULNG_value></job ids>"
+    "</MES_job_number_list><MES_message>no queue</MES_message></element></SME_message_list></element></messages>"
+    "</detailed_job_info>",
+)
+QACCT = ("=====\njobname p\njobnumber 7\ntaskid 2\nfailed 0\nexit_status 137\nhostname n1\n=====\nqname q\n",)
+SQUEUE = (f"{LINE_START}7|1|RUNNING|n1|p|None\n{LINE_START}8|N/A|PENDING||q|JobHeldUser\n",)
+SACCT = ("7_1|FAILED|1:0|None|n1|p\n8|CANCELLED by 1000|0:0|Priority|None assigned|q\n",)
+
+
 def _request(kind: str) -> Callable[[str], None]:
     """Reads a request; an accepted one can be stored and found again, and has steps that follow each other."""
 
@@ -334,6 +371,12 @@ TARGETS: dict[str, Target] = {
     "report": Target(_report, REPORTS),
     "table": Target(_table, TABLES),
     **{f"manifest-{kind}": Target(_manifest(kind), texts) for kind, texts in MANIFESTS.items()},
+    "sge-listing": Target(_listed(sge.read_listing), QSTAT),
+    "sge-reasons": Target(_listed(sge.read_reasons), QSTAT_JOBS),
+    "sge-context": Target(_listed(sge.read_context), QSTAT_JOBS),
+    "sge-ended": Target(_listed(sge.read_ended), QACCT),
+    "slurm-listing": Target(_listed(slurm.read_listing), SQUEUE),
+    "slurm-ended": Target(_listed(lambda text: slurm.read_ended(text, str)), SACCT),
     "ids": Target(lambda text: parse_ids(text.split()), ("12", "12-40", "12,15 7-9", "1 2 3")),
     "states": Target(parse_state, ("Done", "failed", "Waiting")),
     "span": Target(parse_duration, SPANS),

@@ -16,6 +16,8 @@ from pilotage.wire.agents import CataloguedFile, OfferedElement, PostMasks
 T = TypeVar("T")
 
 MASKS_PER_POST = 500
+RANGES_PER_POST = 20_000
+"""Ranges of files and lumis of one post; a single mask may have more. The server refuses very long messages."""
 LONGEST_FAILURE = 2000
 """Characters of a `Message` on the wire."""
 
@@ -66,10 +68,12 @@ class ElementSplitter:
             existing = list(self._existing()) if self._offer.existing or is_retry else []
             total = len(existing)
             batch: list[Mask] = []
+            ranges = 0
             for mask in self._missing(existing):
-                if len(batch) == MASKS_PER_POST:
+                ranges += sum(1 + len(part.lumis) for part in mask.ranges)
+                if len(batch) == MASKS_PER_POST or (batch and ranges > RANGES_PER_POST):
                     self._post(batch)
-                    batch = []
+                    batch, ranges = [], sum(1 + len(part.lumis) for part in mask.ranges)
                 batch.append(mask)
                 total += 1
             if not total:

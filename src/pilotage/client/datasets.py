@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes
+from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes, slices_of
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_entry_name
 from pilotage.core.datasets.manifest import KINDS, Manifest, parse_manifest
 from pilotage.core.errors import InvalidInput
@@ -34,6 +34,8 @@ from pilotage.wire.datasets import (
 )
 
 FILES_PER_REQUEST = 600
+LUMIS_PER_REQUEST = 20_000
+"""Records of all files of one request. The server refuses very long messages."""
 
 Progress = Callable[[int], None]
 """Called with the number of files that the server has stored so far."""
@@ -80,9 +82,9 @@ class DataSetMethods(TypedRequests):
         """
         total, sent = FilesAdded(0, 0, 0), 0
         for block in blocks:
-            for first in range(0, max(1, len(block.files)), FILES_PER_REQUEST):
-                files = block.files[first : first + FILES_PER_REQUEST]
-                complete = first + FILES_PER_REQUEST >= len(block.files)
+            of_block = 0
+            for files in slices_of(block.files, FILES_PER_REQUEST, LUMIS_PER_REQUEST):
+                of_block += len(files)
                 request = FilesAdd(
                     name,
                     block.name,
@@ -91,7 +93,7 @@ class DataSetMethods(TypedRequests):
                         for file in files
                     ],
                     [ReplicaLocation(*place) for place in block.replicas],
-                    complete,
+                    of_block == len(block.files),
                 )
                 added = self._post("/v1/datasets/files", request, FilesAdded, idempotent=True)
                 total.files += added.files

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from pilotage.wire.pilot import Finish, OfferedJob, Reference, Release
+from pilotage.wire.pilot import MAX_REPORTED, Finish, OfferedJob, Reference, Release, size_of
 
 from .events import Key
 
@@ -124,9 +124,16 @@ class Assignments:
             yield from self._stages[stage].values()
 
     def finishes(self) -> List[Finish]:
-        return [
-            assignment.finish for assignment in self._stages[Stage.FINISHED].values() if assignment.finish
-        ]
+        """The finishes for one message, oldest first. There is at least one, if there is any."""
+        chosen: List[Finish] = []
+        size = 0
+        for assignment in self._stages[Stage.FINISHED].values():
+            if assignment.finish is not None:
+                size += size_of(assignment.finish)
+                if chosen and size > MAX_REPORTED:
+                    break
+                chosen.append(assignment.finish)
+        return chosen
 
     def releases(self) -> List[Release]:
         return [

@@ -347,13 +347,15 @@ class Machine:
         take = timing.take
         if take is None and not self.leaving and now < self.config.end - self.config.min_remaining:
             take = next_take(timing.take_number, assignments, self._job_rate, self.config, now)
-        farewell = self.leaving if self._has_only_reports() else ""
+        finishes = assignments.finishes()
+        is_all = len(finishes) == sum(1 for ended in assignments.in_stages(Stage.FINISHED) if ended.finish)
+        farewell = self.leaving if is_all and self._has_only_reports() else ""
         pending = assignments.count(Stage.FINISHED, Stage.RELEASED, Stage.OFFERED)
         if not (pending or farewell or now >= timing.due_at or (take and now >= timing.take_at)):
             return
         request = ExchangeRequest(
             incarnation=self.config.incarnation,
-            finishes=assignments.finishes(),
+            finishes=finishes,
             releases=assignments.releases(),
             confirms=assignments.references(Stage.OFFERED),
             take=take,

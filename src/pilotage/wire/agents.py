@@ -27,6 +27,8 @@ MAX_PULL = 200
 """The most elements of one sync."""
 MAX_MASKS = 1000
 """The most masks of one message."""
+MAX_RANGES = 12_000
+"""Ranges in one mask: of files, and of their lumis."""
 MAX_HELD = 10_000
 """The most elements that an agent may hold unsplit."""
 

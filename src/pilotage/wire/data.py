@@ -16,7 +16,7 @@ MAX_STORED_FILES = 10_000
 """Output files of one job."""
 MAX_LUMI_RANGES = 10_000
 """Ranges of lumis in one output file."""
-MAX_LUMI_RANGES_OF_JOB = 100_000
+MAX_LUMI_RANGES_OF_JOB = 30_000
 """Ranges of lumis in all output files of one job, so that its finish fits in a message."""
 
 CONCATENATE = "concatenate"

@@ -15,6 +15,10 @@ MAX_PAGE = 1000
 MAX_PAGE_BYTES = 1024 * 1024
 """A page ends early, with the cursor of the next one, at about this size."""
 
+MAX_VALUES = 150_000
+"""Values and names of a body, counted by commas and colons. Texts directly below its top, such as a policy, are
+exempt."""
+
 MAX_INT64 = 2**63 - 1
 """The largest number in a 64-bit column."""
 MAX_INT32 = 2**31 - 1

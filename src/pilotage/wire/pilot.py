@@ -38,7 +38,7 @@ INLINE_OUTPUT_BYTES = 4096
 
 MAX_HELD = 2048
 """Jobs that a pilot may hold at one time, offers and unreported ends included."""
-MAX_OUTPUTS = 100_000
+MAX_OUTPUTS = 20_000
 """Files, or patterns, in each list of one report about outputs."""
 MAX_POWER = 1e6
 """The largest power of a core, in reference cores."""
@@ -223,6 +223,18 @@ class Finish:
     """Of a job with a data order: the files that were written to storage places. None: this pilot knows no orders."""
     logs: Optional[StoredFile] = None
     """The archive of the logs of this attempt, at a storage place. None: its order names none, or none was stored."""
+
+
+MAX_REPORTED = 50_000
+"""Size of the finishes in one message of a pilot, counted by `size_of`. The rest comes with the next message."""
+
+
+def size_of(finish: Finish) -> int:
+    """How large a finish is: its values, and a value for each 100 characters of its texts."""
+    texts = [finish.message, finish.stdout or "", finish.stderr or "", *finish.outputs, *finish.missing]
+    size = 20 + sum(1 + len(text) // 100 for text in texts)
+    size += sum(2 + (len(refused.name) + len(refused.reason)) // 100 for refused in finish.refused)
+    return size + sum(8 + 4 * len(file.lumis) for file in finish.files or ())
 
 
 @dataclass

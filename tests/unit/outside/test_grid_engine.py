@@ -197,6 +197,8 @@ def test_a_foreign_name_with_control_characters_hides_no_pilot() -> None:
     tasks = list(output.read_listing(LISTING.replace("x%lt;", "x\x01\x1b")))
     assert len(tasks) == 6
     assert tasks[5].stamp == 'x\ufffd\ufffd&>"y'
+    [*_, last] = output.read_listing(LISTING.replace("x%lt;", "x\ud800\udfff"))
+    assert last.stamp == 'x\ufffd\ufffd&>"y'
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -197,3 +198,19 @@ def test_core_and_wire_agree_on_the_facts_of_a_file() -> None:
     assert facts.MAX_EVENTS == limits.MAX_FILE_EVENTS
     assert facts.MAX_SIZE == limits.MAX_FILE_SIZE
     assert facts.MAX_LUMI == limits.MAX_LUMI
+
+
+ODD: tuple[Any, ...] = ({"a": "b"}, [[]], [{"a": 1}], 1e999, -1, 1.5, True, None, "", "x", [None], {"": None})
+"""Values of every kind: a field takes them, or refuses them as invalid input."""
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_no_kind_of_value_ends_a_parser(value: Any) -> None:
+    for field in FIELDS:
+        with contextlib.suppress(InvalidInput):
+            parse_yaml_mapping({"executable": "x", field.name: value, "unknown": value})
+    for table, fields in {"": (*REQUEST, *STEP), **TABLES}.items():
+        for name in (*(field.name for field in fields), "unknown"):
+            below = {name: value, "other": 1}
+            with contextlib.suppress(InvalidInput):
+                parse_mapping({**REQUEST_BASE, **({table: below} if table else below)})

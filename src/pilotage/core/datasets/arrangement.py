@@ -51,3 +51,14 @@ def common_folder(names: Sequence[str]) -> str:
         if letter == "/":
             length = number
     return first[:length]
+
+
+def slices_of(files: Sequence[FileEntry], most: int, records: int) -> Iterator[Sequence[FileEntry]]:
+    """The files in slices of at most `most` files and about `records` lumis; one empty slice if there are no files."""
+    first = count = 0
+    for place, file in enumerate(files):
+        count += len(file.lumis)
+        if place > first and (place - first == most or count > records):
+            yield files[first:place]
+            first, count = place, len(file.lumis)
+    yield files[first:]

@@ -65,8 +65,10 @@ class BlockEntry(NamedTuple):
     """Empty: the replicas of the data set."""
 
 
-def check_data_set_name(name: str) -> str:
+def check_data_set_name(name: object) -> str:
     """The name of a data set. Raises `InvalidInput`."""
+    if not isinstance(name, str):
+        raise InvalidInput("the name of a data set must be a text", field="name")
     if not name or len(name) > MAX_NAME:
         raise InvalidInput(f"the name of a data set has 1 to {MAX_NAME} characters", field="name")
     if not _DATA_SET.match(name):
@@ -154,6 +156,13 @@ def check_lumis(value: object, field: str = "lumis") -> tuple[Lumi, ...]:
 def _lumi(record: object, field: str) -> Lumi:
     if not isinstance(record, list | tuple) or len(record) != 3:
         raise InvalidInput(f"{field}: a record is [run, first, last]", field=field)
+    run, first, last = record
+    if (
+        type(run) is type(first) is type(last) is int
+        and 0 <= run <= MAX_LUMI
+        and 0 <= first <= last <= MAX_LUMI
+    ):
+        return run, first, last
     run, first, last = (check_number(number, field, MAX_LUMI) for number in record)
     if last < first:
         raise InvalidInput(f"{field}: [{run}, {first}, {last}] ends before it begins", field=field)

@@ -140,7 +140,7 @@ MERGE: Final = (
     ),
     _field("max_size", "bytes", "The most bytes of a merged file.", None, low=1, high=BYTES[1]),
     _field("max_events", "integer", "The most events of a merged file.", None, low=1, high=MAX_EVENTS),
-    _field("max_files", "integer", "The most outputs in a merged file.", None, low=1, high=100_000),
+    _field("max_files", "integer", "The most outputs in a merged file.", None, low=1, high=10_000),
     _field("across_runs", "boolean", "True: outputs of different runs may be merged.", None),
     _field(
         "program",

@@ -5,15 +5,14 @@ So no agent, however wrong, makes two jobs of one event, nor ends the splitting 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import NamedTuple, NoReturn
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange, Mask
 from pilotage.core.splitting.pieces import Window, count_lumis, disjoint
+from pilotage.core.workqueue.intervals import Intervals
 
 _END = 1 << 62
 """The end of a file with an unknown number of events."""
@@ -39,38 +38,6 @@ Generate = Callable[[Window, Window], Iterator[Mask]]
 """The splitting of an element's range of events to generate: (the whole range, a part of it) → masks."""
 
 
-@dataclass(slots=True)
-class _Intervals:
-    """Disjoint half-open intervals of integers, sorted."""
-
-    begins: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-
-    def overlaps(self, begin: int, end: int) -> bool:
-        place = bisect_left(self.begins, end)
-        return place > 0 and self.ends[place - 1] > begin
-
-    def contains(self, begin: int, end: int) -> bool:
-        place = bisect_left(self.begins, begin + 1)
-        return place > 0 and self.ends[place - 1] >= end
-
-    def add(self, begin: int, end: int) -> None:
-        """Add an interval that overlaps none. Neighbours that touch become one interval."""
-        place = bisect_left(self.begins, begin)
-        joins_before = place > 0 and self.ends[place - 1] == begin
-        joins_after = place < len(self.begins) and self.begins[place] == end
-        if joins_before and joins_after:
-            self.ends[place - 1] = self.ends.pop(place)
-            del self.begins[place]
-        elif joins_before:
-            self.ends[place - 1] = end
-        elif joins_after:
-            self.begins[place] = begin
-        else:
-            self.begins.insert(place, begin)
-            self.ends.insert(place, end)
-
-
 class _File:
     """One file of an element: its allowed parts, and the parts with a job."""
 
@@ -86,9 +53,9 @@ class _File:
         """A mask restricts the element to parts of the file."""
         self.is_taken = False
         """One job has the whole file."""
-        self.events, self.taken_events = _Intervals(), _Intervals()
-        self.lumis: dict[int, _Intervals] = {}
-        self.taken_lumis: dict[int, _Intervals] = {}
+        self.events, self.taken_events = Intervals(), Intervals()
+        self.lumis: dict[int, Intervals] = {}
+        self.taken_lumis: dict[int, Intervals] = {}
         if whole:
             self.events.add(0, record.events or _END)
             _add_lumis(self.lumis, record.lumis)
@@ -116,7 +83,7 @@ class _File:
         if _is_whole(part):
             if self.is_part:
                 return "is restricted to parts by the element's mask"
-            return "has a job for a part already" if self.taken_events.begins or self.taken_lumis else ""
+            return "has a job for a part already" if self.taken_events or self.taken_lumis else ""
         begin, end = _bounds(self.record, part)
         if self.taken_lumis:
             return "has jobs by lumis already"
@@ -125,7 +92,7 @@ class _File:
         return "has a job for these events already" if self.taken_events.overlaps(begin, end) else ""
 
     def _problem_of_lumis(self, lumis: Sequence[LumiRange]) -> str:
-        if self.taken_events.begins:
+        if self.taken_events:
             return "has jobs by events already"
         named: dict[int, list[tuple[int, int]]] = {}
         for run, first, last in lumis:
@@ -175,7 +142,7 @@ class ElementCoverage:
         self.masks = 0
         self._generate = generate
         self._window: Window | None = None
-        self._taken = _Intervals()
+        self._taken = Intervals()
         parts: dict[int, list[FileRange]] = {}
         if restriction is not None and restriction.generates:
             self._window = Window(
@@ -250,7 +217,9 @@ def _check_repeats(taken: Sequence[tuple[_File, FileRange]]) -> None:
     """Refuse a mask whose own ranges overlap."""
     trials: dict[int, _File] = {}
     for file, part in taken:
-        trial = trials.setdefault(part.file, _File(file.record, ()))
+        trial = trials.get(part.file)
+        if trial is None:
+            trial = trials[part.file] = _File(file.record, ())
         if problem := trial.problem(part):
             _refuse(f"names file {file.record.name or part.file} twice, which {problem}")
         trial.take(part)
@@ -271,18 +240,12 @@ def _bounds(record: FileRecord, part: FileRange) -> tuple[int, int]:
     return part.first, end
 
 
-def _add_lumis(target: dict[int, _Intervals], lumis: Iterable[LumiRange]) -> None:
+def _add_lumis(target: dict[int, Intervals], lumis: Iterable[LumiRange]) -> None:
     for run, first, last in lumis:
-        _add_missing(target.setdefault(run, _Intervals()), first, last + 1)
+        _add_missing(target.setdefault(run, Intervals()), first, last + 1)
 
 
-def _add_missing(target: _Intervals, begin: int, end: int) -> None:
+def _add_missing(target: Intervals, begin: int, end: int) -> None:
     """Add the parts of an interval that are not there yet."""
-    while begin < end:
-        place = bisect_left(target.begins, begin + 1)
-        if place > 0 and target.ends[place - 1] > begin:
-            begin = target.ends[place - 1]
-            continue
-        until = min(end, target.begins[place]) if place < len(target.begins) else end
-        target.add(begin, until)
-        begin = until
+    for gap in target.gaps(begin, end):
+        target.add(*gap)

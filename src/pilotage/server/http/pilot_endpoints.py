@@ -17,6 +17,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
+from pilotage.server.http.edge import check_values
 from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
@@ -108,6 +109,7 @@ def _probe(context: Context, token: str, body: Body) -> PilotCall:
 
 def _decode(decoder: msgspec.json.Decoder[Message], body: Body) -> Message:
     """Decode a body. All errors are the sender's mistake, so none is logged."""
+    check_values(body)
     try:
         return decoder.decode(body)
     except msgspec.MsgspecError as error:

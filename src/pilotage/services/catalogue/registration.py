@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_data_set_name, sorted_sites
 from pilotage.core.errors import Conflict, Forbidden, NotFound
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import MAX_TOTAL, Connection
 from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow, Totals
 from pilotage.store.tables.replicas import ReplicaRow
@@ -20,6 +20,8 @@ from pilotage.store.writer.transaction import Transaction
 
 FILES_AT_ONCE = 300
 """Files registered in one transaction: 2.5 ms on SQLite, 5 ms on a slow machine."""
+LUMIS_AT_ONCE = 10_000
+"""Records of the files that are registered in one transaction; a single file may have as many."""
 SHOWN = 5
 """Files that an error names."""
 
@@ -126,7 +128,8 @@ def check_same(files: Sequence[FileEntry], known: dict[str, FileRow]) -> None:
 
 
 def _contents(files: Sequence[FileEntry]) -> Totals:
-    return Totals(0, 0, len(files), sum(file.events for file in files), sum(file.size for file in files))
+    events, size = sum(file.events for file in files), sum(file.size for file in files)
+    return Totals(0, 0, len(files), min(events, MAX_TOTAL), min(size, MAX_TOTAL))
 
 
 def _parts(blocks: Sequence[BlockRow], name: str) -> list[BlockRow]:

@@ -26,6 +26,9 @@ _SHOWN_NAME = 100
 
 def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves: JobTransitions) -> JobState:
     """Apply a finish that the hand-over has accepted. Returns the new state of the job."""
+    # The row of the attempt is bounded by its confirm. The pilot's age bounds the end that the roll-up reads.
+    age = max(0.0, moves.now - (moves.now if pilot.started is None else pilot.started))
+    finish.wall = min(finish.wall, age * attempts.DRIFT + attempts.MAX_DRIFT)
     failure = finish.failure or ("payload" if finish.exit_code or finish.signal else "")
     refusal = None if failure else register_files(pool, moves.tx, finish, job, pilot, moves.now)
     if finish.logs is not None:

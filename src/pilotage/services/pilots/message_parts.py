@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, size_of
 
+SIZE_AT_ONCE = 20_000
+"""Size of the finishes of one transaction, counted by `size_of`; a single finish may be larger."""
 REPORTS_AT_ONCE = 100
 """Finishes, releases or confirms of one transaction."""
 HELD_AT_ONCE = 500
@@ -23,11 +25,12 @@ Entry = TypeVar("Entry")
 def parts_of(request: ExchangeRequest) -> list[ExchangeRequest]:
     """The parts of a message in the order of the protocol; most messages are one part."""
     reports = len(request.finishes) + len(request.releases) + len(request.confirms)
-    if reports <= REPORTS_AT_ONCE and len(request.holding) <= HELD_AT_ONCE:
+    is_short = reports <= REPORTS_AT_ONCE and len(request.holding) <= HELD_AT_ONCE
+    if is_short and (not request.finishes or sum(map(size_of, request.finishes)) <= SIZE_AT_ONCE):
         return [request]
     incarnation = request.incarnation
     return [
-        *(ExchangeRequest(incarnation, finishes=part) for part in _slices(request.finishes, REPORTS_AT_ONCE)),
+        *(ExchangeRequest(incarnation, finishes=part) for part in _slices_of_finishes(request.finishes)),
         *(ExchangeRequest(incarnation, releases=part) for part in _slices(request.releases, REPORTS_AT_ONCE)),
         *(ExchangeRequest(incarnation, confirms=part) for part in _slices(request.confirms, REPORTS_AT_ONCE)),
         *(ExchangeRequest(incarnation, holding=part) for part in _slices(request.holding, HELD_AT_ONCE)),
@@ -39,6 +42,19 @@ def parts_of(request: ExchangeRequest) -> list[ExchangeRequest]:
 def _slices(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
     for first in range(0, len(entries), size):
         yield entries[first : first + size]
+
+
+def _slices_of_finishes(finishes: list[Finish]) -> Iterator[list[Finish]]:
+    part: list[Finish] = []
+    size = 0
+    for finish in finishes:
+        size += size_of(finish)
+        if part and (size > SIZE_AT_ONCE or len(part) == REPORTS_AT_ONCE):
+            yield part
+            part, size = [], size_of(finish)
+        part.append(finish)
+    if part:
+        yield part
 
 
 def joined(responses: Sequence[ExchangeResponse]) -> ExchangeResponse:

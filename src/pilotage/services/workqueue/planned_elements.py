@@ -10,7 +10,7 @@ from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.start_policy import ANY_LOCATION, JobCount, PlannedElement
 from pilotage.core.workqueue.states import ElementState
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import MAX_TOTAL, Connection
 from pilotage.store.tables import location_sets
 from pilotage.store.tables.elements import NewElement
 
@@ -43,10 +43,10 @@ def new_element(
         step=step,
         digest=element_digest(request, step, element.names, identity),
         state=ElementState.AVAILABLE,
-        jobs=element.jobs,
-        events=element.events,
+        jobs=min(element.jobs, MAX_TOTAL),
+        events=min(element.events, MAX_TOTAL),
         files=element.files,
-        size=element.size,
+        size=min(element.size, MAX_TOTAL),
         blocks=json.dumps(element.blocks),
         mask="" if mask is None else mask.text,
         location_set=location_set,

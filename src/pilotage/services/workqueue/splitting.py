@@ -7,7 +7,8 @@ split only when each of its events has a job. So an agent cannot lose or double 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
@@ -22,18 +23,18 @@ from pilotage.services.workqueue.membership import present_agent
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import MAX_TOTAL, Connection
 from pilotage.store.tables import element_jobs, element_masks, element_progress, elements, queued_requests
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.element_masks import NewElementJob
 from pilotage.store.tables.element_progress import JobsEnded
 from pilotage.store.tables.elements import ElementRow
 from pilotage.store.writer.transaction import Transaction
-from pilotage.wire.agents import PostedMasks, PostMasks
+from pilotage.wire.agents import MAX_RANGES, PostedMasks, PostMasks
 from pilotage.wire.limits import MAX_INT64
 
-MAX_RANGES = 100_000
-"""Ranges of files in one mask."""
+RANGES_AT_ONCE = 2000
+"""Ranges of masks stored in one transaction; a single mask may have more."""
 LONGEST_REASON = 2000
 """Characters of the reason why no job may process a piece."""
 SPLITTING_FAILURE = "splitting"
@@ -50,9 +51,34 @@ def read_mask(document: Mapping[str, Any]) -> Mask:
         raise _malformed()
     if not isinstance(refused, str) or len(refused) > LONGEST_REASON:
         raise _malformed()
-    if len(parts) > MAX_RANGES or not all(map(_is_range, parts)):
+    lumis = (part[3] for part in parts if isinstance(part, list) and len(part) == 4)
+    if len(parts) + sum(len(spans) for spans in lumis if isinstance(spans, list)) > MAX_RANGES:
+        raise InvalidInput(
+            f"masks: one has more than {MAX_RANGES:,} ranges of files and lumis", field="masks"
+        )
+    if not all(map(_is_range, parts)):
         raise _malformed()
     return Mask.from_json(document)
+
+
+def _ranges(mask: Mask) -> int:
+    return sum(1 + len(part.lumis) for part in mask.ranges)
+
+
+def parts_of(message: PostMasks, masks: Iterable[Mask]) -> Iterator[tuple[PostMasks, dict[str, Mask]]]:
+    """The parts of a message, each for a transaction of its own, with their masks by digest.
+
+    Only the final part is the last of the element. A message may end after any part: masks that exist change nothing.
+    """
+    part: dict[str, Mask] = {}
+    ranges = 0
+    for mask in masks:
+        ranges += 1 + _ranges(mask)
+        if part and ranges > RANGES_AT_ONCE:
+            yield replace(message, last=False), part
+            part, ranges = {}, 1 + _ranges(mask)
+        part[mask.digest] = mask
+    yield message, part
 
 
 def _is_count(value: object) -> bool:
@@ -85,19 +111,22 @@ def post_masks(
     user: AgentUser,
     element: int,
     message: PostMasks,
+    masks: Mapping[str, Mask],
     now: float,
 ) -> PostedMasks:
-    """Store the masks of an element as jobs. With `last` the element is split, or has failed."""
+    """Store the masks of one part of a message as jobs. With `last` the element is split, or has failed."""
     agent = present_agent(tx, agent_id, user)
     row = elements.by_ids(tx.connection, [element], lock=True).get(element)
     if row is None:
         raise NotFound(f"there is no element {element}")
     if message.failure and message.last:
         return _fail(queue, tx, agent, row, message, now)
-    masks = {mask.digest: mask for mask in map(read_mask, message.masks)}
     known = element_masks.known_digests(tx.connection, row.id, sorted(masks))
     new = {digest: mask for digest, mask in masks.items() if digest not in known}
     if not message.last:
+        if row.finished_epoch == message.epoch and not new:
+            # A part of the last message, which is sent again.
+            return PostedMasks(0, len(known))
         decision = decide_for(tx.connection, agent, row, message.epoch, Message.KEEP)
         if decision.answer is Answer.SUPERSEDED:
             return PostedMasks(0, 0, superseded=True)
@@ -215,9 +244,9 @@ def _job(agent: AgentRow, row: ElementRow, digest: str, piece: TakenPiece, now: 
         location_set=row.location_set,
         site=row.site,
         agent_id=agent.id,
-        events=size.events,
+        events=min(size.events, MAX_TOTAL),
         files=size.files,
-        size=size.size,
+        size=min(size.size, MAX_TOTAL),
         made=now,
     )
 

@@ -61,16 +61,32 @@ class FinishedAttempt(NamedTuple):
     epoch: int
 
 
+MAX_DRIFT, DRIFT = 60.0, 1.05
+"""Seconds, and factor, by which the time on a node may exceed the time by the server's clock."""
+MAX_CORES = 4096
+"""Cores that a payload can use at once."""
+_LONGEST = f"(({{ended}} - attempts.started) * {DRIFT} + {MAX_DRIFT})"
+"""The most wall time since the confirm, as SQL."""
+
+
+def _at_most(value: str, bound: str) -> str:
+    return f"CASE WHEN {value} > {bound} THEN {bound} ELSE {value} END"
+
+
 save_finished = RowWriter[FinishedAttempt](
     update(
         "attempts",
         ("ended", "outcome", "exit_code", "failure", "message", "wall", "cpu", "max_rss", "job_id", "epoch"),
         "ended = coalesce(ended, {ended}), outcome = {outcome}, exit_code = {exit_code}, failure = {failure},"
-        " message = {message}, wall = {wall}, cpu = {cpu}, max_rss = {max_rss}",
+        f" message = {{message}}, wall = {_at_most('{wall}', _LONGEST)},"
+        f" cpu = {_at_most('{cpu}', f'{_LONGEST} * {MAX_CORES}')}, max_rss = {{max_rss}}",
         "job_id = {job_id} AND epoch = {epoch}",
     )
 )
-"""An attempt that was interrupted before keeps its end, because its use was charged up to that time."""
+"""An attempt that was interrupted before keeps its end, because its use was charged up to that time.
+
+A pilot may claim any time: no more is stored than has passed since the confirm.
+"""
 
 
 class InterruptedAttempt(NamedTuple):

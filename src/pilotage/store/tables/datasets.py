@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.datasets.facts import FileEntry
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, bounded_addition, bounded_sum, in_list, lock_clause
 
 
 class DataSetRow(NamedTuple):
@@ -139,11 +139,15 @@ def totals(connection: Connection, datasets: Sequence[int]) -> dict[int, Totals]
     """The sums over the blocks of each data set. Open blocks that jobs write are not in them."""
     condition, value = in_list(connection, "dataset_id", datasets)
     rows = connection.execute(
-        "SELECT dataset_id, count(*), sum(open), sum(files), sum(events), sum(size)"
+        f"SELECT dataset_id, count(*), sum(open), {', '.join(_sums(connection, 'files', 'events', 'size'))}"
         f" FROM blocks WHERE {condition} GROUP BY dataset_id",
         (value,),
     )
     return {row[0]: Totals(*map(int, row[1:])) for row in rows}
+
+
+def _sums(connection: Connection, *columns: str) -> list[str]:
+    return [bounded_sum(connection, column) for column in columns]
 
 
 def close(connection: Connection, dataset: int) -> None:
@@ -225,8 +229,9 @@ def block_ids(connection: Connection, dataset: int) -> list[int]:
 def add_contents(connection: Connection, block: int, added: Totals) -> None:
     """Add to the counts of an open block."""
     connection.execute(
-        "UPDATE blocks SET files = files + ?, events = events + ?, size = size + ? WHERE id = ?",
-        (added.files, added.events, added.size, block),
+        f"UPDATE blocks SET files = files + ?, events = {bounded_addition('events')},"
+        f" size = {bounded_addition('size')} WHERE id = ?",
+        (added.files, added.events, added.events, added.size, added.size, block),
     )
 
 
@@ -253,7 +258,8 @@ def contents_of(connection: Connection, blocks: Sequence[int]) -> dict[int, Tota
     """The contents of blocks, counted from their files."""
     condition, value = in_list(connection, "block_id", blocks)
     rows = connection.execute(
-        f"SELECT block_id, count(*), sum(events), sum(size) FROM files WHERE {condition} GROUP BY block_id",
+        f"SELECT block_id, count(*), {', '.join(_sums(connection, 'events', 'size'))}"
+        f" FROM files WHERE {condition} GROUP BY block_id",
         (value,),
     )
     return {row[0]: Totals(1, 0, *map(int, row[1:])) for row in rows}

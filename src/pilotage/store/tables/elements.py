@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pilotage.core.workqueue.pull import Candidate
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.bulk_statements import RowWriter, insert, update
-from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, array_literal, bounded_sum, in_list, lock_clause
 
 _COLUMNS = (
     "id, request_id, step, state, jobs, events, files, size, blocks, mask, location_set, agent_id, site, epoch,"
@@ -120,7 +120,7 @@ def count_available(connection: Connection, request: int, step: int, most: int) 
     """The number of elements of a step that no agent has taken; `most` stands for all above it."""
     sql = (
         "SELECT count(*) FROM (SELECT 1 FROM elements WHERE state = 'Available' AND request_id = ? AND step = ?"
-        " LIMIT ?) AS some"
+        " LIMIT ?) AS counted"
     )
     return int(connection.execute(sql, (request, step, most)).fetchone()[0])
 
@@ -261,7 +261,7 @@ def acknowledge_cancel(connection: Connection, ids: Sequence[int], now: float) -
 def held_jobs(connection: Connection, agent: int) -> list[tuple[int, str, int]]:
     """(request, site, estimated jobs) of the elements that an agent has not split."""
     sql = (
-        "SELECT request_id, site, sum(jobs) FROM elements WHERE agent_id = ?"
+        f"SELECT request_id, site, {bounded_sum(connection, 'jobs')} FROM elements WHERE agent_id = ?"
         " AND state IN ('Negotiating', 'Acquired') GROUP BY request_id, site"
     )
     return [(row[0], row[1], int(row[2])) for row in connection.execute(sql, (agent,))]
@@ -276,7 +276,7 @@ def sum_of_steps(connection: Connection, request: int, steps: Sequence[int], uni
     """The files or events of all elements of these steps. `unit`: "files" or "events"."""
     column = {"files": "files", "events": "events"}[unit]
     condition, value = in_list(connection, "step", steps)
-    sql = f"SELECT coalesce(sum({column}), 0) FROM elements WHERE request_id = ? AND {condition}"
+    sql = f"SELECT {bounded_sum(connection, column)} FROM elements WHERE request_id = ? AND {condition}"
     return int(connection.execute(sql, (request, value)).fetchone()[0])
 
 

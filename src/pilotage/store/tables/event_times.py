@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, bounded_sum
 
 
 def time_per_event(connection: Connection, request: int, step: int, most: int) -> float | None:
     """Seconds of a reference core for one event, from at most `most` done jobs of a step; None: not known."""
     sql = (
-        "SELECT sum(a.wall * a.processors * a.cpu_power), sum(e.events) FROM (SELECT job_id, events"
+        f"SELECT sum(a.wall * a.processors * a.cpu_power), {bounded_sum(connection, 'e.events')}"
+        " FROM (SELECT job_id, events"
         " FROM element_jobs WHERE request_id = ? AND step = ? AND state = 'done' AND events > 0 LIMIT ?) e"
         " JOIN attempts a ON a.job_id = e.job_id WHERE a.outcome = 'applied' AND a.wall > 0"
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.datasets.facts import Replica, sorted_sites
 from pilotage.store.engine import bulk_statements
-from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, bounded_sum, in_list, lock_clause
 from pilotage.store.tables import location_sets
 
 
@@ -91,7 +91,8 @@ def places_of(connection: Connection, dataset: int, most: int) -> list[Replica]:
 def by_site(connection: Connection, dataset: int) -> list[tuple[str, int, int, int, float]]:
     """(site, blocks, files, bytes, oldest time of a replica) for each site with a part of a data set."""
     rows = connection.execute(
-        "SELECT r.site, count(*), sum(b.files), sum(b.size), min(r.known) FROM blocks b"
+        f"SELECT r.site, count(*), {bounded_sum(connection, 'b.files')}, {bounded_sum(connection, 'b.size')},"
+        " min(r.known) FROM blocks b"
         " JOIN replicas r ON r.block_id = b.id WHERE b.dataset_id = ? GROUP BY r.site ORDER BY r.site",
         (dataset,),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.connection import Connection, bounded_sum, in_list
 
 
 class ElementCount(NamedTuple):
@@ -53,7 +53,10 @@ class ErrorCount(NamedTuple):
 def elements_by_request(connection: Connection, requests: Sequence[int]) -> list[tuple[int, str, int, int]]:
     """(request, state of elements, elements, jobs)."""
     condition, value = in_list(connection, "request_id", requests)
-    sql = f"SELECT request_id, state, count(*), sum(jobs) FROM elements WHERE {condition} GROUP BY request_id, state"
+    sql = (
+        f"SELECT request_id, state, count(*), {bounded_sum(connection, 'jobs')} FROM elements WHERE {condition}"
+        " GROUP BY request_id, state"
+    )
     return [(row[0], row[1], int(row[2]), int(row[3])) for row in connection.execute(sql, (value,))]
 
 
@@ -65,13 +68,14 @@ def jobs_by_request(connection: Connection, requests: Sequence[int]) -> list[tup
 
 
 def elements_of(connection: Connection, request: int) -> list[ElementCount]:
+    jobs, events, files = (bounded_sum(connection, column) for column in ("jobs", "events", "files"))
     ended = "jobs_done + jobs_failed + jobs_canceled"
     # Until an element is split, its number of jobs is estimated.
     complete, success = (
         f"CASE WHEN {part} >= jobs THEN 100 ELSE 100 * ({part}) / jobs END" for part in (ended, "jobs_done")
     )
     sql = (
-        f"SELECT step, state, count(*), sum(jobs), sum(events), sum(files), {complete} AS complete,"
+        f"SELECT step, state, count(*), {jobs}, {events}, {files}, {complete} AS complete,"
         f" {success} AS success FROM elements WHERE request_id = ?"
         " GROUP BY step, state, complete, success ORDER BY step, state, complete, success"
     )
@@ -80,7 +84,8 @@ def elements_of(connection: Connection, request: int) -> list[ElementCount]:
 
 def jobs_of(connection: Connection, request: int) -> list[JobCount]:
     sql = (
-        "SELECT step, site, state, count(*), sum(events), sum(files) FROM element_jobs WHERE request_id = ?"
+        f"SELECT step, site, state, count(*), {bounded_sum(connection, 'events')}, {bounded_sum(connection, 'files')}"
+        " FROM element_jobs WHERE request_id = ?"
         # In the order of the index.
         " GROUP BY state, step, site"
     )

@@ -24,7 +24,7 @@ from pilotage.core.splitting.split import split
         ("zzz", {}, "algorithm", "unknown splitting algorithm 'zzz'", "known: Event"),
         ("FileBased", {}, "files_per_job", "FileBased needs files_per_job", "the most files"),
         ("FileBased", {"file_per_job": 1}, "file_per_job", "no parameter 'file_per_job'", "files_per_job?"),
-        ("FileBased", {"files_per_job": 0}, "files_per_job", "between 1 and 100,000", "the most files"),
+        ("FileBased", {"files_per_job": 0}, "files_per_job", "between 1 and 10,000", "the most files"),
         ("FileBased", {"files_per_job": "3"}, "files_per_job", "must be a whole number", "the most files"),
         ("FileBased", {"files_per_job": True}, "files_per_job", "must be a whole number", "the most files"),
         ("FileBased", {"files_per_job": 1.5}, "files_per_job", "must be a whole number", "the most files"),

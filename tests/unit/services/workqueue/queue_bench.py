@@ -25,7 +25,7 @@ from pilotage.core.splitting.split import split
 from pilotage.services.workqueue import expiry, membership
 from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.intake import take_slice
-from pilotage.services.workqueue.splitting import files_page, held_element, post_masks
+from pilotage.services.workqueue.splitting import files_page, held_element, parts_of, post_masks, read_mask
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.sync import sync
 from pilotage.store.tables import agents, element_masks, elements, location_sets, requests
@@ -332,10 +332,15 @@ class PaperAgent:
         self, element: OfferedElement, masks: Sequence[Mask], *, last: bool = False, **more: Any
     ) -> PostedMasks:
         message = PostMasks(element.epoch, [mask.to_json() for mask in masks], last, **more)
-        bench = self.bench
-        return bench.bench.do(
-            lambda tx: post_masks(bench.queue, tx, self.id, self.user, element.id, message, bench.now)
-        )
+        bench, made, known = self.bench, 0, 0
+        for part, given in parts_of(message, map(read_mask, message.masks)):
+            posted = bench.bench.do(
+                lambda tx, part=part, given=given: post_masks(
+                    bench.queue, tx, self.id, self.user, element.id, part, given, bench.now
+                )
+            )
+            made, known = made + posted.made, known + posted.known
+        return PostedMasks(made, known, posted.superseded)
 
     def masks_of(self, element: OfferedElement) -> list[Mask]:
         """The masks that the element lacks."""

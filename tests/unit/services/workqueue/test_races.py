@@ -43,8 +43,9 @@ def turn(queue: QueueBench, agent: PaperAgent, **more: Any) -> Request:
 
 def post_of(queue: QueueBench, agent: PaperAgent, number: int) -> Request:
     element = agent.held[number]
-    message = PostMasks(element.epoch, [mask.to_json() for mask in agent.masks_of(element)], True)
-    return lambda tx: post_masks(queue.queue, tx, agent.id, agent.user, number, message, queue.now)
+    masks = {mask.digest: mask for mask in agent.masks_of(element)}
+    message = PostMasks(element.epoch, last=True)
+    return lambda tx: post_masks(queue.queue, tx, agent.id, agent.user, number, message, masks, queue.now)
 
 
 def propagate(queue: QueueBench, number: int) -> None:

@@ -22,7 +22,7 @@ class FileBased(Algorithm, frozen=True, kw_only=True):
 
     total_unit: ClassVar[str] = "files"
 
-    files_per_job: Annotated[int, Setting("the most files of a job", 1, 100_000)]
+    files_per_job: Annotated[int, Setting("the most files of a job", 1, 10_000)]
     split_on_run: Annotated[bool, Setting("files of different runs never share a job")] = False
     total_files: Annotated[
         int, Setting("the most files that the step processes at all; 0: all", 1, 10**12, or_zero=True)

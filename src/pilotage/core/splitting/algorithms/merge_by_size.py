@@ -58,7 +58,7 @@ class MergeBySize(Algorithm, frozen=True, kw_only=True):
     max_events: Annotated[int, Setting("the most events of a merge job with several units", 1, 10**15)] = (
         100_000_000
     )
-    max_files: Annotated[int, Setting("the most files of a merge job with several units", 1, 100_000)] = 500
+    max_files: Annotated[int, Setting("the most files of a merge job with several units", 1, 10_000)] = 500
     across_runs: Annotated[bool, Setting("files of different runs may share a merge job")] = False
 
     def faults(self) -> Iterator[Fault]:

@@ -20,7 +20,7 @@ class SizeBased(Algorithm, frozen=True, kw_only=True):
     example: ClassVar[str] = "size_per_job = 4000000000\n"
 
     size_per_job: Annotated[int, Setting("the most bytes of a job", 1, BYTES[1])]
-    max_files: Annotated[int, Setting("the most files of a job", 1, 100_000)] = 1000
+    max_files: Annotated[int, Setting("the most files of a job", 1, 10_000)] = 1000
 
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
         job = OpenJob()

@@ -12,7 +12,8 @@ from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 MOST_TASKS = 1_000_000
 """Tasks of one listing."""
 
-_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML cannot have, halves of surrogate pairs among them."""
 _SPACED_TAG = re.compile("<(/?)job ids>")
 """Grid Engine names a list so in messages about a single job, such as one that was started again."""
 

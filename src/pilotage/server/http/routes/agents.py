@@ -12,6 +12,7 @@ from pilotage.core.policy import ADMINISTRATOR
 from pilotage.core.policy.model import AGENT
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.loop_turns import LoopTurns
 from pilotage.server.tokens import Caller
 from pilotage.services.workqueue import membership, splitting
 from pilotage.services.workqueue.custody import AgentUser
@@ -147,11 +148,23 @@ async def post_masks(
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
     queue, now = context.work_queue, context.clock()
-    posted: PostedMasks = await context.writer.acall(
-        lambda tx: splitting.post_masks(queue, tx, agent, user, element, body, now)
-    )
+    turns = LoopTurns()
+    masks = []
+    for document in body.masks:
+        masks.append(splitting.read_mask(document))
+        await turns.pause()
+    made = known = 0
+    for message, part in splitting.parts_of(body, masks):
+        posted = await context.writer.acall(
+            lambda tx, message=message, part=part: splitting.post_masks(  # type: ignore[misc]
+                queue, tx, agent, user, element, message, part, now
+            )
+        )
+        if posted.superseded:
+            return posted
+        made, known = made + posted.made, known + posted.known
     context.wake_release.set()
-    return posted
+    return PostedMasks(made, known)
 
 
 def _held_element(context: Context, caller: Caller, agent: int, element: int, epoch: int) -> ElementRow:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from pilotage.core.datasets.arrangement import slices_of
 from pilotage.core.datasets.facts import (
     ANYWHERE,
     BlockEntry,
@@ -21,12 +22,13 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Policy
 from pilotage.server.context import Context, caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.loop_turns import LoopTurns
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.tokens import Caller
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
-from pilotage.services.catalogue.registration import FILES_AT_ONCE, Added
+from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
 from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.store.tables import datasets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
@@ -131,11 +133,12 @@ async def add_files(
     context.space.check()
     name = check_entry_name(body.block, "block")
     places = _places(context.pool.policy, body.replicas)
-    files = _entries(body.files)
+    files = await _entries(body.files)
     total = Added()
-    for first in range(0, max(1, len(files)), FILES_AT_ONCE):
-        entry = BlockEntry(name, files[first : first + FILES_AT_ONCE], places)
-        complete = body.complete and first + FILES_AT_ONCE >= len(files)
+    sent = 0
+    for part in slices_of(files, FILES_AT_ONCE, LUMIS_AT_ONCE):
+        sent += len(part)
+        entry, complete = BlockEntry(name, tuple(part), places), body.complete and sent == len(files)
         added = await context.writer.acall(
             lambda tx, entry=entry, complete=complete: registration.add_block(  # type: ignore[misc]
                 tx, body.dataset, entry, changer=caller.viewer(), complete=complete, now=context.clock()
@@ -148,8 +151,9 @@ async def add_files(
     return FilesAdded(total.files, total.known, total.closed, warnings)
 
 
-def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
+async def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
     entries: dict[str, FileEntry] = {}
+    turns = LoopTurns()
     for number, file in enumerate(files):
         try:
             name = check_entry_name(file.name, "name")
@@ -162,6 +166,7 @@ def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
             ) from None
         if entries.setdefault(name, entry) is not entry:
             raise InvalidInput(f"files.{number}: {name!r} is listed twice", field=f"files.{number}.name")
+        await turns.pause()
     return tuple(entries.values())
 
 

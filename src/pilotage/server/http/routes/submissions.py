@@ -52,7 +52,9 @@ async def submit(
     context.space.check()
     with context.submission_gate.place():
         known_offers = await context.prospects.known()
-        insert = ChunkedInsert.of(await asyncio.to_thread(prepare, context, caller, body, known_offers))
+        insert = await asyncio.to_thread(
+            lambda: ChunkedInsert.of(prepare(context, caller, body, known_offers))
+        )
         submission = await _insert(context, insert)
         await context.submission_gate.make(context.pool, JobCreator(submission.id))
     context.wake_director.set()
