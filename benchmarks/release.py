@@ -181,12 +181,14 @@ class _Filled:
         ends = [JobEnd(row[0], row[1], "Done", self.now, 0, "", "") for row in rows]
         self.writer.call(lambda tx: job_outcomes.append(tx.connection, ends))
         times: list[float] = []
+        places = roll_up.places_of(self.queue, self.now)
         pace, begun = SlicePace(SLICE_AIM), time.perf_counter()
         while part := job_outcomes.after(self.connection, 0, pace.size):
             self._timed(
                 times,
                 lambda tx, part=part: pace.measured(
-                    len(part), lambda: roll_up.roll_up(tx, self.programs, RetryRules(), self.now, part)
+                    len(part),
+                    lambda: roll_up.roll_up(tx, self.programs, RetryRules(), self.now, part, places),
                 ),
             )
         return time.perf_counter() - begun, times

@@ -55,11 +55,13 @@ class RequestBench:
         retry: Retry = Retry(),  # noqa: B008
         closed: bool = True,
         program: Program | None = None,
+        splitting: Mapping[str, float] | None = None,
         **fields: Any,
     ) -> int:
+        cut = Splitting("FileBased", tuple({"files_per_job": 1, **(splitting or {})}.items()))
         program = program or Program(JobDescription(executable="/bin/true", **fields))
         steps = tuple(
-            Step(name=f"s{place}", program=program, splitting=Splitting("FileBased"), type=kind,
+            Step(name=f"s{place}", program=program, splitting=cut, type=kind,
                  output=Output(), retry=retry)
             for place, kind in enumerate(types)
         )  # fmt: skip
@@ -143,11 +145,14 @@ class RequestBench:
 
     def roll_up(self, most: int = 3) -> None:
         bench, rules = self.bench, self.bench.pool.policy.requests.retry_rules()
+        places = roll_up.places_of(self.queue, bench.now)
         while True:
             ends = bench.do(lambda tx: job_outcomes.after(tx.connection, 0, most))
             if not ends:
                 return
-            ended = bench.do(lambda tx, ends=ends: roll_up.roll_up(tx, self.programs, rules, bench.now, ends))
+            ended = bench.do(
+                lambda tx, ends=ends: roll_up.roll_up(tx, self.programs, rules, bench.now, ends, places)
+            )
             for request in sorted(ended):
                 bench.do(lambda tx, request=request: roll_up.advance(tx, request, bench.now))
 

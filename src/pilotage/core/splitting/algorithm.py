@@ -108,9 +108,9 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """About how many masks data of this amount become; at least 1."""
         raise NotImplementedError
 
-    def estimate(self, mask: Mask) -> Estimate:
-        """Time and output of the job of `mask`."""
-        return Estimate(mask.events * self.time_per_event, mask.events * self.size_per_event)
+    def estimate(self, events: int) -> Estimate:
+        """Time and output of a job with this number of events."""
+        return Estimate(events * self.time_per_event, events * self.size_per_event)
 
 
 def ceil_div(number: int, divisor: int) -> int:

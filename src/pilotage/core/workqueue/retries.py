@@ -31,7 +31,8 @@ class FailureClass(StrEnum):
     """The pilot, its node or its batch job failed."""
 
 
-DATA_FAILURES = frozenset({"input", "output"})
+INPUT_FAILURE = "input"
+DATA_FAILURES = frozenset({INPUT_FAILURE, "output"})
 """As pilots and the registration of outputs report them."""
 
 

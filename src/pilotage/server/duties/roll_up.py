@@ -66,7 +66,9 @@ class RollUpDuty(Duty):
 
         def use(tx: Transaction, part: Sequence[Outcome]) -> int:
             defaults = context.pool.policy.requests.retry_rules()
-            requests.update(roll_up.roll_up(tx, self._programs, defaults, context.clock(), part))
+            now = context.clock()
+            has_place = roll_up.places_of(context.work_queue, now)
+            requests.update(roll_up.roll_up(tx, self._programs, defaults, now, part, has_place))
             return len(part)
 
         while not context.stop.is_set():

@@ -8,6 +8,7 @@ import binascii
 from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
+from pilotage.core.workqueue.retries import DATA_FAILURES
 from pilotage.services.jobs.stored_files import register_files, register_logs
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.state import Pool
@@ -49,7 +50,8 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     verdict = after_failure(
         failure,
         job.own_failures if own else job.failures,
-        most=pool.policy.jobs.max_reschedules,
+        # A request tries the data elsewhere, after its own pause.
+        most=0 if failure in DATA_FAILURES and moves.of_request(job) else pool.policy.jobs.max_reschedules,
         own_retries=description.retries,
     )
     if verdict is Retry.GIVE_UP or (refusal is not None and refusal.is_final):

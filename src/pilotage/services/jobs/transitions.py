@@ -263,7 +263,8 @@ class JobTransitions:
         self._left(job, place)
         identity = self.pool.queues.identities.get(job.queue)
         if identity is None or identity.job_type in REQUEST_TYPES:
-            self._add_outcome(job, new, reason, exit_code, failure, wall)
+            site = place.site if place is not None else ""
+            self._add_outcome(job, new, reason, exit_code, failure, wall, site)
         event = self._event(kind, job, new, job.epoch, reason)
         self._ended.append(
             jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
@@ -331,15 +332,29 @@ class JobTransitions:
         self._moved_since.add(job.id)
         return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
 
+    def of_request(self, job: JobRow) -> bool:
+        """Whether the job works for a request, which decides about further tries."""
+        return self.pool.submissions.get(self.tx, job.submission).row.request is not None
+
     def _add_outcome(
-        self, job: JobRow, new: JobState, reason: str, exit_code: int | None, failure: str, wall: float
+        self,
+        job: JobRow,
+        new: JobState,
+        reason: str,
+        exit_code: int | None,
+        failure: str,
+        wall: float,
+        site: str,
     ) -> None:
         """Append the end of a job of a request for the roll-up, which has read it if the job had ended before."""
-        if job.state in FINAL or self.pool.submissions.get(self.tx, job.submission).row.request is None:
+        if job.state in FINAL or not self.of_request(job):
             return
+        tries = max(1, job.failures + job.own_failures)
         [element_job] = _decode(job.parameters or "[0]")
         self._outcomes.append(
-            job_outcomes.JobEnd(element_job, job.id, new, self.now, exit_code, failure, reason, wall)
+            job_outcomes.JobEnd(
+                element_job, job.id, new, self.now, exit_code, failure, reason, wall, tries, site
+            )
         )
 
     def _now(self, job: JobRow, **changes: Any) -> JobRow:

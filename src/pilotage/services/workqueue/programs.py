@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import NamedTuple
 
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.queues.identity import cpu_bucket, wall_bucket
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.specification import Retry
+from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of
 from pilotage.services.submission.of_requests import RequestJobs
+from pilotage.services.workqueue.planned_elements import algorithm_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import requests
 from pilotage.wire.pilot import Input
 
 MAX_PROGRAMS = 4096
+TIME_PER_EVENT = "time_per_event"
+"""The parameter of a splitting."""
+LONGEST_ESTIMATE = 10**8
+"""Seconds; an estimate beyond it says nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,9 @@ class StepProgram:
     inputs: tuple[Input, ...]
     retry: Retry
     """Stands above the rules of the policy."""
+    algorithm: Algorithm
+    has_time: bool
+    """The request gives the time of an event."""
 
 
 @dataclass(slots=True)
@@ -61,7 +74,9 @@ class ProgramCache:
                     retries=0,
                 )
                 self._programs[request, planned.position] = StepProgram(
-                    row.owner, row.group, own, inputs, planned.retry
+                    *(row.owner, row.group, own, inputs, planned.retry),
+                    algorithm_of(planned),
+                    has_time=TIME_PER_EVENT in dict(planned.splitting.parameters),
                 )
             program = self._programs.use((request, step))
         return program
@@ -74,14 +89,18 @@ class ProgramCache:
         priority: int,
         sites: frozenset[str],
         pool: Pool,
+        time: TimeBucket,
     ) -> RequestJobs | None:
-        """The jobs of a step that may run at `sites`, as the policy and the request have it now."""
+        """The jobs of a step that may run at `sites`, as the policy and the request have it now.
+
+        `time` decides which pilots have enough time left, and is no limit for the jobs.
+        """
         program = self.get(connection, request, step)
         if program is None:
             return None
         policy = pool.policy
         user_priority = policy.requests.user_priority(priority)
-        key = (request, step, user_priority, sites, pool.policy_version)
+        key = (request, step, user_priority, sites, pool.policy_version, time)
         jobs = self._jobs.use(key)
         if jobs is None:
             description = replace(
@@ -90,11 +109,28 @@ class ProgramCache:
                 sites=tuple(sorted(sites)),
                 banned_sites=(),
             )
-            identity = identity_of(description, program.owner, program.group, policy)
+            needs = replace(description, cpu_time=time.cpu_time, wall_time=time.wall_time)
+            identity = identity_of(needs, program.owner, program.group, policy)
             jobs = self._jobs[key] = RequestJobs.of(
                 request, program.owner, program.group, description, program.inputs, identity
             )
         return jobs
+
+
+class TimeBucket(NamedTuple):
+    """The time that a pilot needs to have left for a job, as fine as task queues are told apart."""
+
+    cpu_time: int
+    wall_time: int
+
+
+def time_bucket(description: JobDescription, seconds: float, buckets: Sequence[int]) -> TimeBucket:
+    """The time that pilots need for a job of this estimate. The request's own numbers stand above the estimate."""
+    each = ceil(min(seconds / max(description.processors, 1), LONGEST_ESTIMATE))
+    cpu_time = description.cpu_time or cpu_bucket(each, buckets)
+    # Beyond the last bucket only the wall time tells pilots apart.
+    long = wall_bucket(each) if each > buckets[-1] and not description.cpu_time else 0
+    return TimeBucket(cpu_time, description.wall_time or long)
 
 
 def retry_rules(retry: Retry, defaults: RetryRules) -> RetryRules:

@@ -231,7 +231,8 @@ def _by_sites(
     groups: dict[frozenset[str], list[WaitingElementJob]] = {}
     for job in page:
         eligible = queue.eligible(connection, row, steps[job.step], job.location_set, now)
-        groups.setdefault(usable_sites(eligible, uses), []).append(job)
+        sites = eligible - element_jobs.avoided(job.avoided_sites)
+        groups.setdefault(usable_sites(sites, uses), []).append(job)
     return groups
 
 

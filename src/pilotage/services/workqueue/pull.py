@@ -15,6 +15,7 @@ from pilotage.core.workqueue.roll_up import is_working
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.moves import ElementMoves
+from pilotage.services.workqueue.programs import TIME_PER_EVENT
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_masks, elements, event_times, location_sets, queued_requests
@@ -24,7 +25,6 @@ from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import OfferedElement, Splitting
 
-TIME_PER_EVENT = "time_per_event"
 MEASURED_JOBS = 100
 """Done jobs by which the time per event of a step is measured, at most."""
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
+
 from pilotage.core.sites import SiteState
+from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.workqueue.release import (
     PROCESSING,
     AgentLoads,
@@ -24,10 +27,11 @@ from pilotage.core.workqueue.release import (
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
-from pilotage.services.workqueue.programs import ProgramCache
+from pilotage.services.workqueue.programs import ProgramCache, TimeBucket, time_bucket
+from pilotage.services.workqueue.pull import MEASURED_JOBS
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_jobs, queued_requests, releasing
+from pilotage.store.tables import element_jobs, event_times, queued_requests, releasing
 from pilotage.store.tables.element_jobs import MadeGroup, ReleasedCount, ReleasedJob
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 from pilotage.store.writer.transaction import Transaction
@@ -75,6 +79,8 @@ class ReleaseRun:
     _live: Mapping[str, list[int]] = field(default_factory=dict)
     _uses: Mapping[str, SiteState] = field(default_factory=dict)
     _passes: dict[str, ReleasePass] = field(default_factory=dict)
+    _measured: dict[tuple[int, int], Algorithm | None] = field(default_factory=dict)
+    """The splitting of steps with the measured time of an event; None: nothing is measured."""
 
     def read_groups(self, tx: Transaction, now: float) -> bool:
         """Read the next groups of made jobs. Returns whether all are read."""
@@ -119,7 +125,7 @@ class ReleaseRun:
         self, connection: Connection, group: MadeGroup, request: QueuedRequest, step: QueuedStep, now: float
     ) -> None:
         eligible = self.queue.eligible(connection, request, step, group.location_set, now)
-        sites = usable_sites(eligible, self._uses)
+        sites = usable_sites(eligible - element_jobs.avoided(group.avoided_sites), self._uses)
         if not sites:
             return
         jobs = element_jobs.made_jobs(self._connect, group)
@@ -179,15 +185,17 @@ class ReleaseRun:
         current = releasing.share(
             tx.connection, sorted({self._group(release).request.id for release in taken})
         )
-        batches: dict[tuple[int, int, frozenset[str]], list[Release]] = {}
+        batches: dict[tuple[int, int, frozenset[str], TimeBucket], list[Release]] = {}
         for release in taken:
             group = self._group(release)
             if release.job in made and current.get(group.request.id) == group.request:
-                key = group.made.request, group.made.step, group.sites
+                step = group.made.step
+                time = self._time_of(tx.connection, group.made.request, step, made[release.job])
+                key = group.made.request, step, group.sites, time
                 batches.setdefault(key, []).append(release)
-        for (request, step, sites), releases in batches.items():
+        for (request, step, sites, time), releases in batches.items():
             pool, priority = self.queue.pool, self._requests[request].priority
-            jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool)
+            jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool, time)
             if jobs is None:
                 continue
             first = submit_element_jobs(pool, tx, jobs, [release.job for release in releases], now)
@@ -198,6 +206,24 @@ class ReleaseRun:
                     for place, release in enumerate(releases)
                 ],
             )
+
+    def _time_of(self, connection: Connection, request: int, step: int, events: int) -> TimeBucket:
+        """The time that pilots need for a job: by the request's time of an event, else by the step's done jobs."""
+        program = self.programs.get(connection, request, step)
+        if program is None:
+            return TimeBucket(0, 0)
+        algorithm: Algorithm | None = program.algorithm
+        if not program.has_time:
+            if (request, step) not in self._measured:
+                seconds = event_times.time_per_event(connection, request, step, MEASURED_JOBS)
+                self._measured[request, step] = (
+                    None
+                    if seconds is None
+                    else msgspec.structs.replace(program.algorithm, time_per_event=seconds)
+                )
+            algorithm = self._measured[request, step]
+        seconds = 0.0 if algorithm is None else algorithm.estimate(events).seconds
+        return time_bucket(program.description, seconds, self.queue.pool.policy.matching.cpu_buckets)
 
     def _group(self, release: Release) -> SiteGroup:
         return self.groups[release.group]

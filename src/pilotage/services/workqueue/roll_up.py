@@ -6,17 +6,19 @@ transaction. So each end counts once, whichever server dies when.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.retries import FailedTry, RetryRules, after_failed_try
+from pilotage.core.workqueue.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
 from pilotage.services.catalogue.outputs import close_output
 from pilotage.services.workqueue.programs import ProgramCache, retry_rules
+from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_jobs, element_progress, job_outcomes, requests
+from pilotage.store.tables import element_jobs, element_progress, job_outcomes, queued_requests, requests
 from pilotage.store.tables.element_jobs import ElementJobRow, RolledJob
 from pilotage.store.tables.element_progress import ElementProgress, EndedElement, JobsEnded
 from pilotage.store.tables.job_outcomes import Outcome
@@ -25,15 +27,24 @@ from pilotage.store.writer.transaction import Transaction
 
 J = ElementJobState
 
+HasPlace = Callable[[Connection, ElementJobRow, str], bool]
+"""(connection, element job, the sites that it avoids)"""
+
 ACTOR = "server"
 
 
 def roll_up(
-    tx: Transaction, programs: ProgramCache, defaults: RetryRules, now: float, outcomes: Sequence[Outcome]
+    tx: Transaction,
+    programs: ProgramCache,
+    defaults: RetryRules,
+    now: float,
+    outcomes: Sequence[Outcome],
+    has_place: HasPlace,
 ) -> set[int]:
     """Use ends of pool jobs. Returns the requests with an element that has ended: see `advance`.
 
-    `defaults`: the retry rules of the policy. An end that was used before changes nothing.
+    `defaults`: the retry rules of the policy. `has_place`: see `places_of`. An end that was used before changes
+    nothing.
     """
     connection = tx.connection
     rows = element_jobs.by_ids(connection, sorted({outcome.element_job for outcome in outcomes}))
@@ -41,12 +52,29 @@ def roll_up(
     for outcome in outcomes:
         row = rows.get(outcome.element_job)
         if row is not None and row.state is J.RELEASED and row.job == outcome.job and row.id not in rolled:
-            rolled[row.id] = _rolled(connection, programs, defaults, row, outcome)
+            rolled[row.id] = _rolled(connection, programs, defaults, row, outcome, has_place)
     element_jobs.save_rolled(connection, list(rolled.values()))
     elements = _add_progress(connection, [(rows[id_], job.state) for id_, job in rolled.items()])
     ended = end_elements(connection, elements, now)
     job_outcomes.delete(connection, [outcome.id for outcome in outcomes])
     return ended
+
+
+def places_of(queue: WorkQueue, now: float) -> HasPlace:
+    """Whether a site may run an element job, besides the sites that it avoids."""
+
+    def has_place(connection: Connection, row: ElementJobRow, avoided_sites: str) -> bool:
+        request = queued_requests.by_ids(connection, [row.request]).get(row.request)
+        steps = queued_requests.steps_of(connection, [row.request])
+        step = next((step for step in steps if step.position == row.step), None)
+        if request is None or step is None:
+            return False
+        return bool(
+            queue.eligible(connection, request, step, row.location_set, now)
+            - element_jobs.avoided(avoided_sites)
+        )
+
+    return has_place
 
 
 def _rolled(
@@ -55,26 +83,38 @@ def _rolled(
     defaults: RetryRules,
     row: ElementJobRow,
     outcome: Outcome,
+    has_place: HasPlace,
 ) -> RolledJob:
     """The element job after this end of its pool job."""
     retries, not_before, message = row.retries, None, outcome.message
+    avoided_sites = row.avoided_sites
     state = state_of_job(JobState(outcome.state), canceling=row.canceling)
     if state is None:
         program = programs.get(connection, row.request, row.step)
         if program is None:
             state = J.EXHAUSTED
         else:
+            # The tries in the pool count too: there is one count of the tries of a piece.
+            before = row.retries + outcome.tries - 1
             failed = FailedTry(
-                *(program.description.job_type, row.retries, outcome.failure, outcome.exit_code, outcome.wall)
+                *(program.description.job_type, before, outcome.failure, outcome.exit_code, outcome.wall)
             )
             verdict = after_failed_try(failed, retry_rules(program.retry, defaults))
+            if outcome.failure == INPUT_FAILURE and outcome.site and row.files:
+                avoided_sites = json.dumps(sorted({*element_jobs.avoided(avoided_sites), outcome.site}))
             if verdict.pause is None:
-                state, message = J.EXHAUSTED, f"{message}; {verdict.why}"
+                state, retries, message = J.EXHAUSTED, before, f"{message}; {verdict.why}"
+            elif avoided_sites != row.avoided_sites and not has_place(connection, row, avoided_sites):
+                state, retries = J.EXHAUSTED, before
+                message = f"{message}; it failed {before + 1} times, and no other site may read its input"
             else:
-                state, retries, not_before = J.COOLOFF, row.retries + 1, outcome.at + verdict.pause
+                state, retries, not_before = J.COOLOFF, before + 1, outcome.at + verdict.pause
     ELEMENT_JOB_STATES.check(row.state, state)
     text = message[: element_jobs.MESSAGE_LENGTH]
-    return RolledJob(state, retries, not_before, outcome.at, outcome.exit_code, outcome.failure, text, row.id)
+    return RolledJob(
+        *(state, retries, not_before, outcome.at, outcome.exit_code, outcome.failure, text, avoided_sites),
+        row.id,
+    )
 
 
 def _add_progress(connection: Connection, jobs: Iterable[tuple[ElementJobRow, ElementJobState]]) -> list[int]:

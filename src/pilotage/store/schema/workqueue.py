@@ -90,8 +90,10 @@ element_jobs = sa.Table(
     sa.Column("files", sa.Integer, nullable=False, server_default="0"),
     sa.Column("size", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("made", sa.Float, nullable=False),
-    # Failed tries; a cooloff ends at `not_before`.
+    # Failed tries, tries in the pool included; a cooloff ends at `not_before`.
     sa.Column("retries", sa.Integer, nullable=False, server_default="0"),
+    # JSON list of sites where it is not tried again, since its input could not be read there.
+    sa.Column("avoided_sites", sa.Text, nullable=False, server_default="[]"),
     sa.Column("not_before", sa.Float),
     # Its present or last job in the pool.
     sa.Column("job_id", Id),
@@ -107,6 +109,7 @@ element_jobs = sa.Table(
         "step",
         "location_set",
         "agent_id",
+        "avoided_sites",
         "id",
         sqlite_where=sa.text("state = 'made'"),
         postgresql_where=sa.text("state = 'made'"),
@@ -149,6 +152,10 @@ job_outcomes = sa.Table(
     sa.Column("message", sa.Text, nullable=False, server_default=""),
     # Seconds that its last attempt ran; 0: not known.
     sa.Column("wall", sa.Float, nullable=False, server_default="0"),
+    # Its failed tries in the pool.
+    sa.Column("tries", sa.Integer, nullable=False, server_default="1"),
+    # The site of the pilot that ended it; empty: none did.
+    sa.Column("site", sa.Text, nullable=False, server_default=""),
     sqlite_autoincrement=True,
 )
 

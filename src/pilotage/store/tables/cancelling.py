@@ -48,9 +48,10 @@ class WaitingElementJob(NamedTuple):
     location_set: int
     site: str
     job: int | None
+    avoided_sites: str
 
 
-_JOB = "id, element_id, step, location_set, site, job_id"
+_JOB = "id, element_id, step, location_set, site, job_id, avoided_sites"
 
 
 def jobs_in(

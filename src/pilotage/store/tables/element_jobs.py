@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,14 @@ def has_unfinished(connection: Connection, request: int, step: int) -> bool:
     return any(connection.execute(sql, (request, state, step)).fetchone() is not None for state in UNFINISHED)
 
 
+NONE_AVOIDED = "[]"
+
+
+def avoided(text: str) -> frozenset[str]:
+    """The sites where a job is not tried again, from its row."""
+    return frozenset() if text == NONE_AVOIDED else frozenset(json.loads(text))
+
+
 class MadeGroup(NamedTuple):
     """Made jobs of one step, with equal locations, of one agent."""
 
@@ -39,14 +48,16 @@ class MadeGroup(NamedTuple):
     step: int
     location_set: int
     agent: int
+    avoided_sites: str = NONE_AVOIDED
+    """JSON list of sites where they are not tried again."""
 
 
 _NEXT_GROUP = (
-    "SELECT request_id, step, location_set, agent_id FROM element_jobs WHERE state = 'made'"
-    " AND (request_id, step, location_set, agent_id) > (?, ?, ?, ?)"
-    " ORDER BY request_id, step, location_set, agent_id LIMIT 1"
+    "SELECT request_id, step, location_set, agent_id, avoided_sites FROM element_jobs WHERE state = 'made'"
+    " AND (request_id, step, location_set, agent_id, avoided_sites) > (?, ?, ?, ?, ?)"
+    " ORDER BY request_id, step, location_set, agent_id, avoided_sites LIMIT 1"
 )
-BEFORE_ALL = MadeGroup(-1, 0, 0, 0)
+BEFORE_ALL = MadeGroup(-1, 0, 0, 0, "")
 
 
 def made_groups(connection: Connection, after: MadeGroup, most: int) -> list[MadeGroup]:
@@ -70,7 +81,7 @@ def requests_with_made(connection: Connection) -> list[int]:
 
 _HEADS = (
     "SELECT id FROM element_jobs WHERE state = 'made' AND request_id = ? AND step = ? AND location_set = ?"
-    " AND agent_id = ? AND id > ? ORDER BY id LIMIT ?"
+    " AND agent_id = ? AND avoided_sites = ? AND id > ? ORDER BY id LIMIT ?"
 )
 
 
@@ -85,11 +96,11 @@ def made_jobs(connect: Callable[[], Connection], group: MadeGroup) -> Iterator[i
         after = ids[-1] if ids else after
 
 
-def still_made(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """The jobs among `ids` that are still made, locked until the transaction ends."""
+def still_made(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
+    """The jobs among `ids` that are still made, with their events; locked until the transaction ends."""
     condition, value = in_list(connection, "id", ids)
-    sql = f"SELECT id FROM element_jobs WHERE {condition} AND state = 'made' ORDER BY id"
-    return {row[0] for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))}
+    sql = f"SELECT id, events FROM element_jobs WHERE {condition} AND state = 'made' ORDER BY id"
+    return dict(connection.execute(sql + lock_clause(connection, "UPDATE"), (value,)).fetchall())
 
 
 class ReleasedJob(NamedTuple):
@@ -147,14 +158,18 @@ class ElementJobRow(NamedTuple):
     step: int
     state: ElementJobState
     events: int
+    files: int
     retries: int
+    location_set: int
+    avoided_sites: str
     job: int | None
     canceling: bool
     """Its element is being cancelled, or was."""
 
 
 _ROLLED = (
-    "j.id, j.element_id, j.request_id, j.step, j.state, j.events, j.retries, j.job_id,"
+    "j.id, j.element_id, j.request_id, j.step, j.state, j.events, j.files, j.retries, j.location_set,"
+    " j.avoided_sites, j.job_id,"
     " e.state IN ('CancelRequested', 'Canceled')"
 )
 
@@ -168,7 +183,7 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, ElementJobRo
     )
     rows = connection.execute(sql, (value,))
     return {
-        row[0]: ElementJobRow._make((*row[:4], ElementJobState(row[4]), *row[5:8], bool(row[8])))
+        row[0]: ElementJobRow._make((*row[:4], ElementJobState(row[4]), *row[5:11], bool(row[11])))
         for row in rows
     }
 
@@ -183,15 +198,16 @@ class RolledJob(NamedTuple):
     exit_code: int | None
     failure: str
     message: str
+    avoided_sites: str
     id: int
 
 
 save_rolled = RowWriter[RolledJob](
     update(
         "element_jobs",
-        ("state", "retries", "not_before", "ended", "exit_code", "failure", "message", "id"),
+        ("state", "retries", "not_before", "ended", "exit_code", "failure", "message", "avoided_sites", "id"),
         "state = {state}, retries = {retries}, not_before = {not_before}, ended = {ended},"
-        " exit_code = {exit_code}, failure = {failure}, message = {message}",
+        " exit_code = {exit_code}, failure = {failure}, message = {message}, avoided_sites = {avoided_sites}",
         "id = {id}",
     )
 )

@@ -23,6 +23,10 @@ class JobEnd(NamedTuple):
     message: str
     wall: float = 0.0
     """Seconds that its last attempt ran; 0: not known."""
+    tries: int = 1
+    """Its failed tries in the pool, if it failed."""
+    site: str = ""
+    """Of the pilot that ended it; empty: none did."""
 
 
 append = RowWriter[JobEnd](insert("job_outcomes", JobEnd._fields))
@@ -40,6 +44,8 @@ class Outcome(NamedTuple):
     failure: str
     message: str
     wall: float
+    tries: int
+    site: str
 
 
 def after(connection: Connection, last: int, most: int) -> list[Outcome]:

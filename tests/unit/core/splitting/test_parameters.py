@@ -92,7 +92,7 @@ def test_the_estimate_of_jobs_is_near_the_number_of_jobs(name: str) -> None:
 def test_time_and_output_of_a_job_are_estimated() -> None:
     kind = parse_splitting("FileBased", {"files_per_job": 2, "time_per_event": 3, "size_per_event": 0.5})
     (mask,) = split([FileRecord(1, "a", events=10), FileRecord(2, "b", events=30)], kind)
-    assert kind.estimate(mask) == (120.0, 20.0)
+    assert kind.estimate(mask.events) == (120.0, 20.0)
 
 
 @pytest.mark.parametrize("name", ["EventAwareLumiBased", "EventAwareLumiByWork"])
