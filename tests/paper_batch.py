@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.pilots.waits import WaitClass
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
@@ -48,7 +49,9 @@ class PaperBatch:
         self.most: int | None = None
         """Submitted batch jobs at most; more are refused as full."""
         self.accounted: list[ListedTask] = []
-        """Ended batch jobs of its accounting."""
+        """Batch jobs of its accounting."""
+        self.waits: dict[str, tuple[str, WaitClass]] = {}
+        """By stamp: why its batch jobs wait."""
         self.fault = ""
         self.epoch = 1
         self._next_id = 1
@@ -80,7 +83,9 @@ class PaperBatch:
         return Receipt(array, batch_ids)
 
     def release(self, stamps: Sequence[str]) -> None:
-        """Faults: release-lost-before, release-lost-after, release-refused."""
+        """Faults: release-lost-before, release-lost-after, release-refused, release-lies (each time)."""
+        if self.fault == "release-lies":
+            return
         fault = self._fault_of("release-lost-before", "release-lost-after", "release-refused")
         if fault == "release-refused":
             raise SubmissionFailed(Refusal.REFUSED, fault)
@@ -124,7 +129,9 @@ class PaperBatch:
         return fault
 
     def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        """Faults: listing-fails."""
+        """Faults: listing-fails, listing-lies (each time: it is empty, and complete)."""
+        if self.fault == "listing-lies":
+            return BatchListing(str(self.epoch))
         if self.fault in ("listing-fails", "no-answer"):
             self.fault = "" if self.fault == "listing-fails" else self.fault
             return BatchListing(failure="no answer")
@@ -134,7 +141,7 @@ class PaperBatch:
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         return self.list_pilots(submissions_of(batch_ids))
 
-    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
         self._fault_of()
         return [task for task in self.accounted if task.stamp in stamps]
 
@@ -189,7 +196,11 @@ class PaperBatch:
     def _tasks(self) -> Iterator[ListedTask]:
         for job in self.jobs:
             array = job.batch_id.partition(".")[0]
-            yield ListedTask(job.stamp, job.index, job.batch_id, job.state, str(job.state), "", "", array)
+            waits = job.state in (NativeState.WAITING, NativeState.HELD)
+            reason, wait = self.waits.get(job.stamp, ("", WaitClass.TRANSIENT)) if waits else ("", None)
+            yield ListedTask(
+                job.stamp, job.index, job.batch_id, job.state, str(job.state), reason, "", array, wait
+            )
 
     # --- the world around it
 

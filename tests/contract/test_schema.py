@@ -31,6 +31,7 @@ from pilotage.store.tables import (
     jobs,
     listing,
     partitions,
+    pilot_submissions,
     pilots,
     resubmissions,
     submissions,
@@ -164,6 +165,24 @@ def test_holders_of_elements_of_before_may_finish_them(unmade: Store) -> None:
     upgrade(unmade.engine)
     opened = unmade.open_writer()
     assert [elements.by_ids(opened, [number])[number].offered_to for number in (1, 2)] == [7, None]
+    opened.close()
+
+
+def test_absences_of_before_settle_again(unmade: Store) -> None:
+    """An absence of a released submission was one of some of its pilots; nobody knows of which."""
+    upgrade(unmade.engine, "0039")
+    insert = (
+        "INSERT INTO pilot_submissions (stamp, ce, phase, pilots, absent_since, submitted)"
+        " VALUES (:phase, 'batch', :phase, 1, 5.0, 1.0)"
+    )
+    with unmade.engine.begin() as connection:
+        for phase in ("released", "in-doubt"):
+            connection.execute(sa.text(insert), {"phase": phase})
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    rows = {row.phase: row for row in pilot_submissions.live(opened, "batch")}
+    assert {phase: row.absent_since for phase, row in rows.items()} == {"released": None, "in-doubt": 5.0}
+    assert {(row.releases, row.wait_class, row.wait_since) for row in rows.values()} == {(0, "", None)}
     opened.close()
 
 

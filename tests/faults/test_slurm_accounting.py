@@ -120,7 +120,7 @@ def test_pilots_that_wait_for_a_limit_on_running_jobs_are_no_failures(instance: 
     sent = client.submit({"executable": "sleep", "arguments": ["1"], "grid_ces": ["single"]}, values=range(6))
     until(lambda: client.ce("single").ce.waits, 60, "a reason to wait")
     ce = client.ce("single").ce
-    assert list(ce.waits) == ["PENDING: QOSMaxJobsPerUserLimit"]
+    assert [wait.reason for wait in ce.waits] == ["PENDING: QOSMaxJobsPerUserLimit"]
     assert (ce.state, ce.alike) == ("active", 0)
     until(lambda: client.counts(Selection(submission=sent.submission)).final == 6, 120, "the end of all jobs")
 

@@ -43,6 +43,8 @@ class Message(StrEnum):
     FINISH = "finish"
     KEEP = "keep"
     """The taker believes it is still its own (sent with a heartbeat)."""
+    RESUME = "resume"
+    """As KEEP, of an item that it confirmed and whose lease has run out since: it works on."""
     EXPIRE = "expire"
     """The taker's lease has run out."""
     KILL = "kill"
@@ -76,6 +78,8 @@ class Effect(StrEnum):
     """free → offered; epoch + 1."""
     HOLD = "hold"
     """offered → held; attempt + 1."""
+    RESUME = "resume"
+    """free → held; the attempt goes on, and its end by the lease counts no longer."""
     FREE = "free"
     """→ free; counts as nothing."""
     RETRY = "retry"
@@ -108,6 +112,8 @@ _CURRENT: Mapping[tuple[Custody, Message], Decision] = {
     # A result is not thrown away because its lease ran out: nobody else has begun.
     (Custody.FREE, Message.FINISH): _does(Effect.APPLY),
     (Custody.FREE, Message.KEEP): _NO,
+    # Nobody else was given it since, so the work that was done counts.
+    (Custody.FREE, Message.RESUME): _does(Effect.RESUME),
     (Custody.FREE, Message.EXPIRE): _YES,
     (Custody.FREE, Message.KILL): _does(Effect.END),
     (Custody.OFFERED, Message.TAKE): _NO,
@@ -116,6 +122,7 @@ _CURRENT: Mapping[tuple[Custody, Message], Decision] = {
     # The confirm was lost, or comes behind.
     (Custody.OFFERED, Message.FINISH): _does(Effect.APPLY),
     (Custody.OFFERED, Message.KEEP): _YES,
+    (Custody.OFFERED, Message.RESUME): _YES,
     (Custody.OFFERED, Message.EXPIRE): _does(Effect.FREE),
     (Custody.OFFERED, Message.KILL): _does(Effect.END),
     (Custody.HELD, Message.TAKE): _NO,
@@ -123,6 +130,7 @@ _CURRENT: Mapping[tuple[Custody, Message], Decision] = {
     (Custody.HELD, Message.RELEASE): _does(Effect.FREE),
     (Custody.HELD, Message.FINISH): _does(Effect.APPLY),
     (Custody.HELD, Message.KEEP): _YES,
+    (Custody.HELD, Message.RESUME): _YES,
     (Custody.HELD, Message.EXPIRE): _does(Effect.RETRY),
     (Custody.HELD, Message.KILL): _does(Effect.END),
     (Custody.FINAL, Message.TAKE): _NO,
@@ -130,6 +138,7 @@ _CURRENT: Mapping[tuple[Custody, Message], Decision] = {
     (Custody.FINAL, Message.RELEASE): _NO,
     (Custody.FINAL, Message.FINISH): _NO,
     (Custody.FINAL, Message.KEEP): _NO,
+    (Custody.FINAL, Message.RESUME): _NO,
     (Custody.FINAL, Message.EXPIRE): _YES,
     (Custody.FINAL, Message.KILL): _NO,
 }

@@ -102,6 +102,25 @@ class CeBudget:
 
 
 @dataclass
+class CeWait:
+    """A reason for which submissions of pilots wait in the batch system."""
+
+    reason: str
+    """In the batch system's words."""
+    wait: str
+    """Its class: transient, staging, policy, site, user, unknown, error or impossible; empty: it is not told."""
+    submissions: int
+    submitted: float
+    """When the oldest of them was submitted."""
+    since: Optional[float] = None
+    """When the first of these waits was first listed with this class."""
+    action: str = "wait"
+    """wait, or cancel: at the deadline the batch jobs are cancelled."""
+    deadline: Optional[float] = None
+    """When the first of them is cancelled; None: never."""
+
+
+@dataclass
 class CeSummary:
     """A CE of the policy: whether pilots are submitted there, and if not, why."""
 
@@ -133,8 +152,10 @@ class CeSummary:
     max_running: Optional[int] = None
     in_doubt: int = 0
     """Submissions of pilots that the batch system has neither acknowledged nor refused."""
-    waits: Dict[str, int] = field(default_factory=dict)
-    """Why submitted pilots wait, in the batch system's words → submissions."""
+    waits: List[CeWait] = field(default_factory=list)
+    """Why submitted pilots wait, the most frequent reason first."""
+    unlisted: int = 0
+    """Pilots that the last complete listing lacks, where it should have them."""
     listed: Optional[float] = None
     """The last complete listing of the batch system."""
     alike: int = 0

@@ -62,8 +62,8 @@ def test_a_ce_shows_its_efficiency_and_the_clocks_that_are_off() -> None:
 
 def test_the_list_of_ces_keeps_the_last_failure_when_a_pause_has_ended() -> None:
     failed = CeSummary("cluster", "slurm", "here", "any", "active", alike=2, failure="the hook broke")
-    assert reason_of(failed) == "last failure: the hook broke"
+    assert reason_of(failed, 0.0) == "last failure: the hook broke"
     paused = CeSummary("cluster", "slurm", "here", "any", "paused", "the hook broke", alike=2, failure="old")
-    assert reason_of(paused) == "the hook broke"
+    assert reason_of(paused, 0.0) == "the hook broke"
     started = CeSummary("cluster", "slurm", "here", "any", "active", failure="old", information="no answer")
-    assert reason_of(started) == "information: no answer"
+    assert reason_of(started, 0.0) == "information: no answer"

@@ -61,6 +61,8 @@ def by_the_rules(custody: Custody, message: Message, relation: Relation) -> Deci
         }[custody]
     if message is Message.RELEASE:
         return Decision(YES, Effect.NONE if custody is Custody.FREE else Effect.FREE)
+    if message is Message.RESUME:
+        return Decision(YES, Effect.RESUME if custody is Custody.FREE else Effect.NONE)
     assert message is Message.KEEP
     return Decision(NO if custody is Custody.FREE else YES)
 

@@ -21,6 +21,7 @@ from pilotage.core.pilots.handover import (
 )
 
 EVERYTHING = list(product(SubmissionPhase, Sight))
+HERE = {Sight.HELD, Sight.PRESENT}
 GIVES_UP = {Action.ABORT, Action.LOSE, Action.END}
 
 
@@ -29,18 +30,21 @@ def by_the_rules(phase: SubmissionPhase, sight: Sight) -> SubmissionStep:
     if sight is Sight.UNKNOWN:
         return SubmissionStep(Action.NONE, phase)
     if phase is SubmissionPhase.LOST:
-        return SubmissionStep(Action.CANCEL if sight is Sight.PRESENT else Action.NONE, phase)
+        return SubmissionStep(Action.CANCEL if sight in HERE else Action.NONE, phase)
     if phase is SubmissionPhase.CANCELLING:
-        here = sight is Sight.PRESENT
+        here = sight in HERE
         return (
             SubmissionStep(Action.CANCEL, phase) if here else SubmissionStep(Action.END, SubmissionPhase.LOST)
         )
-    if sight is Sight.PRESENT:
+    if sight in HERE:
+        held = sight is Sight.HELD
         if phase is SubmissionPhase.RELEASED:
             return SubmissionStep(Action.NONE, phase)
         if phase in (SubmissionPhase.HELD, SubmissionPhase.RELEASING):
-            return SubmissionStep(Action.RELEASE, SubmissionPhase.RELEASING)
-        return SubmissionStep(Action.ADOPT, SubmissionPhase.HELD)
+            # Only what a listing shows is released: a call may end well without effect.
+            released = SubmissionStep(Action.NONE, SubmissionPhase.RELEASED)
+            return SubmissionStep(Action.RELEASE, SubmissionPhase.RELEASING) if held else released
+        return SubmissionStep(Action.ADOPT, SubmissionPhase.HELD if held else SubmissionPhase.RELEASED)
     if phase is SubmissionPhase.RELEASED:
         return SubmissionStep(Action.LOSE, SubmissionPhase.LOST)
     # No call was made for an intent, so one listing is enough; whatever else was not seen to run is in doubt first.
@@ -142,11 +146,21 @@ class Director(RuleBasedStateMachine):
     def ends_or_is_lost_by_the_system(self) -> None:
         self.there = None
 
-    @rule(works=st.booleans(), acts=st.booleans(), late=st.floats(0, LATEST), answered=st.booleans())
-    def look(self, works: bool, acts: bool, late: float, answered: bool) -> None:
-        """`acts`: the director does not crash before it acts; `answered`: nor before it records what it did."""
+    @rule(
+        works=st.booleans(),
+        acts=st.booleans(),
+        late=st.floats(0, LATEST),
+        answered=st.booleans(),
+        effective=st.booleans(),
+    )
+    def look(self, works: bool, acts: bool, late: float, answered: bool, effective: bool) -> None:
+        """`acts`: the director does not crash before it acts; `answered`: nor before it records what it did.
+
+        `effective`: the command does what it says.
+        """
         seen = (Seen.SEEN if self.there else Seen.ABSENT) if works else Seen.UNKNOWN
-        before, sight = self.phase, sight_of(seen, self.absent_since, self.now, SETTLE)
+        held = self.there == "held"
+        before, sight = self.phase, sight_of(seen, self.absent_since, self.now, SETTLE, held=held)
         step = next_step(self.phase, sight)
         if not works:
             assert step == SubmissionStep(Action.NONE, self.phase)
@@ -156,7 +170,7 @@ class Director(RuleBasedStateMachine):
             return
         if step.action is Action.LOOK_AGAIN and self.absent_since is None:
             self.absent_since = self.now
-        if step.action in (Action.RELEASE, Action.CANCEL):
+        if step.action in (Action.RELEASE, Action.CANCEL) and effective:
             self.under_way.append((self.now + late, step.action.value))
             if answered:
                 self.arrive(self.now + late)
@@ -165,12 +179,9 @@ class Director(RuleBasedStateMachine):
             assert self.there is None
             assert not [call for call in self.under_way if call[1] == "submit"]
             self.gave_up_at = self.now
-        if step.action is Action.RELEASE and not answered:
-            self.phase = SubmissionPhase.RELEASING
-        elif step.action is Action.RELEASE:
-            self.phase = SubmissionPhase.RELEASED
-        else:
-            self.phase = step.next
+        self.phase = step.next
+        if self.phase is SubmissionPhase.RELEASED is not before:
+            assert self.there == "running", "a listing showed that it may start"
         assert before is not SubmissionPhase.LOST or self.phase is SubmissionPhase.LOST
 
     @invariant()

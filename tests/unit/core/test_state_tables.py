@@ -33,6 +33,8 @@ MORE_THAN_DIRAC = {
     (S.MATCHED, S.WAITING): "an offer was lost or given back: nothing has begun",
     (S.MATCHED, S.DONE): "the finish comes before its confirm",
     (S.RESCHEDULED, S.DONE): "a late finish between the end of a lease and the next try",
+    (S.RESCHEDULED, S.RUNNING): "the pilot that was given up comes back: the try goes on",
+    (S.WAITING, S.RUNNING): "as from Rescheduled, after the delay of the next try",
     (S.STALLED, S.DONE): "the pilot is heard again, and its first word is the finish",
     (S.STALLED, S.RESCHEDULED): "the lease of a silent pilot ends: the job is tried again",
     (S.COMPLETING, S.RESCHEDULED): "outputs could not be stored, or the lease ended: tried again",

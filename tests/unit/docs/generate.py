@@ -18,6 +18,7 @@ from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.jobs.reference import reference_markdown as job_description
 from pilotage.core.jobs.states import JOB_STATES
 from pilotage.core.pilots import handover as pilot_handover
+from pilotage.core.pilots import waits
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.reference import correctors_markdown
@@ -25,6 +26,9 @@ from pilotage.core.requests.reference import reference_markdown as request_speci
 from pilotage.core.requests.states import REQUEST_STATES, editable_markdown
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES
 from pilotage.main import SERVER_COMMANDS
+from pilotage.outside.batch.sge import wait_reasons as sge_reasons
+from pilotage.outside.batch.slurm import wait_reasons as slurm_reasons
+from pilotage.services.director.hand_over import MOST_RELEASES
 from tests.unit.docs.faces import addresses, verbs
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -139,10 +143,32 @@ most one result of it is applied; two tries at it may overlap only where a pilot
 
 A batch system sends no messages, so a director looks. It looks its pilots up by their *stamp*, the name that stands in
 the pilot's row before anything is submitted. *Absent* means that a complete listing does not have the stamp;
-*still-absent*, that two of them do not, a settle time apart. A query that failed or gave a part is *unknown*, and moves
-nothing. Where a batch system cannot hold a job, as the local CE, an adopted submission is released.
+*still-absent*, that two of them do not, a settle time apart, and that nothing contradicted meanwhile: no listing, not
+the pilot itself, and no accounting that says it runs. If a listing has none of a CE's batch jobs, a pilot
+that calls home since shows that it proves no absence. *Held* means that the batch system does not start it. A query
+that failed or gave a part is *unknown*, and moves nothing. Where a batch system cannot hold a job, as the local CE, an
+adopted submission is released.
 
 {pilot_handover.markdown()}
+
+## Batch jobs that wait
+
+Each native reason to wait has a class. A class with an action *cancel* has a deadline, from the first listing that
+shows it; then the batch jobs are cancelled, their CE pauses, and the failure counts for `max_failures`.
+`pilotage ce list` tells the reason, how long pilots wait and the deadline. A batch job that is still held after
+{MOST_RELEASES} releases without effect is cancelled too.
+
+{waits.markdown()}
+
+Reasons of Slurm. Other limits of accounting, `QOS…` and `Assoc…`, are *policy*, or *impossible* if they are about one
+job. Any other word is *unknown*.
+
+{slurm_reasons.markdown()}
+
+Words of Grid Engine's scheduler. Each is about one queue, so the best class counts. A job in the state `Eqw` is in
+*error*, and a held one waits for a *user*. Any other sentence is *unknown*.
+
+{sge_reasons.markdown()}
 """
 
 

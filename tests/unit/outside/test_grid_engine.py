@@ -277,13 +277,13 @@ def test_the_context_of_jobs() -> None:
 
 
 def test_the_ends_in_the_accounting() -> None:
-    ended = [(task.stamp, task.index, task.native, task.reason) for task in output.read_ended(ENDED)]
+    ended = [(task.stamp, task.index, task.native, task.reason) for task in output.read_accounted(ENDED)]
     assert ended == [
         ("pilotage-abcdef0123456789", 1, "failed 100", "assumedly after job, signal 9"),
         ("other", None, "ended", "exit code 69"),
         ("pilotage-0", 0, "ended", ""),
     ]
-    assert {task.state for task in output.read_ended(ENDED)} == {NativeState.ENDED}
+    assert {task.state for task in output.read_accounted(ENDED)} == {NativeState.ENDED}
 
 
 @pytest.mark.parametrize(

@@ -93,39 +93,48 @@ SOUP = st.one_of(
 ENDED_WORDS = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
                "REVOKED", "TIMEOUT")  # fmt: skip
 ACCOUNTING = """\
-1_[0-1]|PENDING|0:0|QOSMaxWallDurationPerJobLimit|None assigned|pilotage-a
-2|TIMEOUT|0:0|None|n1|pilotage-b
-5|FAILED|0:9|None|n1|pilotage-c
-4_0|NODE_FAIL|0:0|None|n2|pilotage-d
-6_0|FAILED|3:0|None|n2|pilotage-e
-6_1|RUNNING|0:0|None|n2|pilotage-e
-7|CANCELLED by 0|0:0|AssocMaxJobsLimit|None assigned|pilotage-f
-8_1|CANCELLED by 1000|0:15|AssocMaxJobsLimit|n2|pilotage-f
-9|COMPLETED|0:0|None|n2|a|b
-10|OUT_OF_MEMORY|0:125|None|n2|pilotage-g
+1_[0-1]|PENDING|0:0|QOSMaxWallDurationPerJobLimit|None assigned|60|pilotage-a
+2|TIMEOUT|0:0|None|n1|60|pilotage-b
+5|FAILED|0:9|None|n1|60|pilotage-c
+4_0|NODE_FAIL|0:0|None|n2|60|pilotage-d
+6_0|FAILED|3:0|None|n2|60|pilotage-e
+6_1|RUNNING|0:0|None|n2|60|pilotage-e
+7|CANCELLED by 0|0:0|AssocMaxJobsLimit|None assigned|60|pilotage-f
+8_1|CANCELLED by 1000|0:15|AssocMaxJobsLimit|n2|60|pilotage-f
+9|COMPLETED|0:0|None|n2|60|a|b
+10|OUT_OF_MEMORY|0:125|None|n2|60|pilotage-g
 """
-"""Of `sacct` with `commands.ENDED_FORMAT`."""
+"""Of `sacct` with `commands.ACCOUNTED_FORMAT`."""
 
 
 def test_the_accounting_is_read() -> None:
-    ended = list(output.read_ended(ACCOUNTING, {"0": "root", "1000": "ada"}.__getitem__))
+    ended = list(output.read_accounted(ACCOUNTING, {"0": "root", "1000": "ada"}.__getitem__))
     assert [(task.stamp, task.index, task.batch_id, task.native, task.reason) for task in ended] == [
         ("pilotage-b", None, "2", "TIMEOUT", ""),
         ("pilotage-c", None, "5", "FAILED", "signal 9"),
         ("pilotage-d", 0, "4_0", "NODE_FAIL", ""),
         ("pilotage-e", 0, "6_0", "FAILED", "exit code 3"),
+        ("pilotage-e", 1, "6_1", "RUNNING", ""),
         ("pilotage-f", None, "7", "CANCELLED", "by root, while it waited: AssocMaxJobsLimit"),
         ("pilotage-f", 1, "8_1", "CANCELLED", "by ada"),
         ("a|b", None, "9", "COMPLETED", ""),
         ("pilotage-g", None, "10", "OUT_OF_MEMORY", ""),
     ]
-    assert all(task.state is NativeState.ENDED for task in ended)
+    assert [task.batch_id for task in ended if task.state is not NativeState.ENDED] == ["6_1"]
     assert [task.array for task in ended][:3] == ["2", "5", "4"]
+
+
+def test_a_job_whose_end_never_reached_the_accounting_does_not_run() -> None:
+    line = "6_1|RUNNING|0:0|None|n2|{}|pilotage-e\n"
+    read = [
+        list(output.read_accounted(line.format(seconds), str, 3600.0)) for seconds in ("4200", "4201", "")
+    ]
+    assert [len(tasks) for tasks in read] == [1, 0, 0]
 
 
 def test_accounting_without_its_end_is_none() -> None:
     with pytest.raises(UnreadableOutput):
-        list(output.read_ended(ACCOUNTING[:-3], str))
+        list(output.read_accounted(ACCOUNTING[:-3], str))
 
 
 VIOLATED = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n"  # noqa: E501
@@ -151,8 +160,8 @@ def test_limits_on_submitted_jobs_mean_full_and_others_refused(limit: str, refus
 
 READERS = (
     lambda text: list(output.read_listing(text)),
-    lambda text: list(output.read_ended(text, str)),
-    lambda text: list(output.read_ended(f"7_1|{text}|0:1|None|n1|pilotage-1\n", str)),
+    lambda text: list(output.read_accounted(text, str)),
+    lambda text: list(output.read_accounted(f"7_1|{text}|0:1|None|n1|60|pilotage-1\n", str)),
     output.read_listed_properties,
     output.read_submitted,
     output.read_controller_start,

@@ -21,7 +21,7 @@ def comparison(
     phase: SubmissionPhase = SubmissionPhase.RELEASED,
     indexes: frozenset[int] | None = None,
 ) -> ListingComparison:
-    row = PilotSubmissionRow(1, STAMP, "ce", phase, 3, "7", "epoch", None, "", 50.0)
+    row = PilotSubmissionRow(1, STAMP, "ce", phase, 3, "7", "epoch", None, "", 50.0, 0, "", None)
     look = Look(row, tasks, indexes)
     return ListingComparison(BatchListing("epoch", tasks), 100.0, frozenset({STAMP}), (), [look])
 
@@ -57,3 +57,9 @@ def test_the_end_of_another_batch_job_of_the_same_name_says_nothing() -> None:
     doubtful = comparison(task(0, RUNNING), phase=SubmissionPhase.IN_DOUBT)
     assert with_accounted(doubtful, [task(None, ENDED)]).looks == doubtful.looks
     assert with_accounted(before, []) is before
+
+
+def test_a_batch_job_that_runs_by_the_accounting_is_noted_and_not_listed() -> None:
+    [look] = with_accounted(comparison(task(0, RUNNING)), [task(1, RUNNING), task(2, ENDED, "TIMEOUT")]).looks
+    assert look.accounted == {1}
+    assert sorted(known.index or 0 for known in look.tasks) == [0, 2]

@@ -10,7 +10,7 @@ import typer
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary
+from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
 
@@ -45,7 +45,7 @@ def list_ces(session: Session) -> int | None:
             _room(ce.running, ce.max_running),
             ce.in_doubt,
             "" if ce.until is None else format_instant(ce.until, now, exact=exact),
-            reason_of(ce),
+            reason_of(ce, now),
         )
         for ce in summaries
     )
@@ -53,11 +53,21 @@ def list_ces(session: Session) -> int | None:
     return None
 
 
-def reason_of(ce: CeSummary) -> str:
+def reason_of(ce: CeSummary, now: float) -> str:
     """Why a CE is not active, or why its pilots wait or failed, or why it is not known well."""
-    waits = next((f"pilots wait: {reason}" for reason in ce.waits), "")
+    unlisted = f"the last listing lacks {ce.unlisted} of its pilots" if ce.unlisted else ""
+    waits = f"pilots wait: {wait_text(ce.waits[0], now)}" if ce.waits else ""
     failure = f"last failure: {ce.failure}" if ce.alike else ""
-    return ce.reason or waits or failure or (f"information: {ce.information}" if ce.information else "")
+    information = f"information: {ce.information}" if ce.information else ""
+    return ce.reason or unlisted or waits or failure or information
+
+
+def wait_text(wait: CeWait, now: float) -> str:
+    """Why pilots wait, for how long, and when that is ended."""
+    words = [wait.reason, f"for {format_duration(max(0.0, now - wait.submitted))}"]
+    if wait.deadline is not None:
+        words.append(f"cancelled in {format_duration(max(0.0, wait.deadline - now))} if they do not start")
+    return ", ".join(words)
 
 
 def _room(number: int, most: int | None) -> str:
@@ -87,7 +97,11 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
     def instant(value: float | None) -> str:
         return "" if value is None else format_instant(value, now, exact=exact)
 
-    waits = "; ".join(f"{reason} ({count} submissions)" for reason, count in ce.waits.items())
+    waits = "; ".join(
+        f"{wait_text(wait, now)} ({wait.wait + ', ' if wait.wait else ''}{wait.submissions} submissions)"
+        for wait in ce.waits
+    )
+    unlisted = f"{ce.unlisted} pilots; each is given up after `settle` without a sign of life"
     switched = f"{instant(ce.since)} by {ce.by}" if ce.since is not None else ""
     screen.facts(
         (
@@ -107,6 +121,7 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
             ("submissions in doubt", ce.in_doubt or ""),
             ("pilots wait for", waits),
             ("last listing", instant(ce.listed)),
+            ("lacking there", unlisted if ce.unlisted else ""),
             ("last information", instant(ce.information_at)),
             ("information", ce.information),
             ("failures alike", f"{ce.alike}: {ce.failure}" if ce.alike else ""),

@@ -85,6 +85,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
             "matcher",
             "in a task queue",
             S.MATCHED,
+            S.RUNNING,
             S.RESCHEDULED,
             S.DONE,
             S.FAILED,
@@ -103,8 +104,9 @@ JOB_STATES: StateTable[JobState] = StateTable(
         ),
         S.RESCHEDULED: _row(
             "retry duty",
-            "returns to its queue after the retry delay",
+            "returns to its queue after the retry delay, or to its pilot if that comes back before",
             S.WAITING,
+            S.RUNNING,
             S.RECEIVED,
             S.DONE,
             S.DELETED,

@@ -25,9 +25,9 @@ class SubmissionPhase(StrEnum):
     HELD = "held"
     """The batch system has it and does not start it."""
     RELEASING = "releasing"
-    """The call that lets it start is under way."""
+    """The call that lets it start was made, and no listing has shown its effect yet."""
     RELEASED = "released"
-    """It may run at any time. A pilot that has called home is released, even if the records differ."""
+    """A listing showed it not held. A pilot that has called home is released, even if the records differ."""
     IN_DOUBT = "in-doubt"
     """A call was not answered, or a listing contradicts the records."""
     CANCELLING = "cancelling"
@@ -49,11 +49,17 @@ class Seen(StrEnum):
 class Sight(StrEnum):
     """The evidence of all queries so far about a stamp."""
 
+    HELD = "held"
+    """It is there, and the batch system holds it or a part of it."""
     PRESENT = "present"
+    """It is there and not held: the batch system lets it start."""
     ABSENT = "absent"
     """The last complete listing does not have it."""
     STILL_ABSENT = "still-absent"
-    """Two complete listings, a settle time apart, do not have it, and none between them had it."""
+    """Two complete listings, a settle time apart, do not have it, and nothing between them contradicted that.
+
+    A listing that has it contradicts, as do the pilot's own sign of life and an accounting that says it runs.
+    """
     UNKNOWN = "unknown"
 
 
@@ -90,46 +96,61 @@ def _stay(phase: SubmissionPhase) -> SubmissionStep:
 P, S, A = SubmissionPhase, Sight, Action
 
 _ADOPT = SubmissionStep(A.ADOPT, P.HELD)
+_ADOPT_FREE = SubmissionStep(A.ADOPT, P.RELEASED)
 _DOUBT = SubmissionStep(A.LOOK_AGAIN, P.IN_DOUBT)
 _ABORT = SubmissionStep(A.ABORT, P.LOST)
 _LOSE = SubmissionStep(A.LOSE, P.LOST)
 _END = SubmissionStep(A.END, P.LOST)
 
+_FREE = SubmissionStep(A.NONE, P.RELEASED)
+_AGAIN = SubmissionStep(A.RELEASE, P.RELEASING)
+_CANCEL = SubmissionStep(A.CANCEL, P.CANCELLING)
+
 TABLE: Mapping[tuple[SubmissionPhase, Sight], SubmissionStep] = {
     # The director ended between the call and its record: the stamp tells that it is ours.
-    (P.INTENT, S.PRESENT): _ADOPT,
+    (P.INTENT, S.HELD): _ADOPT,
+    (P.INTENT, S.PRESENT): _ADOPT_FREE,
     # Nobody has called the batch system, and a director that has ended calls it no more.
     (P.INTENT, S.ABSENT): _ABORT,
     (P.INTENT, S.STILL_ABSENT): _ABORT,
     (P.INTENT, S.UNKNOWN): _stay(P.INTENT),
-    (P.PREPARING, S.PRESENT): _ADOPT,
+    (P.PREPARING, S.HELD): _ADOPT,
+    (P.PREPARING, S.PRESENT): _ADOPT_FREE,
     # The call may arrive later than the listing: never submit again blindly.
     (P.PREPARING, S.ABSENT): _DOUBT,
     (P.PREPARING, S.STILL_ABSENT): _ABORT,
     (P.PREPARING, S.UNKNOWN): _stay(P.PREPARING),
-    (P.HELD, S.PRESENT): SubmissionStep(A.RELEASE, P.RELEASING),
+    (P.HELD, S.HELD): _AGAIN,
+    # The release was made and not recorded, or somebody else made it.
+    (P.HELD, S.PRESENT): _FREE,
     # An acknowledged batch job may be gone after a crash of the batch system.
     (P.HELD, S.ABSENT): _DOUBT,
     (P.HELD, S.STILL_ABSENT): _ABORT,
     (P.HELD, S.UNKNOWN): _stay(P.HELD),
-    # To release twice does no harm.
-    (P.RELEASING, S.PRESENT): SubmissionStep(A.RELEASE, P.RELEASING),
+    # A command may end well without effect. To release twice does no harm; the director limits it.
+    (P.RELEASING, S.HELD): _AGAIN,
+    (P.RELEASING, S.PRESENT): _FREE,
     (P.RELEASING, S.ABSENT): _DOUBT,
     (P.RELEASING, S.STILL_ABSENT): _ABORT,
     (P.RELEASING, S.UNKNOWN): _stay(P.RELEASING),
+    # A hold after the release is somebody's will.
+    (P.RELEASED, S.HELD): _stay(P.RELEASED),
     (P.RELEASED, S.PRESENT): _stay(P.RELEASED),
     (P.RELEASED, S.ABSENT): _LOSE,
     (P.RELEASED, S.STILL_ABSENT): _LOSE,
     (P.RELEASED, S.UNKNOWN): _stay(P.RELEASED),
-    (P.IN_DOUBT, S.PRESENT): _ADOPT,
+    (P.IN_DOUBT, S.HELD): _ADOPT,
+    (P.IN_DOUBT, S.PRESENT): _ADOPT_FREE,
     (P.IN_DOUBT, S.ABSENT): _DOUBT,
     (P.IN_DOUBT, S.STILL_ABSENT): _ABORT,
     (P.IN_DOUBT, S.UNKNOWN): _stay(P.IN_DOUBT),
-    (P.CANCELLING, S.PRESENT): SubmissionStep(A.CANCEL, P.CANCELLING),
+    (P.CANCELLING, S.HELD): _CANCEL,
+    (P.CANCELLING, S.PRESENT): _CANCEL,
     (P.CANCELLING, S.ABSENT): _END,
     (P.CANCELLING, S.STILL_ABSENT): _END,
     (P.CANCELLING, S.UNKNOWN): _stay(P.CANCELLING),
     # It was given up and is there after all: nobody waits for it.
+    (P.LOST, S.HELD): SubmissionStep(A.CANCEL, P.LOST),
     (P.LOST, S.PRESENT): SubmissionStep(A.CANCEL, P.LOST),
     (P.LOST, S.ABSENT): _stay(P.LOST),
     (P.LOST, S.STILL_ABSENT): _stay(P.LOST),
@@ -150,13 +171,16 @@ def next_step(phase: SubmissionPhase, sight: Sight, *, holds: bool = True) -> Su
     return step
 
 
-def sight_of(seen: Seen, absent_since: float | None, now: float, settle: float) -> Sight:
-    """Judge one answer. `absent_since`: when a complete listing first lacked the stamp, and each since; else None.
+def sight_of(
+    seen: Seen, absent_since: float | None, now: float, settle: float, *, held: bool = False
+) -> Sight:
+    """Judge one answer. `held`: the batch system holds the batch job that it shows.
 
-    `settle`: seconds, at least twice the batch system's own state-save and message time-outs.
+    `absent_since`: when a complete listing first lacked the stamp, and each since; or the last contradiction since
+    then. `settle`: seconds, at least twice the batch system's own state-save and message time-outs.
     """
     if seen is Seen.SEEN:
-        return Sight.PRESENT
+        return Sight.HELD if held else Sight.PRESENT
     if seen is Seen.UNKNOWN:
         return Sight.UNKNOWN
     # A clock that stepped back proves nothing.

@@ -131,8 +131,8 @@ class BatchAdapter(Protocol):
         A pilot's stamp is STAMP/INDEX.
         """
 
-    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
-        """The batch jobs of these stamps that have ended, as the batch system's accounting tells it.
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        """The batch jobs of these stamps that have ended or run, as the batch system's accounting tells it.
 
         `since`: seconds that the oldest submission is old. It may know jobs that listings have no more. Empty where
         there is no accounting. `Unreachable` if it does not answer.

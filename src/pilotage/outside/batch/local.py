@@ -241,7 +241,7 @@ class LocalBatch:
             for pilot, processes in listed.items()
         }
 
-    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
         """Processes have no accounting."""
         return []
 

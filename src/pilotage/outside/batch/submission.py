@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pilotage.core.pilots.handover import Seen
+from pilotage.core.pilots.waits import WaitClass
 
 STAMP_PREFIX = "pilotage-"
 """Begins every stamp, so that jobs of the account that are no pilots can be told apart."""
@@ -66,6 +67,8 @@ class ListedTask:
     node: str
     array: str = ""
     """The id under which the whole submission can be cancelled; empty: it has none."""
+    wait: WaitClass | None = None
+    """The class of `reason`, of a job that waits or is held; None: it does neither, or the adapter does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,12 +166,12 @@ class BatchCeDuty:
             return comparison
         since = now - min(submitted.values()) + ACCOUNTING_MARGIN
         try:
-            ended = await self._call(lambda: self._batch.list_ended(submitted.keys(), since))
+            accounted = await self._call(lambda: self._batch.list_accounted(submitted.keys(), since))
         except Unreachable as error:
             self._ask_accounting_from = now + ACCOUNTING_PAUSE
             log.warning("CE %s: the accounting does not answer: %s", self._director.ce, error)
             return comparison
-        return with_accounted(comparison, ended)
+        return with_accounted(comparison, accounted)
 
     async def _submit_all(self, ce: Ce) -> None:
         pool, writer, clock = self._context.pool, self._context.writer, self._context.clock

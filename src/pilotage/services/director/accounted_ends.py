@@ -1,6 +1,7 @@
-"""Ends of batch jobs that a listing does not explain, as the accounting of the batch system tells them.
+"""Batch jobs that a listing does not explain, as the accounting of the batch system tells them.
 
 A controller forgets ended batch jobs after minutes. Its accounting still knows their end, and who cancelled them.
+A batch job that runs by the accounting contradicts a listing that lacks it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ def unexplained(comparison: ListingComparison) -> dict[str, float]:
     return {
         look.row.stamp: look.row.submitted
         for look in comparison.looks
-        if look.row.phase is SubmissionPhase.RELEASED and _without_live_task(look)
+        if _was_released(look) and _without_live_task(look)
     }
+
+
+def _was_released(look: Look) -> bool:
+    """Whether its batch jobs may have run: a listing or an acknowledged call says so."""
+    return look.row.phase is SubmissionPhase.RELEASED or look.row.releases > 0
 
 
 def _without_live_task(look: Look) -> list[int]:
@@ -32,24 +38,24 @@ def _without_live_task(look: Look) -> list[int]:
     return [index for index in indexes if index not in live]
 
 
-def with_accounted(comparison: ListingComparison, ended: Sequence[ListedTask]) -> ListingComparison:
-    """The comparison with the ends of `ended` in the place of missing and ended batch jobs.
+def with_accounted(comparison: ListingComparison, told: Sequence[ListedTask]) -> ListingComparison:
+    """The comparison with the ends of `told` in the place of missing and ended batch jobs, and with the running ones.
 
-    A batch job that the listing shows as alive stays so. An end of another batch job of the same stamp says nothing.
+    A batch job that the listing shows as alive stays so. Another batch job of the same stamp says nothing.
     """
-    if not ended:
+    if not told:
         return comparison
     by_stamp: dict[str, list[ListedTask]] = defaultdict(list)
-    for task in ended:
+    for task in told:
         by_stamp[task.stamp].append(task)
     looks = [_explained(look, by_stamp.get(look.row.stamp, ())) for look in comparison.looks]
     return replace(comparison, looks=looks)
 
 
-def _explained(look: Look, ended: Sequence[ListedTask]) -> Look:
-    if look.row.phase is not SubmissionPhase.RELEASED:
+def _explained(look: Look, told: Sequence[ListedTask]) -> Look:
+    if not _was_released(look):
         return look
-    of_index = {task.index: task for task in ended if task.array == look.row.batch_id}
+    of_index = {task.index: task for task in told if task.array == look.row.batch_id}
     explained = {
         index: replace(task, index=index)
         for index in _without_live_task(look)
@@ -57,5 +63,6 @@ def _explained(look: Look, ended: Sequence[ListedTask]) -> Look:
     }
     if not explained:
         return look
-    kept = [task for task in look.tasks if task.index not in explained]
-    return replace(look, tasks=[*kept, *explained.values()])
+    ended = {index: task for index, task in explained.items() if task.state is NativeState.ENDED}
+    kept = [task for task in look.tasks if task.index not in ended]
+    return replace(look, tasks=[*kept, *ended.values()], accounted=frozenset(explained.keys() - ended.keys()))

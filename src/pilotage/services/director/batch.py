@@ -11,14 +11,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from pilotage.core.pilots.backoff import BackOff
-from pilotage.core.pilots.handover import Action, Seen, SubmissionPhase, next_step, sight_of
+from pilotage.core.pilots.handover import Action, SubmissionPhase
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.sites import SiteState
 from pilotage.outside.batch.adapter import Receipt
-from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, cluster_of
+from pilotage.outside.batch.submission import BatchListing, ListedTask, cluster_of
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.budgets import exhausted, orders_within, status_of
 from pilotage.services.director.ce_record import CALLED_HOME, CeMemory
@@ -28,6 +28,7 @@ from pilotage.services.director.forwarding import (
     forwarding_properties,
     hook_call,
 )
+from pilotage.services.director.hand_over import give_up, pilots_of, take_step
 from pilotage.services.director.listing_comparison import (
     ListingComparison,
     Look,
@@ -45,13 +46,11 @@ from pilotage.services.director.submissions import (
     store_submission,
 )
 from pilotage.services.pilots.enrolment import PROBE
-from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pilots.lifecycle import PilotEnd
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch, LiveTotals
-from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
-from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
@@ -177,7 +176,7 @@ class BatchDirector:
             pilot_submissions.update(
                 tx.connection, row.id, phase=SubmissionPhase.HELD, batch_id=receipt.array, absent_since=None
             )
-            listed_tasks.set_batch_ids(pool, tx, self._pilots_of(tx, row), dict(enumerate(receipt.batch_ids)))
+            listed_tasks.set_batch_ids(pool, tx, pilots_of(tx, row), dict(enumerate(receipt.batch_ids)))
 
     def releasing(self, tx: Transaction, stamp: str) -> bool:
         """Store that a submission is about to be released. False: it has been given up."""
@@ -189,14 +188,14 @@ class BatchDirector:
         return True
 
     def released(self, pool: Pool, tx: Transaction, stamp: str) -> None:
-        """The pilots of a submission may start at any time."""
+        """The batch system says that it has released a submission. A listing shows whether it has."""
         row = pilot_submissions.live_by_stamp(tx.connection, stamp)
         if row is None:
             return
         pilot_submissions.update(
-            tx.connection, row.id, phase=SubmissionPhase.RELEASED, epoch=self.memory.epoch, absent_since=None
+            tx.connection, row.id, releases=row.releases + 1, epoch=self.memory.epoch, absent_since=None
         )
-        for pilot in self._pilots_of(tx, row):
+        for pilot in pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
                 pool.pilots.forget(pilot)
                 pilots.update(tx.connection, pilot.id, state=PilotState.WAITING)
@@ -212,7 +211,7 @@ class BatchDirector:
         It may have room for fewer pilots, so half as many are tried next. Without room for one, the CE waits.
         """
         if (row := pilot_submissions.live_by_stamp(tx.connection, stamp)) is not None:
-            self._give_up(pool, tx, row, PilotEnd.NO_ROOM, reason, now)
+            give_up(pool, tx, row, PilotEnd.NO_ROOM, reason, now)
             tx.set(self, "largest", max(1, row.pilots // 2))
             if row.pilots == 1:
                 self.memory.restore(tx)
@@ -224,10 +223,10 @@ class BatchDirector:
         row = pilot_submissions.live_by_stamp(tx.connection, stamp)
         if row is None:
             return True
-        members = self._pilots_of(tx, row)
+        members = pilots_of(tx, row)
         if row.phase is SubmissionPhase.RELEASED or any(pilot.started is not None for pilot in members):
             return False
-        self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
+        give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
         self.memory.restore(tx)
         self.memory.pause(tx, reason, now)
         self.memory.count_failure(pool, tx, reason, now)
@@ -282,10 +281,10 @@ class BatchDirector:
             unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
             listed_tasks.note_batch_ids(pool, tx, members, ours)
             listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
+            listed = self._listed(pool, comparison, look, ours)
             if look.indexes is None:
-                action = self._step(pool, tx, row, members, ours, comparison.listed, now)
+                action = take_step(pool, tx, self.memory, row, members, ours, listed, now)
             else:
-                listed = self._listed(pool, row, comparison.listed, look.reason, look.others)
                 watch_released(pool, tx, self.memory, row, members, ours, listed, now)
                 action = Action.NONE
             self._note_lingering(tx, row.stamp, listed_tasks.count_lingering(members, ours))
@@ -297,7 +296,9 @@ class BatchDirector:
         return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
     def note_unchanged(self, tx: Transaction, comparison: ListingComparison) -> None:
-        """After all looks: note the submissions that needed none, and forget the ended ones."""
+        """After all looks: note the submissions that needed none, watch the returned ones, forget the ended ones."""
+        for stamp in comparison.back:
+            pilot_submissions.reopen(tx.connection, stamp)
         settled = {stamp: facts for stamp, facts in self.settled.items() if stamp in comparison.live}
         tx.set(self, "settled", {**settled, **comparison.settled})
         for stamp in [*self._lingering]:
@@ -305,10 +306,19 @@ class BatchDirector:
                 tx.delete(self._lingering, stamp)
 
     def _listed(
-        self, pool: Pool, row: PilotSubmissionRow, listed: float, reason: str, others: int = 0
+        self, pool: Pool, comparison: ListingComparison, look: Look, tasks: Sequence[ListedTask]
     ) -> Listed:
-        absence = sight_of(Seen.ABSENT, row.absent_since, listed, self._settle(pool))
-        return Listed(listed, absence, reason, others)
+        """The part of a listing that is about a submission. `tasks`: its batch jobs, without doubles."""
+        whole = look.indexes is None
+        return Listed(
+            comparison.listed,
+            self._settle(pool),
+            listed_tasks.wait_reason(tasks) if whole else look.reason,
+            listed_tasks.wait_class(tasks) if whole else look.row.wait_class,
+            look.others,
+            comparison.contradicted,
+            look.accounted,
+        )
 
     def _note_lingering(self, tx: Transaction, stamp: str, count: int) -> None:
         if count:
@@ -321,72 +331,7 @@ class BatchDirector:
         """Batch jobs at the last listing whose pilots were given up, say for their lease: they may come back."""
         return sum(self._lingering.values())
 
-    def _step(
-        self,
-        pool: Pool,
-        tx: Transaction,
-        row: PilotSubmissionRow,
-        members: Sequence[PilotRow],
-        tasks: Sequence[ListedTask],
-        listed: float,
-        now: float,
-    ) -> Action:
-        """One row of the hand-over's table for one submission. `members`: its pilots that have not ended."""
-        present = [task for task in tasks if task.state is not NativeState.ENDED]
-        if not members:
-            return self._clear(tx, row, present, now)
-        phase = listed_tasks.phase_of_members(row.phase, members)
-        if phase is SubmissionPhase.RELEASED:
-            seen_now = self._listed(pool, row, listed, listed_tasks.wait_reason(tasks))
-            watch_released(pool, tx, self.memory, row, members, tasks, seen_now, now)
-            # A controller that crashed may have forgotten the release. A hold of the same controller is deliberate.
-            forgotten = row.epoch != self.memory.epoch and any(
-                task.state is NativeState.HELD for task in tasks
-            )
-            return Action.RELEASE if forgotten else Action.NONE
-        seen = Seen.SEEN if present else Seen.ABSENT
-        step = next_step(phase, sight_of(seen, row.absent_since, listed, self._settle(pool)))
-        if step.action is Action.LOOK_AGAIN:
-            since = listed if row.absent_since is None else row.absent_since
-            pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=since)
-        elif step.action is Action.ABORT:
-            self._give_up(pool, tx, row, PilotEnd.NEVER_STARTED, "the batch system does not have it", now)
-            self.memory.pause(tx, "a submission is not in the batch system", now)
-        elif step.action is Action.END:
-            self._give_up(pool, tx, row, PilotEnd.CANCELLED, "cancelled", now)
-        elif step.action is Action.ADOPT:
-            batch_id = listed_tasks.array_of(present[0])
-            pilot_submissions.update(
-                tx.connection, row.id, phase=step.next, batch_id=batch_id, absent_since=None
-            )
-            # An adopted submission is held, or was released by the director that had it before.
-            return Action.RELEASE
-        elif step.action is Action.RELEASE:
-            pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=None)
-        return step.action
-
     def _settle(self, pool: Pool) -> float:
         """Of the CE, also after it has gone from the policy."""
         ce = pool.policy.ces.get(self.ce, self._ce)
         return DEFAULT_SETTLE if ce is None else ce.settle
-
-    def _clear(
-        self, tx: Transaction, row: PilotSubmissionRow, present: Sequence[ListedTask], now: float
-    ) -> Action:
-        """A submission whose pilots have all ended: nothing of it may stay in the batch system."""
-        if present and row.phase is not SubmissionPhase.RELEASED:
-            return Action.CANCEL
-        if not present:
-            pilot_submissions.update(tx.connection, row.id, ended=now)
-        return Action.NONE
-
-    def _give_up(
-        self, pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float
-    ) -> None:
-        for pilot in self._pilots_of(tx, row):
-            end_silent_pilot(pool, tx, pilot, end, reason, now)
-        pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
-
-    def _pilots_of(self, tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
-        """The pilots of a submission that have not ended."""
-        return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil, floor
 
@@ -14,6 +13,7 @@ from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
 from pilotage.core.pilots.handover import SubmissionPhase
+from pilotage.core.pilots.waits import WaitAction, WaitClass, deadline_of, has_deadline
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.parser import short_wall
 from pilotage.core.provisioning.budget import BudgetStatus
@@ -21,11 +21,11 @@ from pilotage.core.sites import SiteState
 from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.services.director.ce_record import NO_ROOM
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ce_information, ces, costs, node_clocks, site_states
+from pilotage.store.tables import absent_pilots, ce_information, ces, costs, node_clocks, site_states
 from pilotage.store.tables.ce_information import InformationRow
-from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot
+from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot, OpenSubmissions
 from pilotage.store.tables.site_states import SiteStateRow
-from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, NodeClock
+from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, CeWait, NodeClock
 
 IN_DOUBT = (SubmissionPhase.PREPARING, SubmissionPhase.IN_DOUBT)
 
@@ -63,17 +63,25 @@ def summaries(
     for name, (waiting, running) in counts.items():
         if name in answers:
             answers[name].waiting, answers[name].running = waiting, running
-    waits: dict[str, Counter[str]] = {}
-    for name, phase, reason, count in ces.open_submissions(connection):
-        if name not in answers:
+    for name, count in absent_pilots.counts(connection).items():
+        if name in answers:
+            answers[name].unlisted = count
+    for row in sorted(ces.open_submissions(connection), key=lambda row: -row.number):
+        if row.ce not in answers:
             continue
-        if phase in IN_DOUBT:
-            answers[name].in_doubt += count
-        elif reason:
-            waits.setdefault(name, Counter())[reason] += count
-    for name, reasons in waits.items():
-        answers[name].waits = dict(reasons.most_common())
+        if row.phase in IN_DOUBT:
+            answers[row.ce].in_doubt += row.number
+        elif row.reason:
+            answers[row.ce].waits.append(_wait(row, policy.ces[row.ce].settle))
     return list(answers.values())
+
+
+def _wait(row: OpenSubmissions, settle: float) -> CeWait:
+    wait = CeWait(row.reason, row.wait_class, row.number, row.submitted, row.since)
+    if row.wait_class and row.since is not None and has_deadline(WaitClass(row.wait_class)):
+        wait.action = WaitAction.CANCEL
+        wait.deadline = deadline_of(WaitClass(row.wait_class), row.since, settle)
+    return wait
 
 
 def _summary(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.core.pilots.waits import worst
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
@@ -107,11 +108,18 @@ def count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) ->
 
 
 def wait_reason(tasks: Sequence[ListedTask]) -> str:
-    """Why the first job waits of which the batch system says that; empty: none."""
+    """Why the job waits that is least likely to start; empty: the batch system says nothing."""
     waiting = (NativeState.WAITING, NativeState.HELD)
+    explained = [task for task in tasks if task.state in waiting and task.reason]
+    worst_class = wait_class(explained)
     return next(
-        (f"{task.native}: {task.reason}" for task in tasks if task.state in waiting and task.reason), ""
+        (f"{task.native}: {task.reason}" for task in explained if (task.wait or "") == worst_class), ""
     )
+
+
+def wait_class(tasks: Sequence[ListedTask]) -> str:
+    """The class of the wait that is least likely to end by itself; empty: no job waits, or nothing is told."""
+    return worst(task.wait for task in tasks if task.wait is not None) or ""
 
 
 def _age(batch_id: str) -> tuple[int, str]:

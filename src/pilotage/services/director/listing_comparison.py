@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
+from pilotage.core.pilots.waits import WaitClass, has_deadline
 from pilotage.outside.batch.submission import STAMP_PREFIX, BatchListing, ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.store.tables import absent_pilots, pilot_submissions, pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow, SubmissionMember
 from pilotage.store.tables.pilots import LiveMembers
 
@@ -44,6 +45,8 @@ class Look:
     """Live pilots that need no look."""
     reason: str = ""
     """With `indexes`: why its jobs wait."""
+    accounted: frozenset[int] = frozenset()
+    """Pilots without a batch job that waits or runs whose batch jobs run, as the accounting says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,13 @@ class ListingComparison:
     """Submissions that have not ended and may have changed."""
     settled: Mapping[str, SettledSubmission] = field(default_factory=dict)
     """By stamp: further submissions that a look would not change."""
+    contradicted: float | None = None
+    """It has none of the CE's batch jobs, and a pilot called home at this instant since the first such listing.
+
+    Then it proves no absence: the absence of all pilots settles from there.
+    """
+    back: tuple[str, ...] = ()
+    """Stamps of submissions that had ended, and have batch jobs of pilots that may come back."""
 
 
 def compare(
@@ -90,8 +100,15 @@ def compare(
         else:
             looks.append(look or Look(row, of_row))
     known = frozenset(row.stamp for row in rows)
-    cancel = tuple(sorted(pilot_submissions.ended_stamps(connection, ce, _given_up(tasks, known))))
-    return ListingComparison(listing, listed, known, cancel, looks, unchanged)
+    ended = pilot_submissions.ended_stamps(connection, ce, _given_up(tasks, known))
+    back = _with_pilots_that_may_come_back(connection, {stamp: tasks[stamp] for stamp in ended})
+    cancel = tuple(sorted(ended - back))
+    contradicted = (
+        None if not rows or known & tasks.keys() else absent_pilots.last_contradiction(connection, ce)
+    )
+    return ListingComparison(
+        listing, listed, known, cancel, looks, unchanged, contradicted, tuple(sorted(back))
+    )
 
 
 def stamps_of(look: Look) -> list[str]:
@@ -114,6 +131,20 @@ def _given_up(tasks: Mapping[str, Sequence[ListedTask]], known: frozenset[str]) 
     ]
 
 
+def _with_pilots_that_may_come_back(
+    connection: Connection, tasks: Mapping[str, Sequence[ListedTask]]
+) -> set[str]:
+    """The stamps of submissions with a live batch job of a pilot that called home and was given up."""
+    stamps = [
+        f"{stamp}/{task.index}"
+        for stamp, of_stamp in tasks.items()
+        for task in of_stamp
+        if task.state is NativeState.RUNNING
+    ]
+    failed = absent_pilots.failed_among(connection, stamps) if stamps else set()
+    return {stamp.partition("/")[0] for stamp in failed}
+
+
 def _may_have_changed(
     settled: SettledSubmission | None,
     tasks: Sequence[ListedTask],
@@ -121,6 +152,8 @@ def _may_have_changed(
     listing: BatchListing,
 ) -> bool:
     if settled is None or live is None or live.killed:
+        return True
+    if any(task.wait is not None and has_deadline(task.wait) for task in tasks):
         return True
     return settled != SettledSubmission(tuple(tasks), live.live, listing.epoch)
 
@@ -137,6 +170,8 @@ def _look_at_some(
         or any(member.leave == LeaveOrder.KILL for member in members)
         # A held job of another start of the controller is released again.
         or (row.epoch != epoch and any(task.state is NativeState.HELD for task in tasks))
+        or listed_tasks.wait_class(tasks) != row.wait_class
+        or (row.wait_class and has_deadline(WaitClass(row.wait_class)))
     ):
         return None
     changed = {member.idx for member in members if _needs_look(member, of_index.get(member.idx))}
@@ -150,14 +185,14 @@ def _look_at_some(
         if index is not None and index not in live and task.state is not NativeState.ENDED
     }
     reason = listed_tasks.wait_reason(tasks)
-    if not changed and row.absent_since is None and row.reason == reason:
+    if not changed and row.reason == reason:
         return SettledSubmission(tuple(tasks), len(members), epoch)
     return Look(row, [task for task in tasks if task.index in changed], frozenset(changed), others, reason)
 
 
 def _needs_look(pilot: SubmissionMember, task: ListedTask | None) -> bool:
     """Whether a listing with this batch job may change something about a live pilot."""
-    if task is None or task.state is NativeState.ENDED:
+    if task is None or task.state is NativeState.ENDED or pilot.absent_since is not None:
         return True
     if task.state is NativeState.RUNNING and pilot.cores_from is None:
         return True

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
-from pilotage.core.pilots.handover import Sight, SubmissionPhase
+from pilotage.core.pilots.handover import Seen, Sight, SubmissionPhase, sight_of
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import PilotState
+from pilotage.core.pilots.waits import WaitClass, deadline_of, has_deadline
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director.ce_record import CALLED_HOME, ENDED_SILENTLY, CeMemory
+from pilotage.services.pilots.leases import patience
 from pilotage.services.pilots.lifecycle import end_absent_pilot
+from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import pilot_submissions
+from pilotage.store.tables import pilot_submissions, pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
 
-class Listed(NamedTuple):
-    """A complete listing."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A complete listing, as one submission is looked at."""
 
     at: float
-    absence: Sight
-    """The evidence about a pilot that it does not have."""
+    settle: float
+    """Seconds between the two listings that prove an absence."""
     reason: str
     """Why jobs of the submission wait; empty: none does."""
+    wait: str
+    """The class of that wait."""
     others: int = 0
     """Live pilots of the submission about which it says nothing new."""
+    contradicted: float | None = None
+    """As `ListingComparison.contradicted`."""
+    accounted: Collection[int] = ()
+    """Pilots whose batch jobs run, as the accounting says."""
+
+    def absence(self, since: float | None, settle: float) -> Sight:
+        """The evidence about a pilot or submission that it lacks, as all listings since then do."""
+        if since is not None and self.contradicted is not None:
+            since = max(since, self.contradicted)
+        return sight_of(Seen.ABSENT, since, self.at, settle)
 
 
 def watch_released(
@@ -43,34 +60,101 @@ def watch_released(
     """Look at pilots of a released submission: all that have not ended, but for `listed.others`.
 
     A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
-    a settle time later, does not have it either.
+    a settle time later, does not have it either. A sign of life of its pilot contradicts, and so does the accounting.
     """
     of_index = {task.index: task for task in tasks}
-    unlisted, left = 0, listed.others
+    left = listed.others
     for pilot in members:
         task = of_index.get(pilot.idx, of_index.get(None))
-        ended = task is not None and task.state is NativeState.ENDED
-        unlisted += task is None
-        absent = ended or (task is None and listed.absence is Sight.STILL_ABSENT)
-        if absent and pool.last_seen.get(pilot.id, -inf) <= listed.at:
+        if _has_ended(pool, pilot, task, listed) and pool.last_seen.get(pilot.id, -inf) <= listed.at:
             _lose(pool, tx, memory, pilot, task, now)
         else:
             left += 1
-    absent_since = (listed.at if row.absent_since is None else row.absent_since) if unlisted else None
+            _note_absence(pool, tx, pilot, task, listed)
     if not left:
         pilot_submissions.update(tx.connection, row.id, ended=now, reason=listed.reason)
-    elif (row.phase, row.reason, row.absent_since) != (
-        SubmissionPhase.RELEASED,
-        listed.reason,
-        absent_since,
-    ):
-        pilot_submissions.update(
-            tx.connection,
-            row.id,
-            phase=SubmissionPhase.RELEASED,
-            reason=listed.reason,
-            absent_since=absent_since,
-        )
+        return
+    _note_wait(tx, row, listed)
+    if listed.wait and listed.at >= _deadline(row, listed):
+        _end_wait(pool, tx, memory, members, of_index, listed, now)
+
+
+def _has_ended(pool: Pool, pilot: PilotRow, task: ListedTask | None, listed: Listed) -> bool:
+    if task is not None:
+        return task.state is NativeState.ENDED
+    settle = listed.settle
+    if pilot.started is not None:
+        # A pilot that has missed no heartbeat yet could not contradict.
+        settle = max(settle, patience(pool, pilot.ce))
+    return (
+        pilot.idx not in listed.accounted and listed.absence(pilot.absent_since, settle) is Sight.STILL_ABSENT
+    )
+
+
+def _note_absence(
+    pool: Pool, tx: Transaction, pilot: PilotRow, task: ListedTask | None, listed: Listed
+) -> None:
+    """Store since when listings lack a pilot; each contradiction begins it again."""
+    since = None
+    if task is None:
+        known = pilot.absent_since is not None and pilot.idx not in listed.accounted
+        since = pilot.absent_since if known else listed.at
+    if since != pilot.absent_since:
+        pilot.absent_since = since
+        pool.pilots.forget(pilot)
+        pilots.update(tx.connection, pilot.id, absent_since=since)
+
+
+def _note_wait(tx: Transaction, row: PilotSubmissionRow, listed: Listed) -> None:
+    since = row.wait_since if listed.wait == row.wait_class else listed.at
+    changes = {
+        "phase": SubmissionPhase.RELEASED,
+        "reason": listed.reason,
+        "wait_class": listed.wait,
+        "wait_since": since if listed.wait else None,
+        "releases": 0,
+        "absent_since": None,
+    }
+    if any(getattr(row, name) != value for name, value in changes.items()):
+        pilot_submissions.update(tx.connection, row.id, **changes)
+
+
+def _deadline(row: PilotSubmissionRow, listed: Listed) -> float:
+    since = row.wait_since if listed.wait == row.wait_class and row.wait_since is not None else listed.at
+    return deadline_of(WaitClass(listed.wait), since, listed.settle)
+
+
+def _end_wait(
+    pool: Pool,
+    tx: Transaction,
+    memory: CeMemory,
+    members: Sequence[PilotRow],
+    of_index: Mapping[int | None, ListedTask],
+    listed: Listed,
+    now: float,
+) -> None:
+    """Cancel the batch jobs that wait in vain: their place is for others."""
+    waiting = [
+        pilot
+        for pilot in members
+        if (task := of_index.get(pilot.idx, of_index.get(None))) is not None
+        and task.wait is not None
+        and has_deadline(task.wait)
+        and pilot.started is None
+    ]
+    cancel_waiting(pool, tx, memory, waiting, f"it waited too long ({listed.wait}): {listed.reason}", now)
+
+
+def cancel_waiting(
+    pool: Pool, tx: Transaction, memory: CeMemory, waiting: Sequence[PilotRow], reason: str, now: float
+) -> None:
+    """Order the batch jobs of pilots that do not start to be cancelled, and pause their CE."""
+    fresh = [pilot for pilot in waiting if not pilot.leave]
+    for pilot in fresh:
+        tell_to_leave(pool, tx, pilot, LeaveOrder.KILL, reason)
+    if fresh:
+        memory.pause(tx, reason, now)
+        memory.count_failure(pool, tx, reason, now)
 
 
 def _lose(

@@ -67,6 +67,8 @@ class JobTransitions:
     """Values of `jobs.Offered`."""
     _held: list[jobs.HeldJob] = field(default_factory=list)
     _freed: list[jobs.FreedJob] = field(default_factory=list)
+    _resumed: list[jobs.ResumedJob] = field(default_factory=list)
+    _reopened: list[attempts.ResumedAttempt] = field(default_factory=list)
     _ended: list[jobs.EndedJob] = field(default_factory=list)
     _outcomes: list[job_outcomes.JobEnd] = field(default_factory=list)
     _moved: list[jobs.StateChange] = field(default_factory=list)
@@ -90,7 +92,7 @@ class JobTransitions:
 
         A job that the index counts but the store does not return would never be offered.
         """
-        if self._freed or self._ended or self._relocated:
+        if self._freed or self._ended or self._relocated or self._resumed:
             self.write()
 
     def _not_noted(self) -> None:
@@ -144,6 +146,8 @@ class JobTransitions:
             (jobs.save_moved, self._relocated),
             (jobs.save_failure_counts, self._counted),
             (jobs.save_held, self._held),
+            (jobs.save_resumed, self._resumed),
+            (attempts.save_resumed, self._reopened),
             (attempts.save_started, self._begun),
             (attempts.save_finished, self._closed),
             (attempts.save_interrupted, self._cut),
@@ -209,6 +213,21 @@ class JobTransitions:
             )
         )
         return self._now(job, state=JobState.RUNNING, attempt=job.attempt + 1, last_event=event)
+
+    def resume(self, job: JobRow, pilot: PilotRow, lapsed: attempts.LapsedAttempt) -> JobRow:
+        """Rescheduled or Waiting → Running: the pilot that had the job has come back, and works on."""
+        self._left(job, None)
+        if self.pool.limits.limiter.limits:
+            identity = self.pool.queues.identity(self.tx, job.queue)
+            self.pool.limits.started(self.tx, identity, pilot, self.now)
+        failures = job.failures - lapsed.counted
+        event = self._event("resumed", job, JobState.RUNNING, job.epoch, f"pilot {pilot.id} has come back")
+        self._resumed.append(jobs.ResumedJob(pilot.id, lapsed.started, failures, event, job.id))
+        self._reopened.append(attempts.ResumedAttempt(job.id, job.epoch))
+        self.touch_pilot(pilot)
+        pilot.jobs = [*(held for held in pilot.jobs if held != job.id), job.id]
+        pilots.update(self.tx.connection, pilot.id, jobs=_encode(pilot.jobs).decode())
+        return self._now(job, state=JobState.RUNNING, last_event=event, pilot=pilot.id, failures=failures)
 
     def free(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """Return the job to its queue at once, without counting a failure. `place` is its pilot."""

@@ -17,12 +17,13 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState, custody_of
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import FINAL as PILOT_FINAL
-from pilotage.core.pilots.states import PILOT_STATES, PilotState
+from pilotage.core.pilots.states import PilotState
 from pilotage.core.shares.turns import SHARE, next_owner
 from pilotage.services.jobs.data_orders import OfferedRequestJob, add_orders
 from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
+from pilotage.services.pilots.come_back import come_back, contradict_absence, lapsed_attempt
 from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pilot
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
@@ -182,11 +183,12 @@ class PilotRequest:
             self._heard(response.lease)
         if self.has_reports:
             self._apply_reports()
+        # Before the take, which could offer a job to the pilot that works on it.
+        if request.holding:
+            response.stop = self._jobs_to_stop(request.holding)
         if request.take is not None and not request.leaving and not gone:
             self.match = Match(pool, self.tx, pilot, request.take, self.moves)
             self.match.run()
-        if request.holding:
-            response.stop = self._jobs_to_stop(request.holding)
         if request.leaving and not gone:
             self._leaves(request.leaving)
         if gone or pilot.leave or pool.draining:
@@ -226,11 +228,13 @@ class PilotRequest:
         """Renew the lease, written only when a third of it has gone; resume stalled jobs."""
         pool, pilot = self.pool, self.pilot
         if pilot.state is _FAILED:
-            self._comes_back()
+            come_back(pool, self.tx, pilot, self.now)
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
             pool.pilots.touch(self.tx, pilot)
             pilot.lease_until = self.now + lease
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
+        if pilot.absent_since is not None:
+            contradict_absence(pool, self.tx, pilot, self.now)
         stalled = pilot.id in pool.stalled
         if pilot.server != pool.peers.server:
             # It spoke to another server before, which may have found it silent.
@@ -244,24 +248,6 @@ class PilotRequest:
             for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
                     self.moves.move(job, "heard-again", JobState.RUNNING)
-
-    def _comes_back(self) -> None:
-        """Its lease ran out, but it lives: it may work again. Its old jobs are fenced by their epochs."""
-        pilot = self.pilot
-        PILOT_STATES.check(pilot.state, PilotState.RUNNING)
-        self.pool.pilots.touch(self.tx, pilot)
-        pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
-        pilots.update(
-            self.tx.connection,
-            pilot.id,
-            state=pilot.state,
-            ended=None,
-            reason="",
-            cores_until=None,
-            silent_until=self.now,
-        )
-        self.pool.watch.add(pilot.id, pilot.ce, self.now)
-        self._pilot_event("pilot-back", PilotState.FAILED, PilotState.RUNNING, "after its lease had run out")
 
     def _leaves(self, reason: str) -> None:
         """End the pilot in good order; its jobs wait again."""
@@ -368,12 +354,17 @@ class PilotRequest:
     def _jobs_to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """The jobs among `holding` that the pilot must stop."""
         self.moves.load(held.job for held in holding)
+        pilot = self.pilot
         stop = []
         for held in holding:
             job = self.moves.rows.get(held.job)
-            if job is not None and job.pilot == self.pilot.id and job.epoch == held.epoch:
+            if job is not None and job.pilot == pilot.id and job.epoch == held.epoch:
                 continue
-            decision = self._decide(job, held, Verb.KEEP)
+            lapsed = None if job is None or self.gone else lapsed_attempt(self.moves, job, held.epoch, pilot)
+            decision = self._decide(job, held, Verb.RESUME if lapsed else Verb.KEEP)
+            if job is not None and lapsed is not None and decision.effect is Effect.RESUME:
+                self.moves.resume(job, pilot, lapsed)
+                continue
             if decision.answer is Answer.SUPERSEDED:
                 verdict = _verdict(held, job, decision)
                 if job is not None and job.epoch == held.epoch:

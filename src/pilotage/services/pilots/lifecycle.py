@@ -14,7 +14,7 @@ from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.services.jobs.transitions import JobTransitions, counted
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import costs, pilots
+from pilotage.store.tables import attempts, costs, pilots
 from pilotage.store.tables.events import record
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
@@ -225,7 +225,7 @@ def _count_failed_try(moves: JobTransitions, job: JobRow, pilot: PilotRow, reaso
     """The hand-over's `expire` of a held job: it waits again, or has failed for good."""
     job = counted(job, "lease-over")
     most = moves.pool.policy.jobs.max_reschedules
-    moves.cut_attempt(job, "lease over")
+    moves.cut_attempt(job, attempts.LEASE_OVER)
     if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
         moves.retry(job, "lease-over", reason, pilot)
     else:

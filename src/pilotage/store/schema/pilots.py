@@ -66,6 +66,8 @@ pilots = sa.Table(
     sa.Column("clock_offset", sa.Float),
     # The task queue that it was submitted for, which may have gone since; it may serve others.
     sa.Column("queue_id", Id),
+    # Since when complete listings lack its batch job, or its last sign of life since then; NULL: the last has it.
+    sa.Column("absent_since", sa.Float),
     sa.Index("ix_pilots_hostname", "hostname", "started"),
     sa.Index("ix_pilots_batch_id", "batch_id"),
     sa.Index(
@@ -137,11 +139,16 @@ pilot_submissions = sa.Table(
     sa.Column("batch_id", sa.Text, nullable=False, server_default=""),
     # Start of the batch system's controller when it was released: a later controller may have forgotten that.
     sa.Column("epoch", sa.Text, nullable=False, server_default=""),
-    # The first complete listing that lacked it, if each one since has lacked it too.
+    # The first complete listing that lacked it before its release, if each one since has lacked it too.
     sa.Column("absent_since", sa.Float),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("submitted", sa.Float, nullable=False),
     sa.Column("ended", sa.Float),
+    # Calls that released it, since a listing last showed it not held.
+    sa.Column("releases", sa.Integer, nullable=False, server_default="0"),
+    # Why its batch jobs wait, as a class of core/pilots/waits.py; empty: none waits. And since when.
+    sa.Column("wait_class", sa.Text, nullable=False, server_default=""),
+    sa.Column("wait_since", sa.Float),
     sa.Index("ix_pilot_submissions_batch_id", "batch_id"),
     sa.Index(
         "ix_pilot_submissions_live",

@@ -108,6 +108,47 @@ save_interrupted = RowWriter[InterruptedAttempt](
 )
 
 
+LEASE_OVER = "lease over"
+"""The outcome of an attempt that ended with the lease of its pilot."""
+
+RESTARTED = "pilot-restarted"
+"""The outcome of an attempt whose pilot's batch job was started again."""
+
+
+class ResumedAttempt(NamedTuple):
+    """An attempt that was interrupted, and goes on."""
+
+    job: JobId
+    epoch: int
+
+
+save_resumed = RowWriter[ResumedAttempt](
+    update(
+        "attempts",
+        ("job_id", "epoch"),
+        "ended = NULL, outcome = NULL",
+        "job_id = {job_id} AND epoch = {epoch}",
+    )
+)
+
+
+class LapsedAttempt(NamedTuple):
+    """An attempt that its pilot has not ended."""
+
+    started: float
+    counted: bool
+    """It has cost its job a try."""
+
+
+def lapsed(connection: Connection, job: JobId, epoch: int, pilot: PilotId) -> LapsedAttempt | None:
+    """The attempt of a pilot, if it ended with the pilot's lease or with its batch job alone."""
+    sql = "SELECT started, outcome FROM attempts WHERE job_id = ? AND epoch = ? AND pilot_id = ?"
+    row = connection.execute(sql, (job, epoch, pilot)).fetchone()
+    if row is None or row[1] not in (LEASE_OVER, RESTARTED):
+        return None
+    return LapsedAttempt(row[0], row[1] == LEASE_OVER)
+
+
 def pilot_of_attempt(connection: Connection, job: JobId, epoch: int) -> PilotId | None:
     """The pilot that confirmed this attempt; None: it was never confirmed."""
     sql = "SELECT pilot_id FROM attempts WHERE job_id = ? AND epoch = ?"

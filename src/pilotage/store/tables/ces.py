@@ -7,7 +7,6 @@ from dataclasses import astuple, dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.store.engine.connection import Connection
 
 
@@ -153,7 +152,25 @@ def live_totals(connection: Connection, ce: str) -> LiveTotals:
     return LiveTotals(*(int(value) for value in connection.execute(sql, (ce,)).fetchone()))
 
 
-def open_submissions(connection: Connection) -> list[tuple[str, SubmissionPhase, str, int]]:
-    """(CE, phase, the batch system's last words, number) of submissions that have not ended."""
-    sql = "SELECT ce, phase, reason, count(*) FROM pilot_submissions WHERE ended IS NULL GROUP BY ce, phase, reason"
-    return [(ce, SubmissionPhase(phase), reason, n) for ce, phase, reason, n in connection.execute(sql)]
+class OpenSubmissions(NamedTuple):
+    """Submissions of a CE that have not ended, and are alike."""
+
+    ce: str
+    phase: str
+    reason: str
+    """The batch system's last words."""
+    wait_class: str
+    number: int
+    submitted: float
+    """Of the oldest."""
+    since: float | None
+    """Since when the first of them waits so."""
+
+
+def open_submissions(connection: Connection) -> list[OpenSubmissions]:
+    """The submissions that have not ended, by CE, phase and reason."""
+    sql = (
+        "SELECT ce, phase, reason, wait_class, count(*), min(submitted), min(wait_since) FROM pilot_submissions"
+        " WHERE ended IS NULL GROUP BY ce, phase, reason, wait_class"
+    )
+    return [OpenSubmissions(*row) for row in connection.execute(sql)]

@@ -250,6 +250,27 @@ save_freed = RowWriter[FreedJob](
 )
 
 
+class ResumedJob(NamedTuple):
+    """A job that goes on with the pilot whose lease had run out."""
+
+    pilot: PilotId
+    at: float
+    failures: int
+    event: int
+    job: JobId
+
+
+save_resumed = RowWriter[ResumedJob](
+    update(
+        "jobs",
+        ("pilot_id", "started", "failures", "last_event", "id"),
+        "state = 'Running', pilot_id = {pilot_id}, started = {started}, failures = {failures}, reason = '',"
+        " not_before = NULL, last_event = {last_event}",
+        "id = {id}",
+    )
+)
+
+
 class EndedJob(NamedTuple):
     state: JobState
     failures: int

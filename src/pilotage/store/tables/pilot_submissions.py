@@ -25,14 +25,25 @@ class PilotSubmissionRow:
     epoch: str
     """The start of the batch system's controller at the release."""
     absent_since: float | None
-    """When a complete listing first lacked it, and each one since."""
+    """When a complete listing first lacked it before its release, and each one since."""
     reason: str
     """The batch system's last words about it: why it waits, or why it was refused."""
     submitted: float
+    releases: int
+    """Calls that released it, since a listing last showed it not held."""
+    wait_class: str
+    """Why its batch jobs wait, as a `WaitClass`; empty: none waits."""
+    wait_since: float | None
+    """Since when listings show this class."""
 
 
-_COLUMNS = "id, stamp, ce, phase, pilots, batch_id, epoch, absent_since, reason, submitted"
-_CHANGEABLE = frozenset(["phase", "batch_id", "epoch", "absent_since", "reason", "ended"])
+_COLUMNS = (
+    "id, stamp, ce, phase, pilots, batch_id, epoch, absent_since, reason, submitted, releases, wait_class,"
+    " wait_since"
+)
+_CHANGEABLE = frozenset(
+    ["phase", "batch_id", "epoch", "absent_since", "reason", "ended", "releases", "wait_class", "wait_since"]
+)
 
 
 def _to_row(row: Sequence[Any]) -> PilotSubmissionRow:
@@ -71,6 +82,12 @@ def ended_stamps(connection: Connection, ce: str, stamps: Sequence[str]) -> set[
     return ended
 
 
+def reopen(connection: Connection, stamp: str) -> None:
+    """A pilot of a submission that had ended lives: listings watch it again."""
+    sql = "UPDATE pilot_submissions SET ended = NULL WHERE stamp = ? AND ended IS NOT NULL"
+    connection.execute(sql, (stamp,))
+
+
 def update(connection: Connection, submission: int, **changes: Any) -> None:
     """Write some columns of one submission."""
     if unknown := changes.keys() - _CHANGEABLE:
@@ -88,10 +105,11 @@ class SubmissionMember(NamedTuple):
     batch_id: str
     cores_from: float | None
     leave: str
+    absent_since: float | None
 
 
 def members(connection: Connection, stamps: Sequence[str]) -> list[SubmissionMember]:
     """The pilots with these stamps that have not ended, without a lock."""
     condition, value = in_list(connection, "stamp", stamps)
-    sql = f"SELECT idx, started, batch_id, cores_from, leave FROM pilots WHERE {condition} AND ended IS NULL"
+    sql = f"SELECT {', '.join(SubmissionMember._fields)} FROM pilots WHERE {condition} AND ended IS NULL"
     return [SubmissionMember(*row) for row in connection.execute(sql, (value,))]

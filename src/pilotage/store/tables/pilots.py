@@ -49,12 +49,14 @@ class PilotRow:
     """Seconds that the batch system was asked for; 0: the wall time in the policy."""
     cores_from: float | None = None
     """When its batch job began; None: not known."""
+    absent_since: float | None = None
+    """Since when complete listings lack its batch job, or its last sign of life since then; None: the last has it."""
 
 
 _COLUMNS = (
     "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
     " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason,"
-    " server, wall, cores_from"
+    " server, wall, cores_from, absent_since"
 )
 _JOBS, _STATE = ([name.strip() for name in _COLUMNS.split(",")].index(name) for name in ("jobs", "state"))
 _CHANGEABLE = frozenset(
@@ -79,6 +81,8 @@ _CHANGEABLE = frozenset(
         "silent_from",
         "silent_until",
         "clock_offset",
+        "absent_since",
+        "jobs",
     ]
 )
 
@@ -373,18 +377,21 @@ def unconfirmed_since(connection: Connection) -> list[tuple[PilotId, float]]:
     return [(PilotId(pilot), at or 0.0) for pilot, at in connection.execute(sql)]
 
 
+_EXTEND = (
+    # Nobody heard a pilot meanwhile that could contradict its absence.
+    "UPDATE pilots SET lease_until = lease_until + ?, absent_since = absent_since + ?"
+    " WHERE ended IS NULL AND lease_until IS NOT NULL"
+)
+
+
 def extend_leases_of_server(connection: Connection, server: str, seconds: float) -> None:
     """Extend the leases of the pilots of one server."""
-    sql = "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL"
-    connection.execute(f"{sql} AND server = ?", (seconds, server))
+    connection.execute(f"{_EXTEND} AND server = ?", (seconds, seconds, server))
 
 
 def extend_leases(connection: Connection, seconds: float) -> None:
     """Extend all leases, and the times of takes, after an outage or a clock step."""
-    connection.execute(
-        "UPDATE pilots SET lease_until = lease_until + ? WHERE ended IS NULL AND lease_until IS NOT NULL",
-        (seconds,),
-    )
+    connection.execute(_EXTEND, (seconds, seconds))
     connection.execute(
         "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL", (seconds,)
     )

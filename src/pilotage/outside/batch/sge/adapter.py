@@ -30,6 +30,7 @@ from pilotage.outside.batch.sge import commands, output, queues
 from pilotage.outside.batch.sge.cell import Cell
 from pilotage.outside.batch.sge.requests import ONE_CORE, PilotPlaces, named_host_groups, read_host_group
 from pilotage.outside.batch.sge.rules import mistakes_in_rules
+from pilotage.outside.batch.sge.wait_reasons import classify_wait
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -141,8 +142,8 @@ class SgeBatch:
         waiting = dict.fromkeys(task.array for task in tasks if task.state is NativeState.WAITING)
         reasons = self._reasons(list(waiting)[:MOST_EXPLAINED])
         return tuple(
-            replace(task, reason=reasons[task.array])
-            if task.state is NativeState.WAITING and reasons.get(task.array)
+            replace(task, reason=known_reason, wait=classify_wait(task.native, known_reason))
+            if task.state is NativeState.WAITING and (known_reason := reasons.get(task.array))
             else task
             for task in tasks
         )
@@ -163,15 +164,15 @@ class SgeBatch:
         """By stamp: all jobs of the account are one short listing."""
         return self.list_pilots(submissions_of(batch_ids))
 
-    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
         """From the accounting file of the cell, which only has jobs that have started."""
         if not stamps:
             return []
         [pattern] = stamps if len(stamps) == 1 else [commands.PILOTS]
-        result = self._client.run(commands.list_ended(self._user, pattern, since))
+        result = self._client.run(commands.list_accounted(self._user, pattern, since))
         if not result.succeeded and not output.is_without_records(result.errors):
             raise self._client.unreachable("qacct", result)
-        return [task for task in output.read_ended(result.output) if task.stamp in stamps]
+        return [task for task in output.read_accounted(result.output) if task.stamp in stamps]
 
     def properties(
         self, stamps: Collection[str] | None = None

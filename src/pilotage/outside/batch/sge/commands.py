@@ -133,7 +133,7 @@ def show_jobs(arrays: Sequence[str]) -> list[str]:
     return ["qstat", "-xml", "-j", ",".join(arrays)]
 
 
-def list_ended(user: str, stamp: str, since: float) -> list[str]:
+def list_accounted(user: str, stamp: str, since: float) -> list[str]:
     """List ended jobs from the accounting file. `stamp` may be a pattern; `since`: seconds back from now."""
     return ["qacct", "-o", user, "-d", str(ceil(since / 86400) + 1), "-j", stamp]
 

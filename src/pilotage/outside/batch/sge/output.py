@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.sge.wait_reasons import classify_wait
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
+
+WAITING = (NativeState.WAITING, NativeState.HELD)
 
 MOST_TASKS = 1_000_000
 """Tasks of one listing."""
@@ -53,7 +56,8 @@ def read_listing(output: str) -> Iterator[ListedTask]:
                 raise UnreadableOutput(f"the listing has more than {MOST_TASKS} tasks")
             batch_id = number if task is None else f"{number}.{task}"
             index = None if task is None else task - 1
-            yield ListedTask(name, index, batch_id, state, native, reason, node, number)
+            wait = classify_wait(native, "") if state in WAITING else None
+            yield ListedTask(name, index, batch_id, state, native, reason, node, number, wait)
 
 
 def _text(element: ElementTree.Element, tag: str) -> str:
@@ -152,8 +156,8 @@ def _tidy(text: str) -> str:
 _END = re.compile(r"^=+$", re.MULTILINE)
 
 
-def read_ended(output: str) -> Iterator[ListedTask]:
-    """Read the output of `commands.list_ended`: the jobs that have ended, with the reason of their end."""
+def read_accounted(output: str) -> Iterator[ListedTask]:
+    """Read the output of `commands.list_accounted`: the jobs that have ended, with the reason of their end."""
     for block in _END.split(output):
         fields: dict[str, str] = {}
         for line in block.splitlines():

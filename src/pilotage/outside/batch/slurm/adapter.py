@@ -113,22 +113,24 @@ class SlurmBatch:
         """By stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
         return self.list_pilots(submissions_of(batch_ids))
 
-    def list_ended(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
         """From slurmdbd, where the controller has one."""
-        ended: list[ListedTask] = []
+        accounted: list[ListedTask] = []
         if stamps and self._has_accounting(self._client.check_output(commands.show_config())):
             names = sorted(stamps)
             for first in range(0, len(names), commands.MOST_NAMES):
                 part = names[first : first + commands.MOST_NAMES]
-                ended += self._accounted(part, since)
-        return ended
+                accounted += self._accounted(part, since)
+        return accounted
 
     def _has_accounting(self, configuration: str) -> bool:
         return output.read_setting(configuration, "AccountingStorageType") == ACCOUNTING
 
     def _accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
-        listed = self._client.check_output(commands.list_ended(self._user, stamps, since))
-        return [task for task in output.read_ended(listed, _name_of_user) if task.stamp in stamps]
+        listed = self._client.check_output(commands.list_accounted(self._user, stamps, since))
+        return [
+            task for task in output.read_accounted(listed, _name_of_user, self._wall) if task.stamp in stamps
+        ]
 
     def properties(
         self, stamps: Collection[str] | None = None

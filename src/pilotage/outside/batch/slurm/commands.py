@@ -16,7 +16,7 @@ LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
 PROPERTIES_FORMAT = f"{LINE_START}%F|%K|%j|%k"
 """Array job id, task, name, comment."""
 
-ENDED_FORMAT = "JobID,State,ExitCode,Reason,NodeList,JobName"
+ACCOUNTED_FORMAT = "JobID,State,ExitCode,Reason,NodeList,ElapsedRaw,JobName"
 """Of `sacct`. The name comes last: a foreign job's name may hold `|`."""
 
 MOST_NAMES = 500
@@ -102,7 +102,7 @@ def list_jobs(user: str, stamps: Collection[str] | None = None) -> list[str]:
     return [*_squeue(user, stamps, LISTING_FORMAT), "--states=all"]
 
 
-def list_ended(user: str, stamps: Collection[str], since: float) -> list[str]:
+def list_accounted(user: str, stamps: Collection[str], since: float) -> list[str]:
     """List the jobs of these names from the accounting database. `since`: seconds back from now."""
     return [
         "sacct",
@@ -112,7 +112,7 @@ def list_ended(user: str, stamps: Collection[str], since: float) -> list[str]:
         f"--user={user}",
         f"--starttime=now-{ceil(since)}",
         f"--name={','.join(stamps)}",
-        f"--format={ENDED_FORMAT}",
+        f"--format={ACCOUNTED_FORMAT}",
     ]
 
 

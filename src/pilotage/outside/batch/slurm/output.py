@@ -9,6 +9,7 @@ from pilotage.outside.batch.adapter import Account, Partition
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
+from pilotage.outside.batch.slurm.wait_reasons import classify_reason
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
 STATES = {
@@ -72,33 +73,46 @@ def read_listing(output: str) -> Iterator[ListedTask]:
         if state is NativeState.WAITING and reason in _HELD_REASONS:
             state = NativeState.HELD
         batch_id = job if index is None else f"{job}_{index}"
-        yield ListedTask(name, index, batch_id, state, native, reason, node, job)
+        waits = state in (NativeState.WAITING, NativeState.HELD)
+        wait = classify_reason(reason) if waits else None
+        yield ListedTask(name, index, batch_id, state, native, reason, node, job, wait)
 
 
 _JOB_ID = re.compile(r"([0-9]{1,18})(?:_(?:([0-9]{1,9})|\[[^|]*\]))?")
 
 
-def read_ended(output: str, user_name: Callable[[str], str]) -> Iterator[ListedTask]:
-    """Read the output of `commands.list_ended`: the jobs that have ended, with the reason of their end.
+LATE_END = 600.0
+"""Seconds beyond its wall time for which a batch job may run, by the accounting."""
 
-    `user_name`: the name of a user id. Slurm's Reason says why a job waited, also after its end.
+
+def read_accounted(output: str, user_name: Callable[[str], str], wall: float = 0.0) -> Iterator[ListedTask]:
+    """Read the output of `commands.list_accounted`: jobs that have ended, with the reason of their end, or run.
+
+    `user_name`: the name of a user id. Slurm's Reason says why a job waited, also after its end. `wall`: seconds that
+    each job asked for; one that runs for much longer is left out, as its end never reached the accounting.
     """
     for line in whole_lines(output):
-        fields = line.split("|", 5)
-        if len(fields) < 6:
+        fields = line.split("|", 6)
+        if len(fields) < 7:
             continue  # The rest of a name with a line end: no pilot has one.
-        job_id, said, exit_code, waited, node, name = fields
+        job_id, said, exit_code, waited, node, elapsed, name = fields
         native, _, user = said.partition(" by ")
-        ids = _JOB_ID.fullmatch(job_id)
-        if ids is None or STATES.get(native) is not NativeState.ENDED:
+        ids, state = _JOB_ID.fullmatch(job_id), STATES.get(native)
+        runs = state is NativeState.RUNNING and _is_number(elapsed)
+        if ids is None or not (state is NativeState.ENDED or runs):
+            continue
+        if runs and wall and float(elapsed) > wall + LATE_END:
             continue
         started = node != _NEVER_STARTED
-        reason = _reason_of_end(native, user and user_name(user), exit_code, "" if started else waited)
+        reason = (
+            ""
+            if runs
+            else _reason_of_end(native, user and user_name(user), exit_code, "" if started else waited)
+        )
         index = None if ids[2] is None else int(ids[2])
         batch_id = ids[1] if index is None else f"{ids[1]}_{index}"
-        yield ListedTask(
-            name, index, batch_id, NativeState.ENDED, native, reason, node if started else "", ids[1]
-        )
+        assert state is not None
+        yield ListedTask(name, index, batch_id, state, native, reason, node if started else "", ids[1])
 
 
 _NEVER_STARTED = "None assigned"

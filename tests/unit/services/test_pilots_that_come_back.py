@@ -1,0 +1,74 @@
+"""Pilots that were given up and live: they keep what nobody else was given, and their costs are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.services.bench import LEASE, Bench
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, store=request.param)
+    yield made
+    made.check()
+    made.end()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 100.0], ids=["rescheduled", "waiting"])
+def test_a_pilot_that_comes_back_keeps_its_job(any_bench: Bench, seconds: float) -> None:
+    bench = any_bench
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.later(LEASE + 1)
+    bench.later(seconds)
+    assert bench.state(job) == ("Waiting" if seconds else "Rescheduled")
+    # It asks for more in the same message, and is not offered its own job again.
+    asked = pilot.send(holding=[offer], take=pilot.asked())
+    assert not asked.stop
+    assert not asked.offers
+    assert bench.state(job) == "Running"
+    assert bench.job(job)["failures"] == 0
+    assert bench.outcomes(job) == [None]
+    assert bench.pilot_row(pilot.id).jobs == [job]
+    assert pilot.finish(offer) == "accepted"
+    assert bench.state(job) == "Done"
+    assert [event.kind for event in bench.history(job)][-2:] == ["resumed", "finished"]
+
+
+def test_a_job_that_another_pilot_was_given_stays_there(any_bench: Bench) -> None:
+    bench = any_bench
+    [job] = bench.submit()
+    first = bench.pilot()
+    offer = first.hold()
+    bench.later(LEASE + 1)
+    bench.later(100.0)
+    second = bench.pilot()
+    second.hold()
+    assert [stopped.job for stopped in first.send(holding=[offer]).stop] == [job]
+    assert bench.job(job)["pilot_id"] == second.id
+    assert bench.job(job)["failures"] == 1
+
+
+def test_a_job_that_was_given_back_is_not_resumed(any_bench: Bench) -> None:
+    bench = any_bench
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    pilot.release(offer)
+    assert pilot.stopped(offer) == [job]
+    assert bench.state(job) == "Waiting"
+
+
+def test_a_lapsed_offer_is_not_resumed(any_bench: Bench) -> None:
+    bench = any_bench
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    [offer] = pilot.take()
+    bench.later(LEASE + 1)
+    assert [verdict.job for verdict in pilot.send(holding=[offer]).stop] == [job]
+    assert bench.state(job) == "Waiting"
