@@ -170,7 +170,7 @@ def test_holders_of_elements_of_before_may_finish_them(unmade: Store) -> None:
 
 def test_absences_of_before_settle_again(unmade: Store) -> None:
     """An absence of a released submission was one of some of its pilots; nobody knows of which."""
-    upgrade(unmade.engine, "0039")
+    upgrade(unmade.engine, "0040")
     insert = (
         "INSERT INTO pilot_submissions (stamp, ce, phase, pilots, absent_since, submitted)"
         " VALUES (:phase, 'batch', :phase, 1, 5.0, 1.0)"
