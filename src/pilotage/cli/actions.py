@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +25,9 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.wire.jobs import ActionResponse, Selection
+
+if TYPE_CHECKING:
+    from pilotage.wire.jobs import ActionResponse, Selection
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print the number of jobs")]
 ReasonOption = Annotated[

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
-from pilotage.wire.agents import AgentSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.agents import AgentSummary
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent, as `agent list` names it")]
 

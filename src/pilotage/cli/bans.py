@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_end
-from pilotage.wire.bans import BanSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.bans import BanSummary
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user of the policy")]
 SiteOption = Annotated[

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
-from pilotage.wire.costs import CostRow
+
+if TYPE_CHECKING:
+    from pilotage.wire.costs import CostRow
 
 NOBODY = "(nobody)"
 """Owner and group of time without a job in pilots that are bound to nobody."""

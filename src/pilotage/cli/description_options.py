@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pilotage import wire
 from pilotage.cli.export_option import parse_export
 from pilotage.cli.named_files import NamedFiles, find_named_files
 from pilotage.cli.submit_options import JobOptions
@@ -17,7 +18,6 @@ from pilotage.cli.time_format import format_size, parse_duration
 from pilotage.client.description import LocalDescription, from_mapping
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.overrides import override_fields
-from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION
 
 
 @dataclass
@@ -197,12 +197,14 @@ def parameter_columns(options: JobOptions) -> dict[str, list[Any]] | None:
     if options.params_from is not None:
         columns[""] = _lines(options.params_from)
     if options.count is not None:
-        columns[""] = list(range(min(options.count, MAX_JOBS_PER_SUBMISSION + 1)))
+        columns[""] = list(range(min(options.count, wire.submissions.MAX_JOBS_PER_SUBMISSION + 1)))
     if not columns:
         return None
     total = math.prod(len(column) for column in columns.values())
-    if total > MAX_JOBS_PER_SUBMISSION:
-        raise InvalidInput(f"that makes more jobs than the {MAX_JOBS_PER_SUBMISSION:,} of a submission")
+    if total > wire.submissions.MAX_JOBS_PER_SUBMISSION:
+        raise InvalidInput(
+            f"that makes more jobs than the {wire.submissions.MAX_JOBS_PER_SUBMISSION:,} of a submission"
+        )
     rows = list(itertools.product(*columns.values()))
     return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.director import DirectorCe, DirectorPool, DirectorReport, QueueReport
+
+if TYPE_CHECKING:
+    from pilotage.wire.director import DirectorCe, DirectorPool, DirectorReport, QueueReport
 
 
 @connected

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pilotage.cli.time_format import format_duration, format_instant, format_size
-from pilotage.wire.jobs import JobDetail
+
+if TYPE_CHECKING:
+    from pilotage.wire.jobs import JobDetail
 
 Fact = tuple[str, object]
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.time_format import format_instant, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
-from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import Selection
 
 RANGES_SHOWN = 20
 
@@ -77,7 +78,7 @@ def build_selection(
         raise InvalidInput("no job id is given", hint="write ids as 12, 12-40 or 12,15")
     if states == [] or not all(word.strip() for word in state or ()):
         raise InvalidInput("--state is empty", hint="omit the option, or give it a value")
-    return Selection(
+    return wire.jobs.Selection(
         ids=wanted,
         submission=submission,
         states=states,
@@ -103,7 +104,7 @@ def parse_state(word: str) -> str:
 
 def require_selection(selection: Selection, command: str) -> Selection:
     """Return `selection`; raise InvalidInput if it has no condition."""
-    if selection == Selection():
+    if selection == wire.jobs.Selection():
         raise InvalidInput(
             "no jobs are selected", hint=f"`pilotage {command} 12-40` or `pilotage {command} -s SUBMISSION`"
         )
@@ -153,9 +154,9 @@ def _ranges(ids: Sequence[int]) -> list[str]:
 def no_jobs_error(client: Client, selection: Selection) -> NotFound:
     """The error for a selection that matches no job; names the submission or ids if they are unknown."""
     number = selection.submission
-    if number is not None and not client.counts(Selection(submission=number)).total:
+    if number is not None and not client.counts(wire.jobs.Selection(submission=number)).total:
         return NotFound(f"there is no submission {number}", hint="or it belongs to another user")
-    if selection == Selection(ids=selection.ids) and selection.ids:
+    if selection == wire.jobs.Selection(ids=selection.ids) and selection.ids:
         return NotFound(
             f"there is no job {selection_as_options(selection)}", hint="or it belongs to another user"
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.pool import PilotSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.pool import PilotSummary
 
 DEFAULT_ROWS = 200
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import selection_as_options
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.jobs import Counts, JobSummary, Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import Counts, JobSummary, Selection
 
 JOB_FAILED, OUTPUT_MISSING = 1, 8
 SHOWN = 5

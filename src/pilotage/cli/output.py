@@ -25,10 +25,10 @@ from pilotage.cli.output_folders import folders_of, has_placeholders
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import plural
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.jobs import JobSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import JobSummary
 
 
 @dataclass

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
-from pilotage.wire.request_why import RequestWhy
+
+if TYPE_CHECKING:
+    from pilotage.wire.request_why import RequestWhy
 
 OPEN = "open: the next pull may take them"
 

@@ -24,10 +24,10 @@ from pilotage.cli.submit_options import JobOptions
 from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import Selection
 
 NAMES_SHOWN = 5
 NOT_AGAIN = frozenset({JobState.SUPERSEDED, JobState.DELETED})

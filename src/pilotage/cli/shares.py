@@ -11,15 +11,18 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
+
+if TYPE_CHECKING:
+    from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
 
 
 @connected
@@ -256,7 +259,7 @@ def _as_json(rows: Sequence[AccountRow]) -> str:
 
 
 def _as_csv(rows: Sequence[AccountRow]) -> Iterator[str]:
-    names = [column.name for column in fields(AccountRow)]
+    names = [column.name for column in fields(wire.shares.AccountRow)]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,9 @@ from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_end
 from pilotage.core.errors import NotFound
-from pilotage.wire.sites import SiteSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.sites import SiteSummary
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A site of the policy")]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]

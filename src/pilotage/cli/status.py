@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput, format_counts
 from pilotage.cli.duties import failing_line
 from pilotage.cli.job_facts import job_facts
@@ -31,10 +32,10 @@ from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, 
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.wire.jobs import Counts, JobEvent, JobSummary, Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import Counts, JobEvent, JobSummary, Selection
 
 JOB_COLUMNS = (
     Column("id", right=True),
@@ -107,16 +108,16 @@ def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limi
 
 def _check_named(client: Client, selection: Selection) -> None:
     """Raise NotFound if the named jobs or submission do not exist: an empty list would hide the mistake."""
-    if selection.ids and not client.counts(Selection(ids=selection.ids)).total:
+    if selection.ids and not client.counts(wire.jobs.Selection(ids=selection.ids)).total:
         raise NotFound("none of these jobs exists", hint="or they belong to another user")
     number = selection.submission
-    if number is not None and not client.counts(Selection(submission=number)).total:
+    if number is not None and not client.counts(wire.jobs.Selection(submission=number)).total:
         raise no_jobs_error(client, selection)
 
 
 def _list_jobs(client: Client, selection: Selection, limit: int, oldest: bool) -> Iterator[JobSummary]:
-    if selection == Selection():
-        selection = Selection(states=[str(state) for state in JobState if state not in FINAL])
+    if selection == wire.jobs.Selection():
+        selection = wire.jobs.Selection(states=[str(state) for state in JobState if state not in FINAL])
     newest = not (oldest or selection.ids)
     jobs = client.jobs(selection, page=min(limit, 1000) or 1000, newest=newest)
     return islice(jobs, limit or None)
@@ -124,7 +125,7 @@ def _list_jobs(client: Client, selection: Selection, limit: int, oldest: bool) -
 
 def _summary_line(counts: Counts, selection: Selection, limit: int) -> str:
     text = format_counts(counts)
-    shown = counts.total if selection != Selection() else counts.total - counts.final
+    shown = counts.total if selection != wire.jobs.Selection() else counts.total - counts.final
     if limit and shown > limit:
         text += f"; {limit} of {shown:,} are listed (--limit 0 for all)"
     return text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import DescribedCommand, describe_command, override_description
 from pilotage.cli.option_groups import with_option_groups
@@ -24,11 +25,10 @@ from pilotage.client.submission import PreparedRequest, PreparedRows, prepare, p
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.per_job_inputs import is_internal_column
-from pilotage.wire.jobs import Selection
-from pilotage.wire.submissions import SubmitResponse
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.submissions import SubmitResponse
 
 SUFFIXES = (".jdl", ".yaml", ".yml", ".json")
 
@@ -168,7 +168,7 @@ def show_accepted(
     ids = str(response.first) if response.count == 1 else f"{response.first}-{response.last}"
     if response.last - response.first >= response.count:
         # Jobs of others lie between.
-        jobs = client.jobs(Selection(submission=response.submission)) if parsable else ()
+        jobs = client.jobs(wire.jobs.Selection(submission=response.submission)) if parsable else ()
         ids = ",".join(str(job.id) for job in jobs) or f"of {ids}"
     noun = "job" if response.count == 1 else "jobs"
     screen.line(ids if parsable else f"submission {response.submission}: {response.count:,} {noun}, {ids}")
@@ -180,7 +180,9 @@ def finish_submit(session: Session, client: Client, sent: SubmitReport, wait: bo
     code = 0
     if wait:
         for response in sent.submissions:
-            outcome = watch_to_end(session.screen, client, Selection(submission=response.submission))
+            outcome = watch_to_end(
+                session.screen, client, wire.jobs.Selection(submission=response.submission)
+            )
             code = JOB_FAILED if JOB_FAILED in (code, outcome.code) else max(code, outcome.code)
             sent.not_done += outcome.not_done
             sent.outputs_incomplete += outcome.outputs_incomplete

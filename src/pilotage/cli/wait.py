@@ -21,10 +21,10 @@ from pilotage.cli.outcome import Outcome, note_jobs_continue, report_outcome
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import NotFound
-from pilotage.wire.jobs import Selection
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.jobs import Selection
 
 
 @connected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,9 @@ from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, plural
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
+
+if TYPE_CHECKING:
+    from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why
 
 QUEUE, REQUEST, ELEMENT = "queue", "request", "element"
 KINDS = (QUEUE, REQUEST, ELEMENT)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pilotage import wire
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import NotFound
-from pilotage.wire.agents import AgentAction, AgentList, AgentSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.agents import AgentSummary
 
 
 class AgentMethods(TypedRequests):
@@ -13,7 +18,7 @@ class AgentMethods(TypedRequests):
     def agents(self, *, everything: bool = False) -> list[AgentSummary]:
         """Return the agents with their elements and jobs; with `everything` ended ones too."""
         query = {"all": "true"} if everything else {}
-        return self._get("/v1/agents", AgentList, query).agents
+        return self._get("/v1/agents", wire.agents.AgentList, query).agents
 
     def agent(self, name: str) -> AgentSummary:
         """Return one agent, also if it has ended. Raises NotFound."""
@@ -24,12 +29,12 @@ class AgentMethods(TypedRequests):
 
     def drain_agent(self, name: str) -> AgentSummary:
         """Let an agent take no more elements, and give back unsplit ones. Raises NotFound."""
-        return self._post("/v1/agents/drain", AgentAction(name), AgentSummary)
+        return self._post("/v1/agents/drain", wire.agents.AgentAction(name), wire.agents.AgentSummary)
 
     def enable_agent(self, name: str) -> AgentSummary:
         """Let an agent take elements again. Raises NotFound."""
-        return self._post("/v1/agents/enable", AgentAction(name), AgentSummary)
+        return self._post("/v1/agents/enable", wire.agents.AgentAction(name), wire.agents.AgentSummary)
 
     def remove_agent(self, name: str) -> AgentSummary:
         """End an agent at once; its elements go back to the queue. Raises NotFound, and Conflict if it has ended."""
-        return self._post("/v1/agents/remove", AgentAction(name), AgentSummary)
+        return self._post("/v1/agents/remove", wire.agents.AgentAction(name), wire.agents.AgentSummary)

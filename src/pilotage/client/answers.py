@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pilotage import wire
 from pilotage.core import errors
-from pilotage.wire.pilot import ErrorBody
 
 if TYPE_CHECKING:
     import httpx
+
+    from pilotage.wire.pilot import ErrorBody
 
 T = TypeVar("T")
 
@@ -72,7 +74,9 @@ def error_of(response: httpx.Response) -> errors.PilotageError:
     body = _error_body(response.content)
     if body is None:
         kind = BY_STATUS.get(response.status_code, errors.PilotageError)
-        body = ErrorBody(kind.code, f"the server answered {response.status_code} {response.reason_phrase}")
+        body = wire.pilot.ErrorBody(
+            kind.code, f"the server answered {response.status_code} {response.reason_phrase}"
+        )
     else:
         kind = BY_CODE.get(body.code) or BY_STATUS.get(response.status_code, errors.PilotageError)
     if issubclass(kind, errors.Overloaded):
@@ -84,7 +88,7 @@ def error_of(response: httpx.Response) -> errors.PilotageError:
 
 def _error_body(content: bytes) -> ErrorBody | None:
     try:
-        return msgspec.json.decode(content, type=ErrorBody)
+        return msgspec.json.decode(content, type=wire.pilot.ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

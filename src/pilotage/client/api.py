@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from pilotage.client import downloads, polling, selections
+from pilotage import wire
+from pilotage.client import polling, selections
 from pilotage.client.administration import AdministrationMethods
 from pilotage.client.answers import decode
 from pilotage.client.credentials import (
@@ -24,7 +25,6 @@ from pilotage.client.credentials import (
     write_server_facts,
 )
 from pilotage.client.datasets import DataSetMethods
-from pilotage.client.inputs import missing_digests
 from pilotage.client.matchmaking import MatchmakingMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
@@ -35,24 +35,18 @@ from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
-from pilotage.wire.ces import CeReport, CeSummary
-from pilotage.wire.identity import Identity, TokenResponse
-from pilotage.wire.jobs import (
-    ActionResponse,
-    Counts,
-    JobDetail,
-    JobEvent,
-    JobsPage,
-    JobSummary,
-    OutputFile,
-    Selection,
-)
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import QueuesPage, QueueSummary
 from pilotage.wire.server_trust import ServerTrust
-from pilotage.wire.sites import SiteSummary
-from pilotage.wire.submissions import SubmissionSource
-from pilotage.wire.why import Why
+
+if TYPE_CHECKING:
+    from pilotage.client import downloads
+    from pilotage.wire.ces import CeReport, CeSummary
+    from pilotage.wire.identity import Identity, TokenResponse
+    from pilotage.wire.jobs import ActionResponse, Counts, JobDetail, JobEvent, JobSummary, OutputFile
+    from pilotage.wire.pool import QueueSummary
+    from pilotage.wire.sites import SiteSummary
+    from pilotage.wire.submissions import SubmissionSource
+    from pilotage.wire.why import Why
 
 BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
@@ -194,7 +188,7 @@ class Client(
 
     def jobs(
         self,
-        which: Which = Selection(),  # noqa: B008
+        which: Which = wire.jobs.Selection(),  # noqa: B008
         *,
         page: int = MAX_PAGE,
         newest: bool = False,
@@ -208,17 +202,17 @@ class Client(
             query = selections.selection_as_query(piece)
             if newest:
                 query["newest"] = "true"
-            yield from self._pages("/v1/jobs", JobsPage, lambda answer: answer.jobs, page, query)
+            yield from self._pages("/v1/jobs", wire.jobs.JobsPage, lambda answer: answer.jobs, page, query)
 
     def job(self, job: int) -> JobDetail:
         """Return one job with its description, attempts and outputs. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}", JobDetail)
+        return self._get(f"/v1/jobs/{job}", wire.jobs.JobDetail)
 
-    def counts(self, which: Which = Selection()) -> Counts:  # noqa: B008
+    def counts(self, which: Which = wire.jobs.Selection()) -> Counts:  # noqa: B008
         """Count the selected jobs by state."""
-        total = Counts({}, 0, 0)
+        total = wire.jobs.Counts({}, 0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
-            part = self._get("/v1/counts", Counts, selections.selection_as_query(piece))
+            part = self._get("/v1/counts", wire.jobs.Counts, selections.selection_as_query(piece))
             for state, number in part.states.items():
                 total.states[state] = total.states.get(state, 0) + number
             total.total += part.total
@@ -240,13 +234,15 @@ class Client(
         selection = selection_of(which)
         return polling.wait_until_final(lambda: self.counts(selection), timeout, progress)
 
-    def source(self, submission: int, which: Which = Selection()) -> SubmissionSource:  # noqa: B008
+    def source(self, submission: int, which: Which = wire.jobs.Selection()) -> SubmissionSource:  # noqa: B008
         """Return the description and inputs of your own submission, with the parameter values of the selected jobs."""
         whole: SubmissionSource | None = None
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
             query = {"limit": MAX_PAGE, **selections.selection_as_query(piece)}
             while True:
-                page = self._get(f"/v1/submissions/{submission}/source", SubmissionSource, query)
+                page = self._get(
+                    f"/v1/submissions/{submission}/source", wire.submissions.SubmissionSource, query
+                )
                 if whole is None:
                     whole = page
                 else:
@@ -259,25 +255,29 @@ class Client(
 
     def missing_uploads(self, digests: Sequence[str]) -> list[str]:
         """Return which of these input files (SHA-256) you have not uploaded, or not since they were deleted."""
+        from pilotage.client.inputs import missing_digests
+
         return missing_digests(self._transport, digests)
 
     def events(self, job: int) -> list[JobEvent]:
         """Return the events of a job, oldest first. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/events", list[JobEvent])
+        return self._get(f"/v1/jobs/{job}/events", list[wire.jobs.JobEvent])
 
     def why(self, job: int) -> Why:
         """Explain why a job waits: refusals, jobs ahead of it, and changes that would start it. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/why", Why)
+        return self._get(f"/v1/jobs/{job}/why", wire.why.Why)
 
     def outputs(self, job: int) -> list[OutputFile]:
         """Return names and sizes of the outputs of a job. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/outputs", list[OutputFile])
+        return self._get(f"/v1/jobs/{job}/outputs", list[wire.jobs.OutputFile])
 
     def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
         """Download the outputs of a job to `folder`/<job id>/.
 
         Existing files are kept unless `force` is set. Raises NotFound, and InvalidInput if a file cannot be written.
         """
+        from pilotage.client import downloads
+
         target = Path(folder) / str(job)
         return downloads.fetch(self._transport, job, self.outputs(job), target, force)
 
@@ -289,7 +289,7 @@ class Client(
         The outputs of a job go to `folder`/<job id>. A mapping has the folder of each job instead.
         Failures of a job are reported in `Download.failed`. Existing files are not sent again unless `force` is set.
         """
-        from pilotage.client import archives
+        from pilotage.client import archives, downloads
 
         def place(job: int) -> Path:
             return folder[job] if isinstance(folder, Mapping) else Path(folder) / str(job)
@@ -344,12 +344,12 @@ class Client(
         return self._action("delete", which, dry_run, reason)
 
     def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
-        total = ActionResponse(0, 0)
+        total = wire.jobs.ActionResponse(0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_ACTION):
             # Not an ActionRequest: conditions that were not given are left out, `null` is refused.
             request = {"selection": selections.given_conditions(piece), "dry_run": dry_run, "reason": reason}
             answer = self._transport.request("POST", f"/v1/jobs/{verb}", json=request, timeout=BULK_TIMEOUT)
-            part = decode(answer.content, ActionResponse)
+            part = decode(answer.content, wire.jobs.ActionResponse)
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused
@@ -359,33 +359,33 @@ class Client(
 
     def queues(self) -> Iterator[QueueSummary]:
         """Iterate over the task queues with waiting jobs."""
-        return self._pages("/v1/queues", QueuesPage, lambda answer: answer.queues)
+        return self._pages("/v1/queues", wire.pool.QueuesPage, lambda answer: answer.queues)
 
     def why_queue(self, queue: int) -> Why:
         """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
-        return self._get(f"/v1/queues/{queue}/why", Why)
+        return self._get(f"/v1/queues/{queue}/why", wire.why.Why)
 
     def sites(self) -> list[SiteSummary]:
         """Return all sites with their pilots and jobs."""
-        return self._get("/v1/sites", list[SiteSummary])
+        return self._get("/v1/sites", list[wire.sites.SiteSummary])
 
     def ces(self) -> list[CeSummary]:
         """Return all CEs of the policy: whether pilots are submitted there, and if not, why."""
-        return self._get("/v1/ces", list[CeSummary])
+        return self._get("/v1/ces", list[wire.ces.CeSummary])
 
     def ce(self, name: str) -> CeReport:
         """Return one CE with its last failed pilots. Raises NotFound."""
-        return self._get("/v1/ces/report", CeReport, {"name": name})
+        return self._get("/v1/ces/report", wire.ces.CeReport, {"name": name})
 
     def whoami(self) -> Identity:
         """Return the user, group and rights of the token."""
-        return self._get("/v1/whoami", Identity)
+        return self._get("/v1/whoami", wire.identity.Identity)
 
     # --- requests
 
     def _refresh(self, token: str) -> TokenResponse:
         answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, no_retry=True)
-        return decode(answer.content, TokenResponse)
+        return decode(answer.content, wire.identity.TokenResponse)
 
     def _ensure_home_token(self) -> None:
         with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # a server of an earlier version

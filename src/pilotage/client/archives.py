@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
+from pilotage import wire
 from pilotage.client.downloads import TRIES, Download, output_path, partial_path
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
-from pilotage.wire.jobs import OutputFile
-from pilotage.wire.outputs import ARCHIVE_OUTPUTS, ArchivedJob
 
 if TYPE_CHECKING:
     import httpx
 
     from pilotage.client.transport import Transport
+    from pilotage.wire.outputs import ArchivedJob
 
 FolderOf = Callable[[int], Path]
 """The folder for the outputs of a job."""
@@ -171,9 +171,11 @@ def _parse_entry_name(entry: tarfile.TarInfo, jobs: set[int]) -> tuple[int, str]
 
 def _parse_archived_job(entry: tarfile.TarInfo) -> ArchivedJob:
     try:
-        content = json.loads(entry.pax_headers[ARCHIVE_OUTPUTS])
-        outputs = [OutputFile(str(output["name"]), int(output["size"])) for output in content["outputs"]]
-        return ArchivedJob(
+        content = json.loads(entry.pax_headers[wire.outputs.ARCHIVE_OUTPUTS])
+        outputs = [
+            wire.jobs.OutputFile(str(output["name"]), int(output["size"])) for output in content["outputs"]
+        ]
+        return wire.outputs.ArchivedJob(
             int(content["id"]), str(content["state"]), outputs, [str(name) for name in content["lost"]]
         )
     except (KeyError, ValueError, TypeError) as trouble:

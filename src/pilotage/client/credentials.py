@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pilotage import wire
 from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
-from pilotage.wire.identity import TokenResponse
-from pilotage.wire.server_address import UnsafeAddress, check_address
 from pilotage.wire.server_trust import ServerTrust, split_pinned_url
+
+if TYPE_CHECKING:
+    from pilotage.wire.identity import TokenResponse
 
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
 
@@ -209,8 +211,8 @@ def require_safe(url: str, trust: ServerTrust) -> None:
     """Raise InvalidInput if a token must not be sent to one of these addresses, separated by commas."""
     for address in url.split(","):
         try:
-            check_address(address, pinned=bool(trust.fingerprints))
-        except UnsafeAddress as error:
+            wire.server_address.check_address(address, pinned=bool(trust.fingerprints))
+        except wire.server_address.UnsafeAddress as error:
             raise InvalidInput(
                 str(error), hint="off loopback a server speaks TLS: https://HOST:PORT#sha256=FINGERPRINT"
             ) from None

@@ -9,29 +9,24 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes, slices_of
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_entry_name
-from pilotage.core.datasets.manifest import KINDS, Manifest, parse_manifest
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.datasets import (
-    BlocksPage,
-    BlockSummary,
-    DataSetChange,
-    DataSetCreate,
-    DataSetFile,
-    DataSetFilesPage,
-    DataSetReport,
-    DataSetsPage,
-    DataSetSummary,
-    FilesAdd,
-    FilesAdded,
-    FileSummary,
-    ReplicaLocation,
-    ReplicasChange,
-    ReplicasChanged,
-)
+
+if TYPE_CHECKING:
+    from pilotage.core.datasets.manifest import Manifest
+    from pilotage.wire.datasets import (
+        BlockSummary,
+        DataSetReport,
+        DataSetSummary,
+        FilesAdded,
+        FileSummary,
+        ReplicasChanged,
+    )
 
 FILES_PER_REQUEST = 600
 LUMIS_PER_REQUEST = 20_000
@@ -47,30 +42,40 @@ class DataSetMethods(TypedRequests):
     def datasets(self, *, contains: str = "", owner: str = "") -> Iterator[DataSetSummary]:
         """Iterate over the data sets by id. `contains`: only names with this text in them."""
         query = {"contains": contains, "owner": owner}
-        yield from self._pages("/v1/datasets", DataSetsPage, lambda answer: answer.datasets, query=query)
+        yield from self._pages(
+            "/v1/datasets", wire.datasets.DataSetsPage, lambda answer: answer.datasets, query=query
+        )
 
     def dataset(self, name: str) -> DataSetReport:
         """Return a data set and the part of it at each site. Raises NotFound."""
-        return self._get("/v1/datasets/report", DataSetReport, {"name": name})
+        return self._get("/v1/datasets/report", wire.datasets.DataSetReport, {"name": name})
 
     def dataset_blocks(self, name: str) -> Iterator[BlockSummary]:
         """Iterate over the blocks of a data set, with their replicas. Raises NotFound."""
         yield from self._pages(
-            "/v1/datasets/blocks", BlocksPage, lambda answer: answer.blocks, query={"name": name}
+            "/v1/datasets/blocks",
+            wire.datasets.BlocksPage,
+            lambda answer: answer.blocks,
+            query={"name": name},
         )
 
     def dataset_files(self, name: str, block: str) -> Iterator[FileSummary]:
         """Iterate over the files of a block. Raises NotFound."""
         yield from self._pages(
             "/v1/datasets/files",
-            DataSetFilesPage,
+            wire.datasets.DataSetFilesPage,
             lambda answer: answer.files,
             query={"name": name, "block": block},
         )
 
     def create_dataset(self, name: str, *, group: str = "") -> DataSetSummary:
         """Make an open data set; one of this name that you may change is returned as it is."""
-        return self._post("/v1/datasets", DataSetCreate(name, group), DataSetSummary, idempotent=True)
+        return self._post(
+            "/v1/datasets",
+            wire.datasets.DataSetCreate(name, group),
+            wire.datasets.DataSetSummary,
+            idempotent=True,
+        )
 
     def add_to_dataset(
         self, name: str, blocks: Iterable[BlockEntry], progress: Progress | None = None
@@ -80,22 +85,24 @@ class DataSetMethods(TypedRequests):
         Each block is closed with its last file. Raises Conflict if the data set is closed, or if a registered file has
         another size, number of events or checksum.
         """
-        total, sent = FilesAdded(0, 0, 0), 0
+        total, sent = wire.datasets.FilesAdded(0, 0, 0), 0
         for block in blocks:
             of_block = 0
             for files in slices_of(block.files, FILES_PER_REQUEST, LUMIS_PER_REQUEST):
                 of_block += len(files)
-                request = FilesAdd(
+                request = wire.datasets.FilesAdd(
                     name,
                     block.name,
                     [
-                        DataSetFile(file[0], file[1], file[2], file[3], [list(lumi) for lumi in file.lumis])
+                        wire.datasets.DataSetFile(
+                            file[0], file[1], file[2], file[3], [list(lumi) for lumi in file.lumis]
+                        )
                         for file in files
                     ],
-                    [ReplicaLocation(*place) for place in block.replicas],
+                    [wire.datasets.ReplicaLocation(*place) for place in block.replicas],
                     of_block == len(block.files),
                 )
-                added = self._post("/v1/datasets/files", request, FilesAdded, idempotent=True)
+                added = self._post("/v1/datasets/files", request, wire.datasets.FilesAdded, idempotent=True)
                 total.files += added.files
                 total.known += added.known
                 total.closed += added.closed
@@ -107,11 +114,18 @@ class DataSetMethods(TypedRequests):
 
     def close_dataset(self, name: str) -> DataSetSummary:
         """Close a data set and its open blocks: no more files will come."""
-        return self._post("/v1/datasets/close", DataSetChange(name), DataSetSummary, idempotent=True)
+        return self._post(
+            "/v1/datasets/close",
+            wire.datasets.DataSetChange(name),
+            wire.datasets.DataSetSummary,
+            idempotent=True,
+        )
 
     def remove_dataset(self, name: str) -> DataSetSummary:
         """Remove a data set from the catalogue. Its files stay. Raises Conflict while a request uses it."""
-        return self._post("/v1/datasets/remove", DataSetChange(name), DataSetSummary)
+        return self._post(
+            "/v1/datasets/remove", wire.datasets.DataSetChange(name), wire.datasets.DataSetSummary
+        )
 
     def change_replicas(
         self,
@@ -127,9 +141,9 @@ class DataSetMethods(TypedRequests):
         A new replica with an empty prefix gets the prefix that the block has elsewhere. A block that loses its last
         replica is known to be nowhere; `forget` makes its location unknown instead.
         """
-        places = [ReplicaLocation(*place) for place in add]
-        request = ReplicasChange(name, block, places, list(remove), forget)
-        return self._post("/v1/datasets/replicas", request, ReplicasChanged, idempotent=True)
+        places = [wire.datasets.ReplicaLocation(*place) for place in add]
+        request = wire.datasets.ReplicasChange(name, block, places, list(remove), forget)
+        return self._post("/v1/datasets/replicas", request, wire.datasets.ReplicasChanged, idempotent=True)
 
 
 # --- the files of a data set
@@ -204,6 +218,8 @@ def compute_checksum(path: Path, algorithm: str) -> str:
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest in a file; its format follows from the ending of its name."""
+    from pilotage.core.datasets.manifest import KINDS, parse_manifest
+
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise InvalidInput(

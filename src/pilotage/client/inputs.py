@@ -10,18 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.wire.submissions import UploadedInput
-from pilotage.wire.uploads import (
-    MAX_BUNDLE_BYTES,
-    MAX_BUNDLE_FILES,
-    MissingUploads,
-    UploadsRequest,
-    bundle_header,
-)
+
+if TYPE_CHECKING:
+    from pilotage.wire.submissions import UploadedInput
 
 MAX_FILES = 10_000
 MAX_BYTES = 2 * 1024**3
@@ -49,7 +46,7 @@ class LocalFile:
     executable: bool
 
     def uploaded(self) -> UploadedInput:
-        return UploadedInput(self.name, self.digest, self.size, self.executable)
+        return wire.submissions.UploadedInput(self.name, self.digest, self.size, self.executable)
 
 
 def gather_files(named: Iterable[tuple[str, Path]]) -> list[LocalFile]:
@@ -182,11 +179,11 @@ def missing_digests(
     """Which of these files the server does not have."""
 
     def ask(begin: int) -> list[str]:
-        request = UploadsRequest(list(digests[begin : begin + MAX_BUNDLE_FILES]))
+        request = wire.uploads.UploadsRequest(list(digests[begin : begin + wire.uploads.MAX_BUNDLE_FILES]))
         answer = transport.request("POST", "/v1/uploads", json=request, idempotent=True)
-        return decode(answer.content, MissingUploads).missing
+        return decode(answer.content, wire.uploads.MissingUploads).missing
 
-    parts = (pool.map if pool else map)(ask, range(0, len(digests), MAX_BUNDLE_FILES))
+    parts = (pool.map if pool else map)(ask, range(0, len(digests), wire.uploads.MAX_BUNDLE_FILES))
     return [digest for part in parts for digest in part]
 
 
@@ -198,8 +195,10 @@ def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
         if file.size > SMALL:
             yield [file]
             continue
-        length = file.size + len(bundle_header(file.digest, file.size))
-        if part and (len(part) == MAX_BUNDLE_FILES or size + length > MAX_BUNDLE_BYTES):
+        length = file.size + len(wire.uploads.bundle_header(file.digest, file.size))
+        if part and (
+            len(part) == wire.uploads.MAX_BUNDLE_FILES or size + length > wire.uploads.MAX_BUNDLE_BYTES
+        ):
             yield part
             part, size = [], 0
         part.append(file)
@@ -223,7 +222,7 @@ def _with_header(file: LocalFile) -> bytes:
         raise _unreadable(file.path, trouble) from trouble
     if len(data) != file.size:
         raise InvalidInput(f"{file.path} changed while it was sent", hint="submit again")
-    return bundle_header(file.digest, file.size) + data
+    return wire.uploads.bundle_header(file.digest, file.size) + data
 
 
 def _upload_file(transport: Transport, file: LocalFile) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pilotage.client.api import Client
 from pilotage.client.credentials import (
@@ -15,8 +16,10 @@ from pilotage.client.credentials import (
     write_token,
 )
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.wire.identity import Identity
 from pilotage.wire.server_trust import ServerTrust
+
+if TYPE_CHECKING:
+    from pilotage.wire.identity import Identity
 
 
 def log_in(url: str, token: str, home: Path, *, ca_file: Path | None = None) -> Identity:

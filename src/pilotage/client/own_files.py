@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from pilotage import wire
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import MAX_BYTES, LocalFile, hash_file
 from pilotage.client.row_upload import GivenRow, Row, check_rows
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.parametric import fill_placeholders
 from pilotage.core.jobs.per_job_inputs import PerJobFile, column_name, encode_file
-from pilotage.wire.submissions import max_rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class OwnFiles:
     ) -> Iterator[Row]:
         """The rows with the values of their files, which are uploaded for a chunk of rows at a time."""
         counted = enumerate(check_rows(rows, self.names))
-        while part := list(islice(counted, max_rows_per_chunk(len(self.templates)))):
+        while part := list(islice(counted, wire.submissions.max_rows_per_chunk(len(self.templates)))):
             with_files = [(row, self.files(row, index)) for index, row in part]
             upload([file for _, files in with_files for file in files])
             for row, files in with_files:

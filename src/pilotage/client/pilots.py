@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.client import polling
 from pilotage.client.answers import decode
 from pilotage.client.polling import LogPiece
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.states import FINAL
-from pilotage.wire.pilots import MAX_PILOT_IDS, PilotDetail, PilotKillResponse
-from pilotage.wire.pool import PilotsPage, PilotSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.pilots import PilotDetail, PilotKillResponse
+    from pilotage.wire.pool import PilotSummary
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 
@@ -25,11 +29,11 @@ class PilotMethods(TypedRequests):
 
     def pilots(self) -> Iterator[PilotSummary]:
         """Iterate over the pilots, live and ended, newest first."""
-        return self._pages("/v1/pilots", PilotsPage, lambda answer: answer.pilots)
+        return self._pages("/v1/pilots", wire.pool.PilotsPage, lambda answer: answer.pilots)
 
     def pilot(self, pilot: int) -> PilotDetail:
         """Return one pilot. Raises NotFound."""
-        return self._get(f"/v1/pilots/{pilot}", PilotDetail)
+        return self._get(f"/v1/pilots/{pilot}", wire.pilots.PilotDetail)
 
     def pilot_log(self, pilot: int, offset: int | None = None) -> LogPiece:
         """Return the part of a pilot's own output from byte `offset` on, or else its end. Administrators only.
@@ -69,14 +73,14 @@ class PilotMethods(TypedRequests):
         if named is None:
             pieces: list[dict[str, object]] = [{"ce": ce}]
         else:
-            steps = range(0, len(named), MAX_PILOT_IDS)
-            pieces = [{"ids": named[first : first + MAX_PILOT_IDS]} for first in steps]
-        total = PilotKillResponse(0, 0)
+            steps = range(0, len(named), wire.pilots.MAX_PILOT_IDS)
+            pieces = [{"ids": named[first : first + wire.pilots.MAX_PILOT_IDS]} for first in steps]
+        total = wire.pilots.PilotKillResponse(0, 0)
         for piece in pieces:
             # Not a PilotKill: a condition that was not given is left out, `null` is refused.
             body = {**piece, "order": order, "dry_run": dry_run, "reason": reason}
             answer = self._transport.request("POST", "/v1/pilots/kill", json=body, timeout=KILL_TIMEOUT)
-            part = decode(answer.content, PilotKillResponse)
+            part = decode(answer.content, wire.pilots.PilotKillResponse)
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL
-from pilotage.wire.jobs import Counts
+
+if TYPE_CHECKING:
+    from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pilotage import wire
 from pilotage.client.transport import Query
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.wire.costs import CostReport
-from pilotage.wire.duties import DutyList
-from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
+
+if TYPE_CHECKING:
+    from pilotage.wire.costs import CostReport
+    from pilotage.wire.duties import DutyList
+    from pilotage.wire.shares import AccountRow, FairnessReport, ShareTable
 
 
 class ReportMethods(TypedRequests):
@@ -14,20 +19,20 @@ class ReportMethods(TypedRequests):
 
     def shares(self) -> ShareTable:
         """Return share, usage and correction factor of every group and owner."""
-        return self._get("/v1/shares", ShareTable)
+        return self._get("/v1/shares", wire.shares.ShareTable)
 
     def fairness(self, since: float = 604800.0) -> FairnessReport:
         """Compare usage over the last `since` seconds with the shares."""
-        return self._get("/v1/fairness", FairnessReport, {"since": since})
+        return self._get("/v1/fairness", wire.shares.FairnessReport, {"since": since})
 
     def accounting(self, begin: float | None = None, end: float | None = None) -> list[AccountRow]:
         """Return usage by month, site, group and owner, of attempts that ended in [begin, end) (seconds since 1970)."""
         asked: Query = {key: value for key, value in (("begin", begin), ("end", end)) if value is not None}
-        return self._get("/v1/accounting", list[AccountRow], asked)
+        return self._get("/v1/accounting", list[wire.shares.AccountRow], asked)
 
     def duties(self) -> DutyList:
         """Return the server's duties, and the rows that they cannot process. Administrators see rows and errors."""
-        return self._get("/v1/duties", DutyList)
+        return self._get("/v1/duties", wire.duties.DutyList)
 
     def costs(self, *, ce: str = "", since: float | None = None, by: str = "ce") -> CostReport:
         """Return where the core-seconds of pilots went: payload, start-up, idle or lost.
@@ -36,4 +41,4 @@ class ReportMethods(TypedRequests):
         Administrators see everything, others the core-seconds of their own jobs and pilots.
         """
         span: Query = {} if since is None else {"since": since}
-        return self._get("/v1/costs", CostReport, {"by": by, **({"ce": ce} if ce else {}), **span})
+        return self._get("/v1/costs", wire.costs.CostReport, {"by": by, **({"ce": ce} if ce else {}), **span})

@@ -6,15 +6,18 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pilotage import wire
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile, gather_files
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.requests.parser import parse_mapping, parse_text
 from pilotage.core.requests.specification import Program, Specification
-from pilotage.wire.requests import RequestSubmission
+
+if TYPE_CHECKING:
+    from pilotage.wire.requests import RequestSubmission
 
 MAX_FILE = 16 * 1024 * 1024
 SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
@@ -74,7 +77,7 @@ def prepare_request(
         sent = gather_files(described.copied())
         inputs[name] = [file.uploaded() for file in sent]
         files += sent
-    body = RequestSubmission(plain, inputs, key or str(uuid.uuid4()), confirmed, strict, origin)
+    body = wire.requests.RequestSubmission(plain, inputs, key or str(uuid.uuid4()), confirmed, strict, origin)
     return PreparedRequest(body, specification, tuple(files))
 
 

@@ -7,32 +7,30 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pilotage import wire
 from pilotage.client.answers import decode
-from pilotage.client.inputs import Progress, upload
 from pilotage.client.polling import PollInterval
-from pilotage.client.request_files import PreparedRequest, prepare_request, read_request_file
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.requests.states import ENDED
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.request_why import RequestWhy
-from pilotage.wire.requests import (
-    RequestAccepted,
-    RequestAssignment,
-    RequestChange,
-    RequestCheck,
-    RequestClone,
-    RequestDetail,
-    RequestEvent,
-    RequestHistory,
-    RequestPriority,
-    RequestResubmission,
-    RequestSites,
-    RequestsPage,
-    RequestSummary,
-    ResubmissionAccepted,
-)
+
+if TYPE_CHECKING:
+    from pilotage.client.inputs import Progress
+    from pilotage.client.request_files import PreparedRequest
+    from pilotage.wire.request_why import RequestWhy
+    from pilotage.wire.requests import (
+        RequestAccepted,
+        RequestAssignment,
+        RequestCheck,
+        RequestClone,
+        RequestDetail,
+        RequestEvent,
+        RequestSites,
+        RequestSummary,
+        ResubmissionAccepted,
+    )
 
 ENDED_STATES = frozenset(str(state) for state in ENDED)
 
@@ -53,6 +51,8 @@ class RequestMethods(TypedRequests):
         `key` identifies the request: sent again it is not stored twice. `confirmed` accepts one with very many jobs,
         `strict` refuses one whose data is at none of its sites. Raises InvalidInput, Conflict.
         """
+        from pilotage.client.request_files import prepare_request, read_request_file
+
         mapping, folder = (
             (request, Path()) if isinstance(request, Mapping) else read_request_file(Path(request))
         )
@@ -61,14 +61,16 @@ class RequestMethods(TypedRequests):
 
     def send_request(self, prepared: PreparedRequest, progress: Progress | None = None) -> RequestAccepted:
         """Upload the files of a prepared request, and submit it."""
+        from pilotage.client.inputs import upload
+
         if prepared.files:
             upload(self._transport, prepared.files, progress)
         answer = self._transport.request("POST", "/v1/requests", json=prepared.body, idempotent=True)
-        return decode(answer.content, RequestAccepted)
+        return decode(answer.content, wire.requests.RequestAccepted)
 
     def check_request(self, prepared: PreparedRequest) -> RequestCheck:
         """Return the size and the warnings of a request; nothing is stored or sent."""
-        return self._post("/v1/requests/check", prepared.body, RequestCheck)
+        return self._post("/v1/requests/check", prepared.body, wire.requests.RequestCheck)
 
     def requests(
         self,
@@ -84,7 +86,7 @@ class RequestMethods(TypedRequests):
         asked |= {"owner": owner, "team": team, "campaign": campaign, "name": name}
         while True:
             query = {key: value for key, value in asked.items() if value}
-            answer = self._get("/v1/requests", RequestsPage, query)
+            answer = self._get("/v1/requests", wire.requests.RequestsPage, query)
             yield from answer.requests
             if answer.next is None:
                 return
@@ -92,13 +94,13 @@ class RequestMethods(TypedRequests):
 
     def request(self, request: int) -> RequestDetail:
         """Return one request with its elements, jobs, sites and errors. Raises NotFound."""
-        return self._get(f"/v1/requests/{request}", RequestDetail)
+        return self._get(f"/v1/requests/{request}", wire.requests.RequestDetail)
 
     def request_history(self, request: int) -> Iterator[RequestEvent]:
         """Iterate over the events of a request, oldest first."""
         query: dict[str, Any] = {"limit": MAX_PAGE}
         while True:
-            answer = self._get(f"/v1/requests/{request}/history", RequestHistory, query)
+            answer = self._get(f"/v1/requests/{request}/history", wire.requests.RequestHistory, query)
             yield from answer.events
             if answer.next is None:
                 return
@@ -127,11 +129,11 @@ class RequestMethods(TypedRequests):
 
     def approve_request(self, request: int, reason: str = "") -> RequestSummary:
         """Approve a new request; one with a team is assigned too. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "approve", RequestChange(reason))
+        return self._change(request, "approve", wire.requests.RequestChange(reason))
 
     def reject_request(self, request: int, reason: str = "") -> RequestSummary:
         """Refuse a request, or the result of one that has ended. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "reject", RequestChange(reason))
+        return self._change(request, "reject", wire.requests.RequestChange(reason))
 
     def assign_request(self, request: int, assignment: RequestAssignment) -> RequestSummary:
         """Give a request a team, and lists of sites. Needs PRODUCTION_MANAGEMENT."""
@@ -139,7 +141,7 @@ class RequestMethods(TypedRequests):
 
     def set_request_priority(self, request: int, priority: int, reason: str = "") -> RequestSummary:
         """Change the priority of a request; its waiting jobs follow."""
-        return self._change(request, "priority", RequestPriority(priority, reason))
+        return self._change(request, "priority", wire.requests.RequestPriority(priority, reason))
 
     def set_request_sites(self, request: int, sites: RequestSites) -> RequestSummary:
         """Change the lists of sites and the trust flags of a request; its waiting jobs follow."""
@@ -147,19 +149,19 @@ class RequestMethods(TypedRequests):
 
     def abort_request(self, request: int, reason: str = "") -> RequestSummary:
         """End a request; its elements and jobs are cancelled."""
-        return self._change(request, "abort", RequestChange(reason))
+        return self._change(request, "abort", wire.requests.RequestChange(reason))
 
     def force_complete_request(self, request: int, reason: str = "") -> RequestSummary:
         """End a request early: jobs that are done count, the others are cancelled."""
-        return self._change(request, "force-complete", RequestChange(reason))
+        return self._change(request, "force-complete", wire.requests.RequestChange(reason))
 
     def archive_request(self, request: int, reason: str = "") -> RequestSummary:
         """Walk an ended request to its archived state."""
-        return self._change(request, "archive", RequestChange(reason))
+        return self._change(request, "archive", wire.requests.RequestChange(reason))
 
     def clone_request(self, request: int, changes: RequestClone | None = None) -> RequestSummary:
         """Submit a request again, with some facts changed; return the new request. Its outputs get new names."""
-        body = changes or RequestClone()
+        body = changes or wire.requests.RequestClone()
         return self._change(request, "clone", replace(body, key=body.key or str(uuid.uuid4())))
 
     def resubmit_request(self, request: int, *, key: str = "") -> ResubmissionAccepted:
@@ -167,16 +169,16 @@ class RequestMethods(TypedRequests):
 
         Parts that another resubmission does or has done are left out. Raises Conflict if no part remains.
         """
-        body = RequestResubmission(key or str(uuid.uuid4()))
-        return self._post(f"/v1/requests/{request}/resubmit", body, ResubmissionAccepted)
+        body = wire.requests.RequestResubmission(key or str(uuid.uuid4()))
+        return self._post(f"/v1/requests/{request}/resubmit", body, wire.requests.ResubmissionAccepted)
 
     def why_request(self, request: int) -> RequestWhy:
         """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""
-        return self._get(f"/v1/requests/{request}/why", RequestWhy)
+        return self._get(f"/v1/requests/{request}/why", wire.request_why.RequestWhy)
 
     def why_element(self, element: int) -> RequestWhy:
         """Explain why an element of a request is not further. Raises NotFound."""
-        return self._get(f"/v1/elements/{element}/why", RequestWhy)
+        return self._get(f"/v1/elements/{element}/why", wire.request_why.RequestWhy)
 
     def _change(self, request: int, verb: str, body: object) -> RequestSummary:
-        return self._post(f"/v1/requests/{request}/{verb}", body, RequestSummary)
+        return self._post(f"/v1/requests/{request}/{verb}", body, wire.requests.RequestSummary)

@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pilotage import wire
 from pilotage.client import inputs
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile
@@ -27,7 +28,9 @@ from pilotage.core.jobs.per_job_inputs import (
     is_internal_column,
     per_job_columns,
 )
-from pilotage.wire.submissions import Parameters, SubmissionSource, SubmitRequest, UploadedInput
+
+if TYPE_CHECKING:
+    from pilotage.wire.submissions import SubmissionSource, UploadedInput
 
 MissingDigests = Callable[[Sequence[str]], Sequence[str]]
 """Which of these digests of input files the server does not have."""
@@ -63,7 +66,7 @@ def prepare_resubmission(
 ) -> Resubmission:
     """Gather the files; nothing is sent. `missing`: the digests of files that the server no longer has."""
     submission = described.submission
-    again = Resubmission(PreparedRequest(SubmitRequest(), ()))
+    again = Resubmission(PreparedRequest(wire.submissions.SubmitRequest(), ()))
     stored: dict[str, str] = {}
     own, own_files = _own_files(source, described, again, stored)
     here: list[tuple[str, Path]] = []
@@ -80,9 +83,11 @@ def prepare_resubmission(
         [*row, *(values[index] for values in own.values()), job.job]
         for index, (row, job) in enumerate(zip(given, source.jobs, strict=True))
     ]
-    request = SubmitRequest(
+    request = wire.submissions.SubmitRequest(
         description=described.as_mapping(),
-        parameters=Parameters([*submission.names, *(f"@{place}" for place in own), RERUN_COLUMN], rows),
+        parameters=wire.submissions.Parameters(
+            [*submission.names, *(f"@{place}" for place in own), RERUN_COLUMN], rows
+        ),
         inputs=[*(file.uploaded() for file in files), *kept],
         group=source.group,
         key=key or str(uuid.uuid4()),

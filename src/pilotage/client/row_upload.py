@@ -11,27 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pilotage import wire
 from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
 from pilotage.core.jobs.lengths import MAX_VALUE_CHARS
 from pilotage.core.jobs.per_job_inputs import is_file_column
-from pilotage.wire.submissions import (
-    MAX_CHUNK_BYTES,
-    MAX_CHUNK_ROWS,
-    ChunksPage,
-    ChunkSummary,
-    CloseRequest,
-    OpenRequest,
-    OpenSubmission,
-    SubmitResponse,
-    max_rows_per_chunk,
-)
+
+if TYPE_CHECKING:
+    from pilotage.wire.submissions import ChunkSummary, OpenRequest, OpenSubmission, SubmitResponse
 
 PATIENCE = 600.0
 """Seconds for which a chunk is retried while the server restarts or has no space."""
@@ -66,7 +59,7 @@ def send_rows(
     answer = transport.request(
         "POST", "/v1/submissions/open", json=request, idempotent=True, patience=PATIENCE
     )
-    opened = decode(answer.content, OpenSubmission)
+    opened = decode(answer.content, wire.submissions.OpenSubmission)
     sender = _RowSender(transport, request, opened, progress)
     try:
         return sender.run(check_rows(rows, request.names))
@@ -88,7 +81,7 @@ class _RowSender:
         self._expected = request.expected
         self._progress = progress
         self._stored = opened.count
-        self._max_rows = max_rows_per_chunk(sum(map(is_file_column, request.names)))
+        self._max_rows = wire.submissions.max_rows_per_chunk(sum(map(is_file_column, request.names)))
 
     def resume_hint(self) -> str:
         return (
@@ -136,9 +129,13 @@ class _RowSender:
         if not count:
             raise InvalidInput("there are no rows: there would be no job")
         answer = self._transport.request(
-            "POST", f"{self._address}/close", json=CloseRequest(count), idempotent=True, patience=PATIENCE
+            "POST",
+            f"{self._address}/close",
+            json=wire.submissions.CloseRequest(count),
+            idempotent=True,
+            patience=PATIENCE,
         )
-        return decode(answer.content, SubmitResponse)
+        return decode(answer.content, wire.submissions.SubmitResponse)
 
     def _report_progress(self) -> None:
         if self._progress:
@@ -166,7 +163,7 @@ class _RowSender:
         after: int | None = -1
         while after is not None and self._opened.chunks:
             answer = self._transport.request("GET", f"{self._address}/chunks", query={"after": after})
-            page = decode(answer.content, ChunksPage)
+            page = decode(answer.content, wire.submissions.ChunksPage)
             yield from page.chunks
             after = page.next
 
@@ -214,7 +211,9 @@ def find_value_error(value: Any) -> str:
     return f"values are texts, numbers or truth values, not {type(value).__name__}"
 
 
-def split_into_chunks(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK_ROWS) -> Iterator[RowChunk]:
+def split_into_chunks(
+    rows: Iterable[Row], first: int = 0, most: int = wire.submissions.MAX_CHUNK_ROWS
+) -> Iterator[RowChunk]:
     """Cut rows into chunks of at most `most` rows and MAX_CHUNK_BYTES; `first` is the number of the first row."""
     parts: list[bytes] = []
     size = 2
@@ -223,12 +222,13 @@ def split_into_chunks(rows: Iterable[Row], first: int = 0, most: int = MAX_CHUNK
             text = _encode(row)
         except (UnicodeEncodeError, OverflowError) as trouble:
             raise InvalidInput(f"row {first + len(parts) + 1:,}: {trouble}") from trouble
-        if len(text) + 2 > MAX_CHUNK_BYTES:
+        if len(text) + 2 > wire.submissions.MAX_CHUNK_BYTES:
             raise InvalidInput(
-                f"row {first + len(parts) + 1:,} has {len(text):,} bytes, more than the {MAX_CHUNK_BYTES:,} of a chunk",
+                f"row {first + len(parts) + 1:,} has {len(text):,} bytes,"
+                f" more than the {wire.submissions.MAX_CHUNK_BYTES:,} of a chunk",
                 hint="put long values into files, and name these",
             )
-        if len(parts) == most or size + len(text) > MAX_CHUNK_BYTES:
+        if len(parts) == most or size + len(text) > wire.submissions.MAX_CHUNK_BYTES:
             yield _chunk(first, parts)
             first += len(parts)
             parts, size = [], 2

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pilotage import wire
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.jobs import Selection
-from pilotage.wire.submissions import MAX_JOBS_PER_SUBMISSION, SubmitResponse
 
-Which = Selection | SubmitResponse | int | Iterable[int]
+if TYPE_CHECKING:
+    from pilotage.wire.jobs import Selection
+    from pilotage.wire.submissions import SubmitResponse
+
+Which: TypeAlias = "Selection | SubmitResponse | int | Iterable[int]"
 """A selection, the answer of `submit`, one job id or several."""
 
 IDS_PER_QUERY = 200
@@ -19,14 +22,14 @@ IDS_PER_ACTION = 10_000
 
 
 def selection_of(which: Which) -> Selection:
-    if isinstance(which, Selection):
+    if isinstance(which, wire.jobs.Selection):
         return which
-    if isinstance(which, SubmitResponse):
-        return Selection(submission=which.submission)
+    if isinstance(which, wire.submissions.SubmitResponse):
+        return wire.jobs.Selection(submission=which.submission)
     ids = [which] if isinstance(which, int) else list(which)
     if not ids:
         raise InvalidInput("no job is named")
-    return Selection(ids=ids)
+    return wire.jobs.Selection(ids=ids)
 
 
 def parse_ids(words: Iterable[str]) -> list[int]:
@@ -37,9 +40,9 @@ def parse_ids(words: Iterable[str]) -> list[int]:
             if not part:
                 continue
             ids.update(dict.fromkeys(_parse_range(part)))
-            if len(ids) > MAX_JOBS_PER_SUBMISSION:
+            if len(ids) > wire.submissions.MAX_JOBS_PER_SUBMISSION:
                 raise InvalidInput(
-                    f"more than {MAX_JOBS_PER_SUBMISSION:,} ids",
+                    f"more than {wire.submissions.MAX_JOBS_PER_SUBMISSION:,} ids",
                     hint="name them by -s SUBMISSION or another selection",
                 )
     return list(ids)
@@ -52,8 +55,8 @@ def _parse_range(part: str) -> range:
     low, high = int(first), int(last or first)
     if high < low:
         raise InvalidInput(f"the range {part} is empty", hint=f"did you mean {high}-{low}?")
-    if high - low >= MAX_JOBS_PER_SUBMISSION:
-        raise InvalidInput(f"the range {part} has more than {MAX_JOBS_PER_SUBMISSION:,} ids")
+    if high - low >= wire.submissions.MAX_JOBS_PER_SUBMISSION:
+        raise InvalidInput(f"the range {part} has more than {wire.submissions.MAX_JOBS_PER_SUBMISSION:,} ids")
     return range(low, high + 1)
 
 

@@ -6,28 +6,27 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pilotage.client import inputs, row_upload
+from pilotage import wire
 from pilotage.client.answers import decode
-from pilotage.client.description import LocalDescription, from_mapping, read_description_file
-from pilotage.client.inputs import LocalFile, Progress
-from pilotage.client.own_files import OwnFiles, find_own_files
-from pilotage.client.row_upload import GivenRow
-from pilotage.client.row_upload import Progress as RowsProgress
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.description import Submission
-from pilotage.core.jobs.parametric import uses_job_number
-from pilotage.core.jobs.parsers import parse_yaml_mapping
-from pilotage.wire.submissions import (
-    MAX_CHUNK_ROWS,
-    OpenRequest,
-    Parameters,
-    SubmissionCheck,
-    SubmitRequest,
-    SubmitResponse,
-)
+
+if TYPE_CHECKING:
+    from pilotage.client.description import LocalDescription
+    from pilotage.client.inputs import LocalFile, Progress
+    from pilotage.client.own_files import OwnFiles
+    from pilotage.client.row_upload import GivenRow
+    from pilotage.client.row_upload import Progress as RowsProgress
+    from pilotage.core.jobs.description import Submission
+    from pilotage.wire.submissions import (
+        OpenRequest,
+        Parameters,
+        SubmissionCheck,
+        SubmitRequest,
+        SubmitResponse,
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class PreparedRequest:
     @property
     def in_chunks(self) -> bool:
         """Whether the request has too many rows for one message."""
-        return self.count > MAX_CHUNK_ROWS and not self.whole
+        return self.count > wire.submissions.MAX_CHUNK_ROWS and not self.whole
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,8 @@ class SubmitMethods:
         Without a key each call is a new submission; lost answers are retried without duplicates in either case.
         Raises InvalidInput for an invalid description or an unreadable file.
         """
+        from pilotage.client.description import from_mapping
+
         mapping = dict(description)
         if values is not None:
             mapping["parameters"] = list(values)
@@ -113,6 +114,8 @@ class SubmitMethods:
         given, the error's hint has the generated one. Raises InvalidInput for an invalid row, and Conflict if rows
         differ from the rows stored under this key.
         """
+        from pilotage.client.description import from_mapping
+
         described = from_mapping(dict(description), folder=Path(folder))
         prepared = prepare_rows(described, names, group=group, key=key, expected=expected)
         return self.send_prepared_rows(prepared, rows, progress)
@@ -125,6 +128,8 @@ class SubmitMethods:
         uploading: Progress | None = None,
     ) -> SubmitResponse:
         """Upload missing files, then send the rows in chunks. Files of single jobs are uploaded before their rows."""
+        from pilotage.client import inputs
+
         if prepared.own.templates:
             rows = prepared.own.extended(rows, lambda files: inputs.upload(self._transport, files))
         return self.send_rows(prepared.request, prepared.files, rows, progress, uploading)
@@ -138,6 +143,8 @@ class SubmitMethods:
         uploading: Progress | None = None,
     ) -> SubmitResponse:
         """Upload missing files, then send the rows in chunks."""
+        from pilotage.client import inputs, row_upload
+
         if files:
             inputs.upload(self._transport, files, uploading)
         return row_upload.send_rows(self._transport, request, rows, progress)
@@ -154,16 +161,20 @@ class SubmitMethods:
 
     def _check(self, path: str, request: SubmitRequest | OpenRequest) -> SubmissionCheck:
         answer = self._transport.request("POST", path, json=request, idempotent=True)
-        return decode(answer.content, SubmissionCheck)
+        return decode(answer.content, wire.submissions.SubmissionCheck)
 
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
         """Submit a JDL, YAML or JSON file. Input paths are relative to its folder. `group`, `key`: see `submit`."""
+        from pilotage.client.description import read_description_file
+
         return self.send(prepare(read_description_file(Path(path)), group=group, key=key))
 
     def send(
         self, prepared: PreparedRequest, progress: Progress | None = None, rows: RowsProgress | None = None
     ) -> SubmitResponse:
         """Upload missing files, then submit; in chunks if there are many rows."""
+        from pilotage.client import inputs
+
         whole = prepared.request
         if prepared.in_chunks:
             assert whole.parameters is not None
@@ -172,7 +183,7 @@ class SubmitMethods:
         if prepared.files or prepared.own:
             inputs.upload(self._transport, [*prepared.files, *prepared.own], progress)
         answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
-        return decode(answer.content, SubmitResponse)
+        return decode(answer.content, wire.submissions.SubmitResponse)
 
 
 def _open_request(prepared: PreparedRequest) -> OpenRequest:
@@ -181,18 +192,23 @@ def _open_request(prepared: PreparedRequest) -> OpenRequest:
     assert whole.description is not None
     assert whole.parameters is not None
     names = whole.parameters.names
-    return OpenRequest(whole.description, names, whole.key, whole.inputs, whole.group, prepared.count)
+    return wire.submissions.OpenRequest(
+        whole.description, names, whole.key, whole.inputs, whole.group, prepared.count
+    )
 
 
 def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> PreparedRequest:
     """Build the request and hash the inputs; nothing is sent. Raises InvalidInput."""
+    from pilotage.client import inputs
+    from pilotage.client.own_files import find_own_files
+
     submission = described.submission
     first = submission.parameters[0] if submission.parameters else None
     own = find_own_files(described, submission.names, submission.count, first)
     parameters, own_files = _parameters(submission, own)
     places = frozenset(place for place, _ in own.templates)
     files = inputs.gather_files(described.copied(places))
-    request = SubmitRequest(
+    request = wire.submissions.SubmitRequest(
         description=described.as_mapping(),
         parameters=parameters,
         inputs=[file.uploaded() for file in files],
@@ -210,7 +226,7 @@ def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | Non
     files: list[LocalFile] = []
     given = own.extended(submission.parameters, files.extend) if own.templates else submission.parameters
     rows = [list(row) for row in given]
-    return Parameters([*submission.names, *own.columns], rows), tuple(files)
+    return wire.submissions.Parameters([*submission.names, *own.columns], rows), tuple(files)
 
 
 def prepare_rows(
@@ -225,6 +241,11 @@ def prepare_rows(
 
     Raises InvalidInput for errors that do not depend on the rows.
     """
+    from pilotage.client import inputs
+    from pilotage.client.own_files import find_own_files
+    from pilotage.core.jobs.parametric import uses_job_number
+    from pilotage.core.jobs.parsers import parse_yaml_mapping
+
     if described.submission.names:
         raise InvalidInput("the description has parameters of its own, so rows cannot be given")
     mapping = described.as_mapping()
@@ -237,7 +258,7 @@ def prepare_rows(
             hint="read the rows from a file, pass `expected`, or number the rows in a column",
         )
     files = inputs.gather_files(described.copied(frozenset(place for place, _ in own.templates)))
-    request = OpenRequest(
+    request = wire.submissions.OpenRequest(
         mapping,
         [*names, *own.columns],
         key or str(uuid.uuid4()),

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from pilotage import wire
 from pilotage.client.answers import error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
-from pilotage.wire.server_address import is_loopback
 from pilotage.wire.server_trust import (
     CERTIFICATES_HEADER,
     CertificateMismatch,
@@ -116,7 +116,9 @@ class Transport:
                 timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
                 limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
                 verify=self._context or False,
-                trust_env=not all(is_loopback(urlsplit(url).hostname or "") for url in self._urls),
+                trust_env=not all(
+                    wire.server_address.is_loopback(urlsplit(url).hostname or "") for url in self._urls
+                ),
                 headers={"accept": "application/json"},
                 event_hooks={"response": [self._report_notice, self._learn_certificates]},
             )

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from pilotage.client.answers import decode
 from pilotage.client.transport import Query, Transport
-from pilotage.wire.datasets import BlocksPage, DataSetFilesPage, DataSetsPage
-from pilotage.wire.identity import TokensPage
-from pilotage.wire.jobs import JobsPage
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.policy import PolicyVersionsPage
-from pilotage.wire.pool import PilotsPage, QueuesPage
+
+if TYPE_CHECKING:
+    from pilotage.wire.datasets import BlocksPage, DataSetFilesPage, DataSetsPage
+    from pilotage.wire.identity import TokensPage
+    from pilotage.wire.jobs import JobsPage
+    from pilotage.wire.policy import PolicyVersionsPage
+    from pilotage.wire.pool import PilotsPage, QueuesPage
 
 T = TypeVar("T")
 P = TypeVar(
     "P",
-    JobsPage,
-    QueuesPage,
-    PilotsPage,
-    PolicyVersionsPage,
-    TokensPage,
-    DataSetsPage,
-    BlocksPage,
-    DataSetFilesPage,
+    "JobsPage",
+    "QueuesPage",
+    "PilotsPage",
+    "PolicyVersionsPage",
+    "TokensPage",
+    "DataSetsPage",
+    "BlocksPage",
+    "DataSetFilesPage",
 )
 
 

@@ -8,3 +8,108 @@ hold for every route under /v1:
 - Every answer that is not 2xx has an `ErrorBody` (wire/pilot.py).
 - Requests carry `Authorization: Bearer <JSON Web Token>`. /live, /ready and /metrics need no token.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilotage.wire import (
+        agents as agents,
+    )
+    from pilotage.wire import (
+        bans as bans,
+    )
+    from pilotage.wire import (
+        ces as ces,
+    )
+    from pilotage.wire import (
+        costs as costs,
+    )
+    from pilotage.wire import (
+        data as data,
+    )
+    from pilotage.wire import (
+        datasets as datasets,
+    )
+    from pilotage.wire import (
+        director as director,
+    )
+    from pilotage.wire import (
+        duties as duties,
+    )
+    from pilotage.wire import (
+        identity as identity,
+    )
+    from pilotage.wire import (
+        isolation as isolation,
+    )
+    from pilotage.wire import (
+        jobs as jobs,
+    )
+    from pilotage.wire import (
+        limits as limits,
+    )
+    from pilotage.wire import (
+        matchmaking as matchmaking,
+    )
+    from pilotage.wire import (
+        outputs as outputs,
+    )
+    from pilotage.wire import (
+        pilot as pilot,
+    )
+    from pilotage.wire import (
+        pilots as pilots,
+    )
+    from pilotage.wire import (
+        policy as policy,
+    )
+    from pilotage.wire import (
+        pool as pool,
+    )
+    from pilotage.wire import (
+        request_why as request_why,
+    )
+    from pilotage.wire import (
+        requests as requests,
+    )
+    from pilotage.wire import (
+        server_address as server_address,
+    )
+    from pilotage.wire import (
+        server_trust as server_trust,
+    )
+    from pilotage.wire import (
+        shares as shares,
+    )
+    from pilotage.wire import (
+        shutdown as shutdown,
+    )
+    from pilotage.wire import (
+        sites as sites,
+    )
+    from pilotage.wire import (
+        submissions as submissions,
+    )
+    from pilotage.wire import (
+        trace as trace,
+    )
+    from pilotage.wire import (
+        uploads as uploads,
+    )
+    from pilotage.wire import (
+        why as why,
+    )
+else:
+
+    def __getattr__(name):
+        """Import a module at its first use, since the dataclasses of all would take most of a command's start."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        import importlib
+
+        try:
+            return importlib.import_module("%s.%s" % (__name__, name))
+        except ModuleNotFoundError as missing:
+            raise AttributeError(name) from missing

@@ -30,6 +30,32 @@ def test_help_imports_no_command() -> None:
     assert "submit" in done.stdout
 
 
+LIGHT = {"agents", "jobs", "limits", "pilot", "pilots", "server_address", "server_trust", "submissions"}
+"""Modules of `wire` that `status` may import. Each dataclass costs processor time in every command."""
+
+
+def test_status_imports_only_what_it_needs(tmp_path: Path) -> None:
+    """Readers of documents, expressions and messages of other commands would take most of its time."""
+    script = (
+        "import sys; from pilotage.cli.root import build, run; run(build(), ['status'])\n"
+        "modules = [name for name in sys.modules if name.startswith('pilotage.')]\n"
+        f"wire = {{name.split('.')[2] for name in modules if name.startswith('pilotage.wire.')}} - {LIGHT!r}\n"
+        "heavy = [name for name in modules if name.startswith(('pilotage.core.classads', 'pilotage.core.splitting'))]\n"
+        f"foreign = {{'yaml', 're2', 'rich', 'cryptography', 'fastapi', 'numpy', 'sqlalchemy'}} & set(sys.modules)\n"
+        "sys.exit(repr([wire, heavy, foreign]) if wire or heavy or foreign else 0)"
+    )
+    for place in (["PILOTAGE_SERVER", "http://127.0.0.1:1"], ["PILOTAGE_HOME", str(tmp_path)]):
+        environment = {
+            "HOME": str(tmp_path),
+            "PILOTAGE_TOKEN_FILE": str(tmp_path / "token"),
+            place[0]: place[1],
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

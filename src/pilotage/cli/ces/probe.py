@@ -10,11 +10,11 @@ import typer
 
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
-from pilotage.wire.ces import CeProbe, CeProbeStep
 
 if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput
     from pilotage.client import Client
+    from pilotage.wire.ces import CeProbe, CeProbeStep
 
 FAILED = 1
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
+
+if TYPE_CHECKING:
+    from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
 

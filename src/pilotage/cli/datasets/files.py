@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.wire.datasets import BlockSummary, FileSummary, ReplicaLocation
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.datasets import BlockSummary, FileSummary, ReplicaLocation
 
 
 @connected
@@ -56,4 +57,4 @@ def _paths(client: Client, name: str, site: str) -> Iterator[tuple[str, FileSumm
 def _place(block: BlockSummary, site: str) -> ReplicaLocation | None:
     """The replica of a block at a site, or at any site; every site reads a replica of "*"."""
     wanted = [replica for replica in block.replicas if not site or replica.site in (site, "*")]
-    return ReplicaLocation(wanted[0].site, wanted[0].prefix) if wanted else None
+    return wire.datasets.ReplicaLocation(wanted[0].site, wanted[0].prefix) if wanted else None

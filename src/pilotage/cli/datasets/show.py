@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,9 @@ from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, format_size, plural
 from pilotage.core.datasets.facts import Replica, check_replica
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A data set")]
 BLOCKS_SHOWN = 20

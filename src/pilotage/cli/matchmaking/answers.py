@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.cli.time_format import format_duration, plural
-from pilotage.wire.matchmaking import CeMatch, MatchReport
 
 if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput
     from pilotage.core.brokering.ce_answer import CeAnswer
+    from pilotage.wire.matchmaking import CeMatch, MatchReport
 
 _ORDER = ("yes", "full", "closed", "refused", "no hosts", "impossible", "unfit", "unasked")
 
@@ -21,7 +22,7 @@ def ce_match(answer: CeAnswer) -> CeMatch:
 
     from pilotage.core.brokering.ce_answer import as_plain
 
-    return msgspec.convert(as_plain(answer), CeMatch)
+    return msgspec.convert(as_plain(answer), wire.matchmaking.CeMatch)
 
 
 def fitting_first(answer: CeMatch) -> tuple[int, float, str]:

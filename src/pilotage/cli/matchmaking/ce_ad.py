@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
-from pilotage.wire.matchmaking import CeAdReport
+
+if TYPE_CHECKING:
+    from pilotage.wire.matchmaking import CeAdReport
 
 SUSPICIOUS = 1
 
@@ -61,7 +64,7 @@ def _of_file(name: str) -> list[CeAdReport]:
     now, text = time.time(), read_text(name)
     # The text as written has the paths of the slips; the ads have been completed.
     return [
-        CeAdReport(
+        wire.matchmaking.CeAdReport(
             ad.name,
             unparse(ad.document()),
             unparse(ad.fixed),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.matchmaking.answers import show_report
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.matchmaking import MAX_MATCHED_CES, MatchReport
+from pilotage.wire.matchmaking import MAX_MATCHED_CES
+
+if TYPE_CHECKING:
+    from pilotage.wire.matchmaking import MatchReport
 
 
 @connected

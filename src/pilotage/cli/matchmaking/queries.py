@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.matchmaking import MatchRequest
+
+if TYPE_CHECKING:
+    from pilotage.wire.matchmaking import MatchRequest
 
 
 def query_for(
     target: str, *, owner: str = "", group: str = "", ce: str = "", limit: int = 200
 ) -> MatchRequest:
     """`target`: the number of a job, or a job file."""
-    query = MatchRequest(owner=owner, group=group, ce=ce, limit=limit)
+    query = wire.matchmaking.MatchRequest(owner=owner, group=group, ce=ce, limit=limit)
     if target.isascii() and target.isdigit():
         if owner or group:
             raise InvalidInput("a job has its owner and group", hint="--owner and --group go with a job file")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
-from pilotage.wire.pilots import PilotKillResponse
+
+if TYPE_CHECKING:
+    from pilotage.wire.pilots import PilotKillResponse
 
 REFUSALS_SHOWN = 10
 

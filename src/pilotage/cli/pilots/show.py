@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
-from pilotage.wire.pool import PilotSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.pool import PilotSummary
 
 PilotArgument = Annotated[int, typer.Argument(metavar="ID", min=1, help="Pilot id")]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput, TooLarge
-from pilotage.wire.policy import MAX_POLICY
 
 if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
@@ -133,8 +133,10 @@ def policy_text(file: str) -> str:
 def policy_for_server(file: str) -> str:
     """The text of a policy file. Raises `TooLarge` for one that no server takes."""
     text = policy_text(file)
-    if len(text) > MAX_POLICY:
-        raise TooLarge(f"{file} has {len(text):,} characters; a policy has at most {MAX_POLICY:,}")
+    if len(text) > wire.policy.MAX_POLICY:
+        raise TooLarge(
+            f"{file} has {len(text):,} characters; a policy has at most {wire.policy.MAX_POLICY:,}"
+        )
     return text
 
 

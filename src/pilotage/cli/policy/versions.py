@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import Unreachable
-from pilotage.wire.policy import PolicyDocument
+
+if TYPE_CHECKING:
+    from pilotage.wire.policy import PolicyDocument
 
 MAX_VERSION = 10**15
 """Upper bound of version numbers."""
@@ -98,7 +101,7 @@ def _check_offline(text: str) -> PolicyDocument:
     if asked := [name for name, ce in policy.ces.items() if ce.type != "local"]:
         named = ", ".join(asked[:3]) + (f" and {len(asked) - 3} more" if len(asked) > 3 else "")
         suspicious.append(f"--offline: hooks, and names in the batch systems, of {named} were not checked")
-    return PolicyDocument(0, text, 0.0, "", suspicious, properties=known_properties(policy))
+    return wire.policy.PolicyDocument(0, text, 0.0, "", suspicious, properties=known_properties(policy))
 
 
 @connected

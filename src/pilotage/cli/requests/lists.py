@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,9 @@ from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, plural
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
-from pilotage.wire.requests import RequestEvent, RequestSummary
+
+if TYPE_CHECKING:
+    from pilotage.wire.requests import RequestEvent, RequestSummary
 
 ELEMENTS = "elements"
 """The kind of event of elements that move."""

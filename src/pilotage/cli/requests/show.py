@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.requests.lists import NumberArgument
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, plural
-from pilotage.wire.requests import RequestDetail, RequestError, RequestStep
+
+if TYPE_CHECKING:
+    from pilotage.wire.requests import RequestDetail, RequestError, RequestStep
 
 BAR = 30
 """Characters of the longest bar of the funnel."""

@@ -13,10 +13,10 @@ from pilotage.cli.submit import show_warnings
 from pilotage.cli.time_format import format_size, plural
 from pilotage.client.request_files import PreparedRequest, prepare_request, read_request_file
 from pilotage.core.errors import InvalidInput
-from pilotage.wire.requests import RequestAccepted
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.requests import RequestAccepted
 
 
 @connected

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pilotage import wire
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
-from pilotage.wire.requests import RequestAssignment, RequestClone, RequestSites, RequestSummary
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.requests import RequestSummary
 
 REFUSALS = (Forbidden, NotFound, Conflict, InvalidInput)
 """Answers about one request, after which the others are tried."""
@@ -99,7 +100,9 @@ def assign(
     reason: ReasonOption = "",
 ) -> int | None:
     """Assign requests to a team of agents, which then take their work."""
-    body = RequestAssignment(team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
+    body = wire.requests.RequestAssignment(
+        team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason
+    )
     _act(session, ids, lambda client, number: client.assign_request(number, body))
     return None
 
@@ -134,7 +137,7 @@ def sites(
     reason: ReasonOption = "",
 ) -> int | None:
     """Change the lists of sites of requests. Their elements and waiting jobs follow at once."""
-    body = RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
+    body = wire.requests.RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
     _act(session, ids, lambda client, number: client.set_request_sites(number, body))
     return None
 
@@ -174,7 +177,7 @@ def clone(
 ) -> int | None:
     """Submit a request again as a new one, with the files that were sent with it. Its outputs get new names."""
     with session.client() as client:
-        row = client.clone_request(request, RequestClone(name, team, campaign, priority, key))
+        row = client.clone_request(request, wire.requests.RequestClone(name, team, campaign, priority, key))
     _show_new(session, row, f"a clone of request {request}")
     return None
 

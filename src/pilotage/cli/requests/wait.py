@@ -11,10 +11,10 @@ from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration, plural
 from pilotage.core.requests.states import ENDED, SUCCESSFUL, RequestState
-from pilotage.wire.requests import RequestDetail
 
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.requests import RequestDetail
 
 
 @dataclass
