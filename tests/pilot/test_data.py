@@ -172,12 +172,13 @@ def test_a_missing_or_short_input_fails_before_the_program_starts(
         ('touch x; echo "{" > "$PILOTAGE_REPORT"', "its report is not valid"),
         ('touch x; ln -s /etc/passwd "$PILOTAGE_REPORT"', "its report is not valid"),
         ('touch x; echo \'{"outputs": {"x": {"events": -1}}}\' > "$PILOTAGE_REPORT"', "a whole number"),
+        ('touch x; echo \'{"outputs": {"x": {"events": 9}}}\' > "$PILOTAGE_REPORT"', "the job was given 8"),
     ],
 )
 def test_outputs_that_are_missing_or_false_are_the_programs_failure(
     server: PilotServer, pilot: Start, storage: Path, script: str, words: str
 ) -> None:
-    job = shell(server, script, order(storage, outputs=["x"]))
+    job = shell(server, script, order(storage, outputs=["x"], events=8))
     pilot()
     finish = server.finish_of(job)
     assert finish["failure"] == "payload"
@@ -202,8 +203,30 @@ with open(os.environ["PILOTAGE_REPORT"], "w") as file:
     pilot()
     finish = server.finish_of(job)
     assert (finish["failure"], finish["files"]) == ("payload", [])
-    assert "more than 100,000 ranges" in finish["message"]
+    assert "more than 30,000 ranges" in finish["message"]
     assert written(storage) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "size"), [("truncate -s 40G x", 40 * 2**30), ("head -c 600 /dev/zero > x; cp x y", 1200)]
+)
+def test_outputs_that_are_too_large_are_not_copied_and_the_job_tells_the_limit(
+    server: PilotServer, pilot: Start, storage: Path, script: str, size: int
+) -> None:
+    """Also a sparse file, which takes no room in the folder of the job."""
+    job = shell(server, script, order(storage, outputs=["*"], max_output=1000))
+    pilot()
+    finish = server.finish_of(job)
+    assert (finish["failure"], finish["files"]) == ("payload", [])
+    assert f"its outputs have {size:,} bytes: at most 1,000 are stored" in finish["message"]
+    assert "max_output_size" in finish["message"]
+    assert written(storage) == []
+
+
+def test_outputs_up_to_the_limit_are_stored(server: PilotServer, pilot: Start, storage: Path) -> None:
+    job = shell(server, "printf 12345 > x", order(storage, outputs=["x"], max_output=5))
+    pilot()
+    assert [file["size"] for file in server.finish_of(job)["files"]] == [5]
 
 
 def test_a_failed_program_stores_nothing(server: PilotServer, pilot: Start, storage: Path) -> None:

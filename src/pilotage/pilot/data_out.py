@@ -198,8 +198,10 @@ def store_outputs(
     Raises DataFailed and DataCancelled, SearchCancelled, and OSError if the folder cannot be read.
     """
     store = OutputStore(order, key, is_cancelled)
+    outputs = _find(order, folder, is_cancelled)
+    _check_sizes(order, folder, [source for _, _, source in outputs])
     try:
-        for name, pattern, source in _find(order, folder, is_cancelled):
+        for name, pattern, source in outputs:
             store.store(name, pattern, partial(_pieces, folder, source), report.facts_of(name, order))
     except BaseException:
         store.withdraw()
@@ -220,6 +222,20 @@ def _find(order: DataOrder, folder: str, is_cancelled: Callable[[], bool]) -> Li
         for output in result.outputs:
             outputs.setdefault(output.name, (output.name, pattern, output.source))
     return list(outputs.values())
+
+
+def _check_sizes(order: DataOrder, folder: str, sources: List[str]) -> None:
+    """Raises DataFailed for more bytes than the order allows. Holes of a file count, since they are copied."""
+    size = 0
+    for source in sources:
+        with open_output(folder, source) as file:
+            size += os.fstat(file.fileno()).st_size
+    if order.max_output and size > order.max_output:
+        raise DataFailed(
+            f"its outputs have {size:,} bytes: at most {order.max_output:,} are stored (max_size of the output in the"
+            " request, requests.max_output_size in the policy)",
+            "payload",
+        )
 
 
 def _pieces(folder: str, source: str) -> Iterator[bytes]:

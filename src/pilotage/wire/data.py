@@ -87,6 +87,8 @@ class DataOrder:
     """Differs between the jobs of a request; a further attempt of a job has the same."""
     outputs: List[str] = field(default_factory=list)
     """Names or patterns of the files in the job's folder that belong to the output data set."""
+    max_output: int = 0
+    """Bytes of all these files; a job that writes more fails. 0: no limit."""
     dataset: str = ""
     """The output data set; empty: there is none."""
     folder: str = ""

@@ -112,7 +112,7 @@ def rows(bench: Bench) -> Rows:
             Splitting("FileBased"),
             input=("raw",),
             merge=Merge(cleanup=True),
-            output=Output(("*.csv",)),
+            output=Output(("*.csv",), max_size=3000),
         )
         text = specification_to_text(Specification("r", (step,)))
         row = RequestRow(
@@ -177,6 +177,7 @@ def test_a_pilot_learns_the_paths_at_its_site_and_the_part_to_read(bench: Bench,
         assert (order.files[0].size, order.files[1].checksum) == (100, "adler32:00000001")
         assert order.places == [StoragePlace(path, path) for path in places]
         assert (order.events, order.outputs, order.action) == (25 if ce == "local" else 24, ["*.csv"], "")
+        assert order.max_output == 3000, "of the step, as the policy allows more"
         assert order.dataset == f"r-{rows.request}/analyse/unmerged" == order.folder
 
 
@@ -199,6 +200,7 @@ def test_a_merge_is_the_pilots_own_program(bench: Bench, rows: Rows) -> None:
     rows.make(Mask((FileRange(rows.files[0]),), events=10), step=1, type_="Merge")
     _, order = take(bench.pilot())
     assert (order.action, order.type, order.step) == ("concatenate", "Merge", "analyse.merge")
+    assert order.max_output == bench.pool.policy.requests.max_output_size == 20_000_000_000
     assert order.dataset == f"r-{rows.request}/analyse"
 
 

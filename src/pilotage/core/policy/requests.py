@@ -107,6 +107,12 @@ class Requests(Table, frozen=True):
     longest_run: Annotated[
         float, Setting("seconds; a job that ran for longer and failed is not made again", 1, YEAR)
     ] = 120_000.0
+    max_output_size: Annotated[
+        int,
+        Setting(
+            "bytes of all files that one job writes to its output data set; holes in files count", 1, BYTES[1]
+        ),
+    ] = 20_000_000_000
     output_block_files: Annotated[
         int, Setting("files of a block of an output data set; a full block is closed", 1, 100_000)
     ] = 500

@@ -170,6 +170,15 @@ OUTPUT: Final = (
         "Storage places, the best first; the next one is used if one fails. Absent: the places of the site.",
         (),
     ),
+    _field(
+        "max_size",
+        "bytes",
+        "The most bytes of all these files of one job; a job with more fails. Absent: `requests.max_output_size` of the"
+        " policy, which no request exceeds.",
+        0,
+        low=1,
+        high=BYTES[1],
+    ),
 )
 
 LOG_COLLECT: Final = (

@@ -179,7 +179,7 @@ def _read_output(log: MistakeLog, reader: TableReader) -> Output:
     if table is None:
         return Output()
     inner = TableReader(log, reader.path("output"), table, OUTPUT, _TABLES)
-    return Output(inner.value("files") or (), _dataset_name(inner), _places(inner))
+    return Output(inner.value("files") or (), _dataset_name(inner), _places(inner), inner.value("max_size"))
 
 
 def _read_retry(log: MistakeLog, reader: TableReader) -> Retry:

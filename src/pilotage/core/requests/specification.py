@@ -80,6 +80,8 @@ class Output:
     """Empty: NAME-NUMBER/STEP, from the request and its step."""
     places: tuple[str, ...] = ()
     """Storage places, the best first. Empty: the places of the site."""
+    max_size: int = 0
+    """Bytes of all files of one job. 0: as the policy has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pilotage.core.requests.json_format import stored_steps
-from pilotage.core.requests.plan import LOG_FILE
-from pilotage.core.requests.specification import REMOVE, Output
+from pilotage.core.requests.plan import LOG_FILE, PlannedStep
+from pilotage.core.requests.specification import MERGE, REMOVE, Output
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.services.jobs.storage_places import places_to_give
 from pilotage.services.pool.state import Pool
@@ -96,6 +96,7 @@ def _order(
         lumis=mask.lumis,
         seed=1 + row.element_job % MAX_SEED,
         outputs=list(step.output.files) if row.dataset else [],
+        max_output=_largest_output(pool, step),
         dataset=row.dataset or "",
         folder=folder_of(step.input if removes else row.dataset or ""),
         places=_places(pool, tx, step.output, site),
@@ -106,6 +107,12 @@ def _order(
         log_folder=folder_of(row.logs or ""),
         log_places=_places(pool, tx, step.logs, site) if row.logs else [],
     )
+
+
+def _largest_output(pool: Pool, step: PlannedStep) -> int:
+    """Bytes of all outputs of one job. The request limits the jobs of its step, and `merge` those that merge them."""
+    most, own = pool.policy.requests.max_output_size, step.output.max_size
+    return most if step.type == MERGE or not own else min(most, own)
 
 
 def _places(pool: Pool, tx: Transaction, output: Output, site: str) -> list[StoragePlace]:
