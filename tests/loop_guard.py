@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import uvloop
 
+from pilotage.server.duties.duty import Duty
+
 TOLD = 0.015
 """Seconds: shorter holds are not written."""
 BEAT = 0.002
@@ -85,6 +87,18 @@ def install(file: Path) -> None:
     uvloop.new_event_loop = measured
 
 
+def record_cycles(file: Path) -> None:
+    """Write the name of each duty after each of its cycles, a line each."""
+    cycle = Duty.cycle
+
+    async def recorded(self: Duty) -> None:
+        await cycle(self)
+        with file.open("a") as lines:
+            lines.write(f"{type(self).__name__}\n")
+
+    Duty.cycle = recorded  # type: ignore[method-assign]
+
+
 def holds(file: Path, after: int = 0) -> list[Hold]:
     """The holds in a file, from line `after` on."""
     lines = file.read_text().splitlines() if file.exists() else []
@@ -92,7 +106,9 @@ def holds(file: Path, after: int = 0) -> list[Hold]:
 
 
 if __name__ == "__main__":
-    install(Path(os.environ["PILOTAGE_LOOP_HOLDS"]))
+    holds_file = Path(os.environ["PILOTAGE_LOOP_HOLDS"])
+    install(holds_file)
+    record_cycles(holds_file.with_suffix(".duties"))
     from pilotage.main import main
 
     sys.exit(main())

@@ -336,6 +336,37 @@ def rotate(world: World, route: APIRoute) -> Iterator[Sent]:
     yield Sent(address(world, route), body({"grace": 86400.0}))
 
 
+DUTIES = {
+    "AgentDuty": "an agent with an element of 1,500 files",
+    "BatchCesDuty": "no batch system: its own tests have their listings",
+    "CostDuty": "attempts of 1,500 jobs of one pilot",
+    "DirectorDuty": "queues of a million waiting jobs",
+    "DiskDuty": "a full database",
+    "EmbeddedAgentDuty": "requests of a team without an agent",
+    "InformationDuty": "no batch system",
+    "IntakeDuty": "requests of 10^15 events, and of a data set of 20,000 files",
+    "LocalInformationDuty": "the local CE",
+    "LeaseDuty": "a pilot with 1,500 jobs",
+    "LocalCesDuty": "queues of a million waiting jobs",
+    "LocationDuty": "data sets with blocks of 5,000 files",
+    "OutputBlockDuty": "data sets of requests",
+    "PriorityDuty": "owners of a million waiting jobs",
+    "PropagationDuty": "requests with a step that follows",
+    "QueueDuty": "queues without jobs",
+    "ReasonDuty": "queues of a million waiting jobs",
+    "ReleaseDuty": "masks of 12,000 ranges, and 1,000 masks of one element",
+    "RetentionDuty": "all of it",
+    "RollUpDuty": "ends of jobs",
+    "ShareDuty": "attempts of 1,500 jobs",
+}
+"""The duties of a single server, and the work that the entries below leave to each."""
+OF_SEVERAL_SERVERS = {
+    *("AddressDuty", "RenewalDuty", "PeersDuty", "RebalanceDuty", "RecountDuty", "ClockDuty", "ServersDuty"),
+    *("SubmissionsDuty", "LimitsDuty", "LedgerDuty"),
+}
+"""With PostgreSQL, whose transactions run in a thread of their own."""
+OVER_TLS = {"CertificateDuty"}
+
 EDGES, BY_TYPE = edges, by_type
 
 ENTRIES: dict[str, Entry] = {
@@ -379,6 +410,7 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/datasets/close": BY_TYPE,
     "POST /v1/datasets/remove": BY_TYPE,
     "GET /v1/director": EDGES,
+    "GET /v1/duties": EDGES,
     "GET /v1/jobs": EDGES,
     "GET /v1/counts": EDGES,
     "GET /v1/jobs/{job}": EDGES,

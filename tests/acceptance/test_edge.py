@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 
 from pilotage.wire.jobs import Selection
+from pilotage.wire.limits import MAX_INSTANT
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -181,3 +185,28 @@ def test_an_empty_word_on_the_command_line_selects_nothing(pool: Instance, optio
     assert option in refusal.stderr
     assert pool.cli("delete", "--yes", "").returncode == 2
     assert pool.job(pool.job_done).state == "Done"  # type: ignore[attr-defined]
+
+
+def test_odd_input_is_the_callers_mistake_on_every_address(pool: Instance, raw: httpx.Client) -> None:
+    for by in ("ce", "month"):
+        for since in ("2e11", str(MAX_INSTANT)):
+            assert raw.get(f"/v1/costs?by={by}&since={since}").status_code == 200
+    job = pool.job_done  # type: ignore[attr-defined]
+    for name in ("n" * 300, "é" * 200, f"{'n' * 300}/x"):
+        assert raw.get(f"/v1/jobs/{job}/outputs/{name}").status_code in (400, 404)
+    key = (pool.home / "secrets" / "signing.key").read_text().strip()
+    claims = jwt.decode((pool.home / "token").read_text().strip(), options={"verify_signature": False})
+    for wrong in ("soon", [1], float("nan"), True):
+        token = jwt.encode({**claims, "exp": wrong}, key, "HS256", headers={"kid": "0"})
+        assert raw.get("/v1/whoami", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+def test_jobs_with_files_are_accepted_after_the_folder_of_sandboxes_was_removed(
+    pool: Instance, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("1")
+    shutil.rmtree(pool.home / "sandboxes")
+    description = {"executable": "cat", "arguments": ["data"], "input_sandbox": ["data"]}
+    job = pool.client().submit(description, folder=tmp_path).first
+    pool.reaches(job, "Done")
+    assert pool.client().log(job).data == b"1"

@@ -9,19 +9,24 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+import pilotage.server.duties
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.server.duties.duty import Duty
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
 from pilotage.services.pilots.enrolment import secret_hash
 from tests import loop_guard
-from tests.acceptance.loop_entries import ENTRIES, World
+from tests.acceptance.loop_entries import DUTIES, ENTRIES, OF_SEVERAL_SERVERS, OVER_TLS, World
 from tests.instance import Instance, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -48,6 +53,22 @@ def routes() -> dict[str, APIRoute | None]:
 def test_every_route_and_call_has_an_entry() -> None:
     assert sorted(routes().keys() - ENTRIES.keys()) == [], "add them to loop_entries.py"
     assert sorted(ENTRIES.keys() - routes().keys()) == []
+
+
+def duties(base: type[Duty] = Duty) -> set[str]:
+    """All duties, by the names of their classes."""
+    return {
+        name
+        for below in base.__subclasses__()
+        if below.__module__.startswith("pilotage.")
+        for name in (below.__name__, *duties(below))
+    }
+
+
+def test_every_duty_has_an_entry() -> None:
+    for module in iter_modules(pilotage.server.duties.__path__):
+        import_module(f"pilotage.server.duties.{module.name}")
+    assert duties() == DUTIES.keys() | OF_SEVERAL_SERVERS | OVER_TLS, "tell its work in loop_entries.py"
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +211,30 @@ def test_no_request_holds_the_loop_or_fails_in_the_server(
             longest = max(loop_guard.holds(file, before), default=None)
             if longest is not None and longest.seconds > LONGEST and name not in EXCUSED:
                 found.append(f"{what}: {answer.status_code} {longest.seconds * 1000:.0f} ms\n{longest.stack}")
+    found += _held_by_duties(file)
     assert not found, "\n\n".join(found)
     log = server.log()
     assert "Traceback" not in log, log[log.index("Traceback") :][:5000]
+
+
+SELDOM = {"QueueDuty"}
+"""Once an hour: its first cycle is at the start."""
+
+
+def _held_by_duties(file: Path) -> list[str]:
+    """Let each duty run with all that the entries have left behind; the holds meanwhile."""
+    lines = file.with_suffix(".duties")
+
+    def cycles() -> Counter[str]:
+        return Counter(lines.read_text().splitlines())
+
+    begun, before = cycles(), len(loop_guard.holds(file))
+    # The first cycle that ends may have begun earlier.
+    until(
+        lambda: all(cycles()[name] >= begun[name] + 2 for name in DUTIES.keys() - SELDOM),
+        within=300,
+        what="two cycles of each duty",
+    )
+    assert cycles().keys() >= SELDOM
+    held = [hold for hold in loop_guard.holds(file, before) if hold.seconds > LONGEST]
+    return [f"a duty: {hold.seconds * 1000:.0f} ms\n{hold.stack}" for hold in held]

@@ -110,7 +110,7 @@ def _order(
 
 
 def _largest_output(pool: Pool, step: PlannedStep) -> int:
-    """Bytes of all outputs of one job. The request limits the jobs of its step, and `merge` those that merge them."""
+    """Bytes of all outputs of one job. The step's own limit does not count for jobs that merge."""
     most, own = pool.policy.requests.max_output_size, step.output.max_size
     return most if step.type == MERGE or not own else min(most, own)
 
