@@ -183,7 +183,9 @@ def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connectio
     assert change(2.0, add=(Replica("there", ""),)) == 1
     assert sites(connection, block) == ("here", "there")
     assert replicas.of_blocks(connection, [block])[block][1].prefix == "/data"
-    assert change(3.0, add=(THERE,)) == 0
+    # It has an address now that other sites can read.
+    assert change(3.0, add=(THERE,)) == 1
+    assert sites(connection, block) == ("://", "here", "there")
     assert change(4.0, remove=("here",)) == 1
     assert change(5.0, remove=("there",)) == 1
     row = datasets.blocks_by_ids(connection, [block])[block]
@@ -197,7 +199,7 @@ def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connectio
     assert datasets.blocks_by_ids(connection, [block])[block].location_set == 1
     assert writer.call(lambda tx: locations.set_replicas(tx, {block: [HERE]}, 9.0)) == 1
     assert sites(connection, block) == ("here",)
-    assert [row.number for row in replicas.moved_blocks(connection, 10)] == [6]
+    assert [row.number for row in replicas.moved_blocks(connection, 10)] == [7]
 
 
 # --- outputs

@@ -186,6 +186,44 @@ def test_absences_of_before_settle_again(unmade: Store) -> None:
     opened.close()
 
 
+def test_data_with_an_address_is_known_to_be_readable_after_the_upgrade(unmade: Store) -> None:
+    """Its elements follow by the duty of locations, its jobs at once."""
+    upgrade(unmade.engine, "0041")
+    with unmade.engine.begin() as connection:
+
+        def run(text: str, **values: object) -> None:
+            connection.execute(sa.text(text), values)
+
+        run("INSERT INTO location_sets (id, digest, sites) VALUES (5, 'a', '[\"A\"]'), (6, 'b', '[\"B\"]')")
+        for block, at, prefix in ((1, 5, "root://a//store"), (2, 6, "/data")):
+            run(
+                "INSERT INTO blocks (id, dataset_id, name, created, location_set) VALUES (:id, 1, :name, 0, :at)",
+                id=block,
+                name=f"b{block}",
+                at=at,
+            )
+            run(
+                "INSERT INTO replicas (block_id, site, prefix, known) VALUES (:id, 'A', :prefix, 0)",
+                id=block,
+                prefix=prefix,
+            )
+            run(
+                "INSERT INTO element_jobs (element_id, element_epoch, digest, mask, request_id, step, state,"
+                " location_set, made) VALUES (1, 1, :digest, '{}', 1, 0, 'made', :at, 0)",
+                digest=f"d{block}",
+                at=at,
+            )
+    upgrade(unmade.engine)
+    opened = unmade.open_writer()
+    for table in ("blocks", "element_jobs"):
+        rows = opened.execute(
+            f"SELECT s.sites FROM {table} t JOIN location_sets s ON s.id = t.location_set ORDER BY t.id"
+        )
+        assert [json.loads(row[0]) for row in rows.fetchall()] == [["://", "A"], ["B"]]
+    assert [row[0] for row in opened.execute("SELECT block_id FROM moved_blocks").fetchall()] == [1]
+    opened.close()
+
+
 def test_resubmissions_of_before_know_their_chain(unmade: Store) -> None:
     """A clone has an origin too, and belongs to no chain."""
     upgrade(unmade.engine, "0036")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.core.datasets.facts import ELSEWHERE, FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound, Overloaded
 from pilotage.core.policy import parse
 from pilotage.core.policy.model import JOB_SHARING, NORMAL_USER, PRODUCTION_MANAGEMENT
@@ -114,6 +114,7 @@ def desk(queue: QueueBench) -> Desk:
 
 
 def test_a_request_is_stored_with_its_steps_and_data_sets(desk: Desk) -> None:
+    desk.queue.run("UPDATE blocks SET location_set = (SELECT id FROM location_sets WHERE sites = '[\"*\"]')")
     row = desk.submit(open_for=60, sites=["A"], trust_input=True)
     assert desk.row(row) == row
     assert (row.state, row.priority, row.sites, row.trust_input) == (R.ASSIGNED, 8000, ("A",), True)
@@ -146,7 +147,12 @@ def test_data_and_sites_are_checked(desk: Desk) -> None:
     assert desk.without_output(sites=["C"]).warnings == (
         "no site of the request has data of /data, which is at A, B: its work waits",
     )
-    assert desk.without_output(sites=["C"], trust_input=True, strict=True).warnings == ()
+    with pytest.raises(InvalidInput, match="no address that other sites can read") as useless:
+        desk.submit(sites=["C"], trust_input=True)
+    assert "dataset replicas" in useless.value.hint
+    web = desk.queue.dataset("/web")
+    desk.queue.block(web, "w", sites=["A", ELSEWHERE])
+    assert desk.without_output(input="/web", sites=["C"], trust_input=True, strict=True).warnings == ()
     with pytest.raises(InvalidInput, match="no site of the request has data"):
         desk.submit(sites=["C"], strict=True)
     with pytest.raises(InvalidInput, match="Z is not in the policy"):

@@ -22,6 +22,8 @@ MAX_LUMI: Final = 2**32 - 1
 MAX_LUMIS: Final = 10_000
 """Records of one file."""
 ANYWHERE: Final = "*"
+ELSEWHERE: Final = "://"
+"""In a location: the data has an address that can be read from other sites. It is the name of no site."""
 """The site of a replica that every site can read, such as a web server."""
 
 CHECKSUMS: Final = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
@@ -170,9 +172,19 @@ def _lumi(record: object, field: str) -> Lumi:
 
 
 def sorted_sites(replicas: Iterable[Replica]) -> tuple[str, ...]:
-    """The sites that can read a block with these replicas."""
-    sites = {replica.site for replica in replicas}
-    return (ANYWHERE,) if ANYWHERE in sites else tuple(sorted(sites))
+    """The sites that can read a block with these replicas. `ELSEWHERE` is one if any of them has an address."""
+    places = list(replicas)
+    sites = {replica.site for replica in places}
+    if ANYWHERE in sites:
+        return (ANYWHERE,)
+    if any(is_address(replica.prefix) for replica in places):
+        sites.add(ELSEWHERE)
+    return tuple(sorted(sites))
+
+
+def is_address(prefix: str) -> bool:
+    """Whether files below this prefix can be read from other sites: a URL, and no path."""
+    return "://" in prefix
 
 
 def common_sites(sets: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:

@@ -54,7 +54,8 @@ REQUEST: Final = (
     _field(
         "trust_input",
         "boolean",
-        "True: jobs also run at sites without the input, and read it from elsewhere.",
+        "True: jobs also run at sites without the input, and read it from elsewhere, where its files have an address"
+        " for that (a URL).",
         False,
     ),
     _field("trust_pileup", "boolean", "True: the same for the pile-up.", False),

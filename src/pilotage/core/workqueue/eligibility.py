@@ -6,6 +6,8 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pilotage.core.datasets.facts import ELSEWHERE
+
 Sites = frozenset[str]
 
 ANYWHERE = "*"
@@ -19,6 +21,7 @@ class Obstacle(StrEnum):
     BANNED = "in the request's list of banned sites"
     INPUT_UNKNOWN = "the location of the input is not known"
     NO_INPUT = "the input is not there"
+    NO_ADDRESS = "the input is not there, and has no address that can be read from elsewhere"
     NO_PARENT = "the parent data is not there"
     NO_PILEUP = "the pile-up data is not there"
 
@@ -31,7 +34,7 @@ class SiteRules:
     """None: the request names no list, so all sites. Empty: no site at all."""
     banned: Sites = frozenset()
     trust_input: bool = False
-    """The input is read from elsewhere where it is absent."""
+    """The input is read from elsewhere where it is absent, if it has an address for that."""
     trust_pileup: bool = False
 
 
@@ -51,9 +54,14 @@ def obstacle(site: str, rules: SiteRules, data: Locations) -> Obstacle | None:
         return Obstacle.NOT_LISTED
     if site in rules.banned:
         return Obstacle.BANNED
-    if not rules.trust_input:
-        if None in data.inputs or None in data.parents:
-            return Obstacle.INPUT_UNKNOWN
+    if None in data.inputs or (None in data.parents and not rules.trust_input):
+        return Obstacle.INPUT_UNKNOWN
+    if rules.trust_input:
+        if not all(
+            site in places or not places.isdisjoint(_READABLE) for places in data.inputs if places is not None
+        ):
+            return Obstacle.NO_ADDRESS
+    else:
         if not _has_all(site, data.inputs):
             return Obstacle.NO_INPUT
         if not _has_all(site, data.parents):
@@ -61,6 +69,9 @@ def obstacle(site: str, rules: SiteRules, data: Locations) -> Obstacle | None:
     if not rules.trust_pileup and not _has_all(site, data.pileups):
         return Obstacle.NO_PILEUP
     return None
+
+
+_READABLE = frozenset({ANYWHERE, ELSEWHERE})
 
 
 def eligible_sites(sites: Iterable[str], rules: SiteRules, data: Locations) -> Sites:

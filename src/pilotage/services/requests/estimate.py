@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from pilotage.core.datasets.facts import ANYWHERE, ELSEWHERE
 from pilotage.core.requests.specification import Specification, Splitting, Step
 from pilotage.core.splitting.algorithm import KILOBYTE, Amount
 from pilotage.core.splitting.parser import parse_splitting
@@ -71,9 +72,14 @@ def jobs_of_amount(splitting: Splitting, amount: Amount) -> int:
 
 
 def sites_with_data(connection: Connection, dataset: int) -> frozenset[str] | None:
-    """The sites with at least one block of a data set; None: of some block the location is not known."""
+    """The sites with at least one block of a data set; None: of some block the location is not known.
+
+    `ELSEWHERE` is in it if each block has an address that can be read from other sites.
+    """
     sets = dataset_blocks.location_sets_of(connection, dataset)
     if not sets or location_sets.UNKNOWN in sets:
         return None
     known = location_sets.sites_of(connection, sets)
-    return frozenset(site for sites in known.values() for site in sites)
+    everywhere = all(sites & {ANYWHERE, ELSEWHERE} for sites in known.values())
+    sites = frozenset(site for sites in known.values() for site in sites)
+    return sites if everywhere else sites - {ELSEWHERE}

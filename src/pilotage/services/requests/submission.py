@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pilotage.core.datasets.facts import ANYWHERE, ELSEWHERE
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
 from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import specification_to_text, splitting_to_text
@@ -154,13 +155,22 @@ def _location_warnings(
 ) -> Iterable[str]:
     """A warning for each data set that is at no site where the request may run."""
     allowed = set(policy.sites if request.sites is None else request.sites) - set(request.banned_sites)
-    ignored = set(request.input_datasets if request.trust_input else ())
-    ignored |= set(request.pileup_datasets if request.trust_pileup else ())
+    ignored = set(request.pileup_datasets if request.trust_pileup else ())
     for name, row in rows.items():
         sites = sites_with_data(connection, row.id)
-        if name in ignored or sites is None or "*" in sites or sites & allowed:
+        if name in ignored or sites is None or ANYWHERE in sites:
             continue
-        places = ", ".join(sorted(sites)) or "no site"
+        if request.trust_input and name in request.input_datasets:
+            if ELSEWHERE not in sites:
+                raise InvalidInput(
+                    f"trust_input: the files of {name} have paths, and no address that other sites can read",
+                    hint=f"`pilotage dataset replicas {name} --add SITE=URL` registers one",
+                    field="trust_input",
+                )
+            continue
+        if sites & allowed:
+            continue
+        places = ", ".join(sorted(sites - {ELSEWHERE})) or "no site"
         yield f"no site of the request has data of {name}, which is at {places}: its work waits"
 
 

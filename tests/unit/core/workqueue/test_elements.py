@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.errors import InvalidInput
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.eligibility import (
@@ -82,7 +83,23 @@ def test_unknown_is_not_empty() -> None:
     unknown, empty = Locations((None,)), Locations((frozenset(),))
     assert obstacle("A", SiteRules(), unknown) is Obstacle.INPUT_UNKNOWN
     assert obstacle("A", SiteRules(), empty) is Obstacle.NO_INPUT
-    assert obstacle("A", SiteRules(trust_input=True), unknown) is None
+    assert obstacle("A", SiteRules(trust_input=True), unknown) is Obstacle.INPUT_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        ({"B"}, Obstacle.NO_ADDRESS),
+        (set(), Obstacle.NO_ADDRESS),
+        ({"A"}, None),
+        ({"B", ELSEWHERE}, None),
+        ({ANYWHERE}, None),
+    ],
+)
+def test_input_is_read_from_elsewhere_only_where_it_has_an_address(
+    places: set[str], reason: Obstacle | None
+) -> None:
+    assert obstacle("A", SiteRules(trust_input=True), Locations((frozenset(places),))) is reason
 
 
 def test_no_list_is_every_site_and_an_empty_list_none() -> None:

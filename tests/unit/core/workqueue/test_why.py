@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.eligibility import Locations, Obstacle, SiteRules
 from pilotage.core.workqueue.pull import SiteRoom
@@ -93,15 +94,17 @@ def test_a_drained_site_is_enabled_or_the_data_read_elsewhere() -> None:
     drained = replace(FACTS, states={"A": SiteState.DRAIN, "B": SiteState.NORMAL})
     assert told(drained) == {
         "make the site normal: pilotage site enable A": 3,
-        "trust_input: read the input from elsewhere": 3,
         "a replica of the input at site B": 3,
-    }
+    }, "its files have no address"
+    readable = WaitingGroup(7, 3, Locations((frozenset({"A", ELSEWHERE}),)))
+    changes = unblocks([readable], drained, "home")
+    assert "trust_input: read the input from elsewhere" in [unblock.change for unblock in changes]
 
 
 def test_the_lists_of_the_request() -> None:
     elsewhere = replace(FACTS, rules=SiteRules(listed=frozenset({"B"}), banned=frozenset({"A"})))
     changes = told(elsewhere)
-    assert changes == {"trust_input: read the input from elsewhere": 3, "a replica of the input at site B": 3}
+    assert changes == {"a replica of the input at site B": 3}
     listed = replace(FACTS, rules=SiteRules(listed=frozenset({"B"})))
     assert told(listed)["add site A to the request's list"] == 3
 

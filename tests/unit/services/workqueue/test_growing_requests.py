@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.requests.specification import Splitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
@@ -118,16 +119,24 @@ def test_a_whole_data_set_with_an_unknown_block_waits_unknown(queue: QueueBench)
     assert queue.agent().sync().elements == []
 
 
-def test_an_unknown_location_restricts_unless_the_request_trusts(queue: QueueBench) -> None:
+def test_only_data_with_an_address_is_read_from_elsewhere(queue: QueueBench) -> None:
     data = queue.dataset("data")
     queue.block(data, "b", sites=None)
+    queue.block(data, "c", sites=["gone"])
     plain = queue.request(inputs=[data])
     queue.intake(plain)
     assert queue.agent().sync().elements == []
     trusting = queue.request(inputs=[data], trust_input=True)
     queue.intake(trusting)
     agent = queue.agent("two")
-    assert [element.request for element in agent.sync().elements] == [trusting]
+    # Nobody could open the files: the one block is at an unknown place, the other has a plain path elsewhere.
+    assert agent.sync().elements == []
+    readable = queue.dataset("readable")
+    queue.block(readable, "d", sites=["gone", ELSEWHERE])
+    refused, taken = queue.request(inputs=[readable]), queue.request(inputs=[readable], trust_input=True)
+    for request in (refused, taken):
+        queue.intake(request)
+    assert [element.request for element in agent.sync().elements] == [taken]
 
 
 def test_lists_of_blocks_and_runs_restrict_the_elements(queue: QueueBench) -> None:
