@@ -49,7 +49,7 @@ from pilotage.outside.batch.slurm import output as slurm
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
-from pilotage.server.http.edge import decode_json
+from pilotage.server.http.json_bodies import decode_json
 from tests.fuzz import partial_evaluation
 
 GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")

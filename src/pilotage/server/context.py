@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastapi import Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
@@ -34,8 +31,6 @@ from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.store.writer.writer import Writer
 
 Answer = TypeVar("Answer")
-
-_bearer = HTTPBearer(auto_error=False)
 
 
 @dataclass(slots=True)
@@ -150,24 +145,9 @@ def proxy_of(context: Context, ce: str) -> str:
     return section.proxy if section is not None else ""
 
 
-def context_of(request: Request) -> Context:
-    context: Context = request.app.state.context
-    return context
-
-
 def identity_of(scope: MutableMapping[str, Any]) -> Caller | PilotId:
     """The sender of a request, whose token was read before its body. Raises the error about that token."""
     identity: Caller | PilotId | PilotageError = scope["state"]["identity"]
     if isinstance(identity, PilotageError):
         raise identity
-    return identity
-
-
-def caller_of(
-    request: Request,
-    _documented: HTTPAuthorizationCredentials | None = Depends(_bearer),
-) -> Caller:
-    """The user behind a request of a client."""
-    identity = identity_of(request.scope)
-    assert isinstance(identity, Caller)
     return identity

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pilotage.client import Client
 from pilotage.server.context import Context
-from pilotage.server.http.app import build_application as application
+from pilotage.server.http.routing import build_routes
 from pilotage.wire.jobs import Selection
 
 SELECTION = {field.name for field in fields(Selection)}
@@ -18,7 +18,7 @@ SELECTION = {field.name for field in fields(Selection)}
 
 def addresses() -> str:
     """A row for each route: method, address, docstring, query, body and answer."""
-    document = application(cast(Context, None)).api.openapi()
+    document = build_routes(cast(Context, None)).openapi()
     lines = ["| | address | | query | body | answer |", "|---|---|---|---|---|---|"]
     for path, methods in sorted(document["paths"].items()):
         for method, route in methods.items():

@@ -18,8 +18,8 @@ from pilotage.cli.root import build as command_line
 from pilotage.core.policy.reference import KEYS
 from pilotage.main import SERVER_COMMANDS
 from pilotage.server.context import Context
-from pilotage.server.http.app import build_application as application
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
+from pilotage.server.http.routing import build_routes
 
 TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
 
@@ -78,7 +78,7 @@ def unknown(words: Words) -> Words:
 
 
 def api() -> dict[str, Any]:
-    return application(cast(Context, None)).api.openapi()
+    return build_routes(cast(Context, None)).openapi()
 
 
 def of_the_api() -> Iterator[str]:

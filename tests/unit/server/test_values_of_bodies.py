@@ -8,7 +8,7 @@ import random
 import pytest
 
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.server.http.edge import check_values, decode_json, is_doubtful
+from pilotage.server.http.json_bodies import check_values, decode_json, is_doubtful
 from pilotage.wire.limits import MAX_INT64, MAX_VALUES
 
 

@@ -1,11 +1,15 @@
-"""The HTTP application: bare ASGI for the pilot's messages, FastAPI for everything else."""
+"""The HTTP application: bare ASGI for the pilot's messages and /live, FastAPI for everything else.
+
+FastAPI and its routes take longer to import and to build than the rest of the server. Pilots do not wait for them.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from starlette.responses import JSONResponse
 
 from pilotage import __version__
 from pilotage.core.errors import PilotageError, TooLarge
@@ -13,43 +17,45 @@ from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import identify
-from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, Receive, Scope, Send, serve
-from pilotage.server.http.routes import routers
-from pilotage.server.http.routes.pilot_files import MAX_TAIL
+from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL, Receive, Scope, Send, serve
 from pilotage.server.tokens import Caller
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 STREAMED_PREFIXES = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies for these addresses are streamed to disk, and need not declare their size."""
 
+LIVE = {"status": "live", "version": __version__}
+"""The answer of /live."""
 MAX_SUBMISSION = 8_000_000
 OUTPUT_FILE_HINT = "jobs.max_output_file in the policy"
 TOKEN_HINT = "send a token: Authorization: Bearer TOKEN"
 ROWS_HINT = "many rows of parameters are sent in chunks: /v1/submissions/open; files go to /v1/uploads"
 
 
-def build_application(context: Context) -> Application:
-    """The application of one server."""
-    api = FastAPI(
-        title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=errors.DECLARED
-    )
-    api.state.context = context
-    errors.install(api)
-    for router in routers():
-        api.include_router(router)
-    return Application(context, api)
-
-
 class Application:
     """Sends each request to the handler for its address."""
 
-    def __init__(self, context: Context, api: FastAPI) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
-        self.api = api
+        self._api: FastAPI | None = None
+        self._building = asyncio.Lock()
+
+    async def routes(self) -> FastAPI:
+        """The routes of FastAPI, built at the first call, in a thread: the event loop goes on meanwhile."""
+        async with self._building:
+            if self._api is None:
+                self._api = await asyncio.to_thread(_build, self.context)
+        return self._api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path: str = scope["path"]
+            if path == "/live" and scope["method"] == "GET":
+                await JSONResponse(LIVE)(scope, receive, send)
+                return
             endpoint = ENDPOINTS.get(path)
             if endpoint is not None:
                 await serve(self.context, endpoint, scope, receive, send)
@@ -76,7 +82,8 @@ class Application:
                 receive, send = bounded.receive, bounded.send
             if notice := self._notice(scope):
                 send = _add_notice(notice, send)
-        await self.api(scope, receive, send)
+        api = self._api or await self.routes()
+        await api(scope, receive, send)
 
     def _notice(self, scope: Scope) -> str:
         """A notice for the caller: only administrators can replace a certificate."""
@@ -98,6 +105,12 @@ class Application:
         if path == "/v1/uploads":
             return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"
         return MAX_BODY, "files go to /v1/uploads"
+
+
+def _build(context: Context) -> FastAPI:
+    from pilotage.server.http.routing import build_routes
+
+    return build_routes(context)
 
 
 class _BoundedBody:

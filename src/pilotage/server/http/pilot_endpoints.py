@@ -17,7 +17,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
-from pilotage.server.http.edge import check_values
+from pilotage.server.http.json_bodies import check_values
 from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
@@ -35,6 +35,8 @@ Message = TypeVar("Message")
 
 MAX_BODY = 32_000_000
 """Bytes of a body from an authenticated sender."""
+MAX_TAIL = 4_000_000
+"""Bytes of a piece of a payload's output that a pilot sends while the payload runs."""
 
 _exchange_request = msgspec.json.Decoder(with_limits(ExchangeRequest))
 _enrol_request = msgspec.json.Decoder(with_limits(EnrolRequest))

@@ -32,7 +32,7 @@ from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.app import build_application
+from pilotage.server.http.app import Application
 from pilotage.server.http.connection_limits import (
     Capacity,
     ConnectionLimits,
@@ -233,9 +233,9 @@ class _Server:
             read_corrections(pool, tx)
         return loaded, pool
 
-    def _http_server(self, context: Context) -> _Uvicorn:
+    def _http_server(self, context: Context, application: Application) -> _Uvicorn:
         config = uvicorn.Config(
-            build_application(context),
+            application,
             http=http_protocol_factory(
                 context, self._admission, ConnectionLimits(), self._tls.context if self._tls else None
             ),
@@ -251,7 +251,8 @@ class _Server:
         return _Uvicorn(config)
 
     async def _serve(self, context: Context) -> None:
-        server = self._http_server(context)
+        application = Application(context)
+        server = self._http_server(context, application)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
@@ -278,7 +279,7 @@ class _Server:
             running.append(every(context, addresses))
         running += self._tls_duties(context, server.config)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
-        await asyncio.gather(*running, self._load_and_run_duties(context, schedule))
+        await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
         await schedule.close()
         server.should_exit = True
@@ -310,8 +311,11 @@ class _Server:
         ]
         self._settings.home.write_facts(context.url, context.fingerprints, context.ca_file)
 
-    async def _load_and_run_duties(self, context: Context, schedule: DutySchedule) -> None:
+    async def _load_and_run_duties(
+        self, context: Context, schedule: DutySchedule, application: Application
+    ) -> None:
         await load_index(context)
+        await application.routes()
         gc_tuning.freeze_gc()
         if not context.pool.peers.shared:
             await finish_submissions(context)

@@ -7,19 +7,23 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.store.admin.sqlite_backup import create_backup
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer, set_page_size
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+VERSION_TABLE = "alembic_version"
+
 
 def _config() -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(importlib.resources.files("pilotage.store") / "migrations"))
     config.set_main_option("path_separator", "os")
@@ -35,17 +39,24 @@ def sqlite_engine(path: Path) -> sa.Engine:
 
 def current_revision(engine: sa.Engine) -> str | None:
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        if not sa.inspect(connection).has_table(VERSION_TABLE):
+            return None
+        revision: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        return revision
 
 
 def head_revision() -> str:
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
+    """The newest revision of this version: migrations are one line, and their files begin with their numbers."""
+    versions = importlib.resources.files("pilotage.store") / "migrations" / "versions"
+    return max(file.name[1:5] for file in versions.iterdir() if file.name.startswith("v0"))
 
 
 def refuse_newer(revision: str | None) -> None:
     """Raise `Conflict` for a revision that this version does not know."""
+    if revision in (None, head_revision()):
+        return
+    from alembic.script import ScriptDirectory
+
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     if revision is not None and revision not in known:
         raise Conflict(
@@ -59,8 +70,14 @@ def upgrade(engine: sa.Engine, to: str = "head") -> None:
 
     Raises `Conflict` for a database of a newer Pilotage: a downgrade would lose its data.
     """
+    revision = current_revision(engine)
+    if to == "head" and revision == head_revision():
+        return
+    # Imported here: most starts have nothing to migrate.
+    from alembic import command
+
     config = _config()
-    refuse_newer(current_revision(engine))
+    refuse_newer(revision)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, to)

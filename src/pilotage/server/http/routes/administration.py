@@ -6,7 +6,9 @@ from fastapi import APIRouter, Depends, Response
 
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.app import LIVE
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
 from pilotage.store.engine.connection import Connection
@@ -44,7 +46,7 @@ async def shutdown(
 @monitoring.get("/live")
 def live() -> dict[str, str]:
     """Answers while the process runs."""
-    return {"status": "live", "version": __version__}
+    return LIVE
 
 
 @monitoring.get("/ready")

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Query
 from pilotage.core.errors import Forbidden, NotFound, Superseded
 from pilotage.core.policy import ADMINISTRATOR
 from pilotage.core.policy.model import AGENT
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.loop_turns import LoopTurns
 from pilotage.server.tokens import Caller

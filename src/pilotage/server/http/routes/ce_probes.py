@@ -12,7 +12,8 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.provisioning.probe import ProbeStep, StepState
 from pilotage.outside.batch.pilot_logs import read_log_tail
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.director.probes import account, is_open, request_probe

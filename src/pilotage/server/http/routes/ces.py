@@ -13,8 +13,9 @@ from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
 from pilotage.server.duties.batch_clients import waiting_adapter
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_jobs import listed_jobs

@@ -7,7 +7,8 @@ from typing import Literal
 from fastapi import APIRouter, Depends, Query
 
 from pilotage.core.policy.lookup import ce_by_name
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.costs import CostQuestion, CostsBy, cost_report

@@ -20,7 +20,8 @@ from pilotage.core.datasets.facts import (
 )
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Policy
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.loop_turns import LoopTurns
 from pilotage.server.http.pages import page

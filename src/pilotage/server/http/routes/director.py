@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Query
 
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
 from pilotage.server.director_state import SEEDS
 from pilotage.server.duties.director import compute_iteration
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.director.iteration_report import report

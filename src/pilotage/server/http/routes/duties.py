@@ -6,7 +6,8 @@ from itertools import islice
 
 from fastapi import APIRouter, Depends
 
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.wire.duties import DutyList, FailingRowSummary

@@ -12,7 +12,8 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pilotage.core.errors import NotFound, Overloaded
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page

@@ -13,7 +13,8 @@ from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.tokens import Caller

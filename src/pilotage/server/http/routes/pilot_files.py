@@ -11,8 +11,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
-from pilotage.server.context import Context, context_of, identity_of
+from pilotage.server.context import Context, identity_of
+from pilotage.server.http.callers import context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
+from pilotage.server.http.pilot_endpoints import MAX_TAIL
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import attempts, listing
@@ -20,8 +22,6 @@ from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
 
 router = APIRouter(prefix="/v1", tags=["pilot"], route_class=CheckedRoute)
 _bearer = HTTPBearer(auto_error=False)
-
-MAX_TAIL = 4_000_000
 
 
 def pilot_of(

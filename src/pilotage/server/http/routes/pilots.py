@@ -12,7 +12,8 @@ from pilotage.core.pilots.cost import efficiency
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch.pilot_logs import read_log_from
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller

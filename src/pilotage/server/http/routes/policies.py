@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from pilotage.core.brokering.policy_suspicions import policy_suspicions
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.ce_checks import machine_warnings
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page

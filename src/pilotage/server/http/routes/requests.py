@@ -13,7 +13,8 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.policy import Policy
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller

@@ -7,7 +7,8 @@ import asyncio
 from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.errors import InvalidInput
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import streamed_list
 from pilotage.server.tokens import Caller

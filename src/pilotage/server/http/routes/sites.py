@@ -11,7 +11,8 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.sites import SiteState
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller

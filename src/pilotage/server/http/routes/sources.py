@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 
 from pilotage.core.ids import SubmissionId
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.jobs import selection_of
 from pilotage.server.tokens import Caller

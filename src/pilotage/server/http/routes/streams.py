@@ -19,7 +19,8 @@ from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.core.queues.offer_history import KnownOffer
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.routes.submissions import SubmissionInput, check_prepared, prepare_submission
 from pilotage.server.tokens import Caller

@@ -16,8 +16,9 @@ from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
 from pilotage.core.policy import Policy
 from pilotage.core.queues.offer_history import KnownOffer
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
 from pilotage.server.duties.startup import forget_staged
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (

@@ -8,7 +8,8 @@ import secrets
 from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.core.errors import InvalidInput, NotFound, Overloaded
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller, expiry
 from pilotage.services.tokens import changes

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from pilotage.core.errors import Forbidden, InvalidInput, NotFound
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import trace as rows

@@ -9,7 +9,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from pilotage.core.errors import InvalidInput, Overloaded, TooLarge
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import submissions as rows

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Depends
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.states import JobState
-from pilotage.server.context import Context, caller_of, context_of
+from pilotage.server.context import Context
 from pilotage.server.duties.wait_reasons import snapshot
+from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.tokens import Caller
 from pilotage.services.why import answer as services

@@ -1,0 +1,70 @@
+"""The routes of FastAPI as one application, with their errors and their OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from pilotage import __version__
+from pilotage.core import errors
+from pilotage.server.context import Context
+from pilotage.server.errors import response_for
+from pilotage.server.http.routes import routers
+from pilotage.wire.pilot import ErrorBody
+
+DECLARED: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "model": ErrorBody,
+        "description": "The request is wrong or not allowed, or must be repeated later (429).",
+    },
+    "5XX": {
+        "model": ErrorBody,
+        "description": "A system behind the server does not answer (503), or the server has failed.",
+    },
+}
+"""The errors of every address, for the OpenAPI document."""
+
+
+def build_routes(context: Context) -> FastAPI:
+    """All routes of one server."""
+    api = FastAPI(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=DECLARED)
+    api.state.context = context
+    _install_errors(api)
+    for router in routers():
+        api.include_router(router)
+    return api
+
+
+def _install_errors(app: FastAPI) -> None:
+    """Install handlers in `app` that answer every error with an `ErrorBody`."""
+
+    async def known(_request: Request, error: Exception) -> Response:
+        return response_for(error)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return response_for(errors.InvalidInput(f"{where}: {first['msg']}"))
+
+    async def http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = {404: "not-found", 405: "invalid-input"}.get(error.status_code, "error")
+        body = ErrorBody(code, str(error.detail))
+        headers = dict(error.headers or {})  # Allow, of a method that an address does not take
+        return Response(msgspec.json.encode(body), error.status_code, headers, media_type="application/json")
+
+    async def gone(_request: Request, _error: Exception) -> Response:
+        """Nobody reads this answer: the client has left in the middle of its request, or was cut off."""
+        return response_for(errors.TooSlow("the request ended before its end"))
+
+    app.add_exception_handler(errors.PilotageError, known)
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, known)
