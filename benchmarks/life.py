@@ -10,12 +10,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 
 from benchmarks.figure import Figure, figure
-from benchmarks.server import served
+from benchmarks.processes import Spent, cpu, spent_below
+from benchmarks.server import served, server_pid
+from pilotage.client import Client
 from pilotage.wire.jobs import Selection
 
 SUMMARY = "no-op jobs/s through submit, match, confirm, run /bin/true, finish with local pilots"
@@ -49,22 +54,25 @@ with parsl.load(parsl.Config(executors=[executor], usage_tracking=0, initialize_
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=5_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--against", default="", help="another checkout with its .venv, measured in turns")
     parser.add_argument("--no-peers", action="store_true", help="ours and the spawn limit only")
 
 
 def run(asked: argparse.Namespace) -> Figure:
-    rates = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, served(Path(folder)) as client:
+    checkouts = {"ours": sys.executable}
+    if asked.against:
+        checkouts["against"] = str(Path(asked.against).absolute() / ".venv" / "bin" / "python")
+    with ExitStack() as stack:
+        lives = {name: stack.enter_context(_serving(python)) for name, python in checkouts.items()}
         for _ in range(asked.runs):
-            begun = time.perf_counter()
-            sent = client.submit({"executable": NO_OP}, values=range(asked.jobs))
-            selection = Selection(submission=sent.submission)
-            while (counts := client.counts(selection)).final < asked.jobs:
-                time.sleep(0.05)
-            rates.append(round(asked.jobs / (time.perf_counter() - begun), 1))
-            assert counts.states == {"Done": asked.jobs}, counts
+            for life in lives.values():
+                life.run(asked.jobs)
     peers: dict[str, float] = {}
     notes = {"jobs": f"{asked.jobs:,}", "pilots": str(os.cpu_count()), "job": NO_OP}
+    for name, life in lives.items():
+        notes["processor time" if name == "ours" else f"processor time of {asked.against}"] = life.summary()
+    if asked.against:
+        peers[asked.against] = median(lives["against"].rates)
     systems: dict[str, Callable[[int], float]] = (
         {} if asked.no_peers else {"hyperqueue": _hyperqueue, "parsl": _parsl, "dask": _dask}
     )
@@ -81,7 +89,52 @@ def run(asked: argparse.Namespace) -> Figure:
     notes["limit"] = (
         f"one process starts and reaps {alone:,.0f} of them per second, one on each core {on_all:,.0f}"
     )
-    return figure("life", "jobs/s", rates, peers, notes)
+    return figure("life", "jobs/s", lives["ours"].rates, peers, notes)
+
+
+@dataclass
+class Life:
+    """A server with its pilots, and what the jobs of each run cost."""
+
+    client: Client
+    server: int
+    rates: list[float] = field(default_factory=list)
+    costs: list[dict[str, float]] = field(default_factory=list)
+    """Microseconds of processor time a job, by the process that spent it."""
+
+    def run(self, jobs: int) -> None:
+        before, server_before = spent_below(self.server), cpu(self.server)
+        begun = time.perf_counter()
+        sent = self.client.submit({"executable": NO_OP}, values=range(jobs))
+        selection = Selection(submission=sent.submission)
+        while (counts := self.client.counts(selection)).final < jobs:
+            time.sleep(0.05)
+        self.rates.append(round(jobs / (time.perf_counter() - begun), 1))
+        assert counts.states == {"Done": jobs}, counts
+        none = Spent(0.0, 0.0)
+        after = spent_below(self.server)
+        seconds = {
+            "server": cpu(self.server) - server_before,
+            "pilot": sum(now.own - before.get(pid, none).own for pid, now in after.items()),
+            "payload": sum(now.children - before.get(pid, none).children for pid, now in after.items()),
+        }
+        self.costs.append({process: spent / jobs * 1e6 for process, spent in seconds.items()})
+
+    def summary(self) -> str:
+        """The median run of each process."""
+        parts = [
+            f"{process} {median(cost[process] for cost in self.costs):,.0f}" for process in self.costs[0]
+        ]
+        return f"µs a job, median of {len(self.costs)}: {', '.join(parts)}"
+
+
+@contextmanager
+def _serving(python: str) -> Iterator[Life]:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        served(Path(folder), python=python) as client,
+    ):
+        yield Life(client, server_pid(Path(folder)))
 
 
 def spawn(count: int) -> float:

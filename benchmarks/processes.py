@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -30,6 +31,33 @@ def cpu(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+class Spent(NamedTuple):
+    """Seconds of processor time of a process."""
+
+    own: float
+    children: float
+    """Of its children that have ended."""
+
+
+def spent_below(pid: int) -> dict[int, Spent]:
+    """The processor time of all living descendants of a process, by their ids."""
+    parents: dict[int, int] = {}
+    spent: dict[int, Spent] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            user, system, of_user, of_system = (int(field) / TICKS for field in fields[11:15])
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = Spent(user + system, of_user + of_system)
+    found = {pid}
+    while below := {child for child, parent in parents.items() if parent in found} - found:
+        found |= below
+    return {child: spent[child] for child in found - {pid} if child in spent}
 
 
 def family(pid: int) -> list[int]:

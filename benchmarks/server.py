@@ -19,15 +19,17 @@ WITHIN = 120.0
 
 
 @contextmanager
-def served(folder: Path, *, again: bool = False, database: str = "", listen: str = "") -> Iterator[Client]:
+def served(
+    folder: Path, *, again: bool = False, database: str = "", listen: str = "", python: str = sys.executable
+) -> Iterator[Client]:
     """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there.
 
     `database`: the address of a PostgreSQL database to be used instead of a file. `listen`: an address instead of
-    127.0.0.1; off loopback the server talks TLS.
+    127.0.0.1; off loopback the server talks TLS. `python`: the interpreter that has Pilotage installed.
     """
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=again)
-    process = start(folder, database, *(["--listen", listen] if listen else []))
+    process = start(folder, database, *(["--listen", listen] if listen else []), python=python)
     try:
         deadline = time.monotonic() + WITHIN
         while not _ready(home, process.pid):
@@ -44,14 +46,21 @@ def served(folder: Path, *, again: bool = False, database: str = "", listen: str
             process.wait()
 
 
-def start(folder: Path, database: str = "", *options: str) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, database: str = "", *options: str, python: str = sys.executable
+) -> subprocess.Popen[bytes]:
     """`pilotage up` on the home in `folder`; its words go to server.log beside it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_")}
-    command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(folder / "home"), *options]
+    command = [python, "-m", "pilotage.main", "up", "--home", str(folder / "home"), *options]
     if database:
         command += ["--database-url", database]
     with (folder / "server.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+
+
+def server_pid(folder: Path) -> int:
+    """The process id of the server on the home in `folder`."""
+    return int(json.loads((folder / "home" / "server.json").read_text())["pid"])
 
 
 def _ready(home: Path, pid: int) -> bool:
