@@ -6,7 +6,7 @@ request sees the transitions of the earlier ones. Each kind of transition is sav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -110,9 +110,17 @@ class JobTransitions:
         """Load the existing jobs among `ids` into `rows`."""
         missing = {job for job in ids if job not in self.rows}
         if missing:
-            if not missing.isdisjoint(self._moved_since):
-                self.write()
+            self.write_moves_of(missing)
             self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
+
+    def is_offered_since(self, job: int) -> bool:
+        """Whether a loaded job was offered to a pilot since, so that its row must be read again."""
+        return job in self._offered_since
+
+    def write_moves_of(self, ids: Set[int]) -> None:
+        """Save everything if one of these jobs has a transition that is not written yet."""
+        if not ids.isdisjoint(self._moved_since):
+            self.write()
 
     def row(self, job: int) -> JobRow | None:
         """A loaded job in its current state; None: the job does not exist."""

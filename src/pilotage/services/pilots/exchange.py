@@ -6,7 +6,7 @@ Every message about a job goes through the hand-over's table. Each decision is s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from pilotage.services.jobs.results import apply_finish, save_result
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.match import Match
 from pilotage.services.pilots.come_back import come_back, contradict_absence, lapsed_attempt
+from pilotage.services.pilots.held_claims import HeldClaims, reported_jobs
 from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pilot
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
@@ -87,19 +88,20 @@ def exchange_many(
     if pool.peers.shared:
         pool.pilots.reload(tx, [hashed for hashed, _ in messages])
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, SEVERAL_PILOTS))
+    claims = HeldClaims(moves)
     requests: list[PilotRequest] = []
     # By their place in `messages`.
     refused: dict[int, PilotageError] = {}
     for hashed, message in messages:
         try:
-            requests.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, message), message, moves))
+            requests.append(PilotRequest(pool, tx, _admit(pool, tx, hashed, message), message, claims))
         except PilotageError as error:
             refused[len(requests) + len(refused)] = error
     living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
     tx.put_all(pool.last_seen, living, now)
     # No rollback takes a sign of life back.
     pool.heard.update(dict.fromkeys(living, now))
-    moves.load(job for request in requests if request.names_jobs for job in request.named_jobs())
+    claims.load([(request.pilot.id, request.request) for request in requests])
     for request in requests:
         request.carry_out()
     moves.write()
@@ -147,15 +149,16 @@ class PilotRequest:
     """One request of one pilot."""
 
     __slots__ = (
-        *("_tries", "gone", "has_reports", "match", "moves", "names_jobs"),
+        *("_tries", "gone", "has_reports", "held_claims", "match", "moves"),
         *("now", "pilot", "pool", "request", "response", "tx"),
     )
 
     def __init__(
-        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, moves: JobTransitions
+        self, pool: Pool, tx: Transaction, pilot: PilotRow, request: ExchangeRequest, claims: HeldClaims
     ) -> None:
-        self.pool, self.tx, self.pilot, self.request, self.moves = pool, tx, pilot, request, moves
-        self.now = moves.now
+        self.pool, self.tx, self.pilot, self.request = pool, tx, pilot, request
+        self.held_claims, self.moves = claims, claims.moves
+        self.now = self.moves.now
         self.response = ExchangeResponse(incarnation=pool.incarnation)
         self.match: Match | None = None
         self._tries: set[tuple[int, int]] | None = None
@@ -163,14 +166,6 @@ class PilotRequest:
         self.gone = False
         """The pilot had ended before this request."""
         self.has_reports = bool(request.finishes or request.releases or request.confirms)
-        self.names_jobs = self.has_reports or bool(request.holding)
-
-    def named_jobs(self) -> Iterator[int]:
-        """The jobs that the request names."""
-        request = self.request
-        yield from (finish.job for finish in request.finishes)
-        yield from (release.job for release in request.releases)
-        yield from (reference.job for reference in (*request.confirms, *request.holding))
 
     def carry_out(self) -> None:
         """Apply the reports, match the take, answer the rest. Offers are certain only once they are written."""
@@ -343,7 +338,8 @@ class PilotRequest:
             return True
         if self._tries is None:
             self.moves.write()
-            self._tries = attempts.tries_of_pilot(self.tx.connection, self.pilot.id, set(self.named_jobs()))
+            named = {*reported_jobs(self.request), *(held.job for held in self.request.holding)}
+            self._tries = attempts.tries_of_pilot(self.tx.connection, self.pilot.id, named)
         return (job.id, epoch) in self._tries
 
     def _hold(self, job: JobRow) -> JobRow:
@@ -353,13 +349,10 @@ class PilotRequest:
 
     def _jobs_to_stop(self, holding: list[Reference]) -> list[Verdict]:
         """The jobs among `holding` that the pilot must stop."""
-        self.moves.load(held.job for held in holding)
         pilot = self.pilot
         stop = []
-        for held in holding:
+        for held in self.held_claims.differing(pilot.id, holding):
             job = self.moves.rows.get(held.job)
-            if job is not None and job.pilot == pilot.id and job.epoch == held.epoch:
-                continue
             lapsed = None if job is None or self.gone else lapsed_attempt(self.moves, job, held.epoch, pilot)
             decision = self._decide(job, held, Verb.RESUME if lapsed else Verb.KEEP)
             if job is not None and lapsed is not None and decision.effect is Effect.RESUME:
