@@ -11,16 +11,20 @@ MAX_TAIL = 8000
 """Characters kept of the end of the log."""
 
 _recent: Deque[str] = deque()
+_size = 0
+"""Characters in `_recent`, line ends included."""
 
 
 def log(event: str, **facts: Any) -> None:
     """Write the time, the event, and `name=value` for each fact that has a value."""
+    global _size
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     words = [f"{name}={_plain(value)}" for name, value in facts.items() if value not in ("", None)]
     line = " ".join([stamp, event, *words])
     _recent.append(line)
-    while len(_recent) > 1 and sum(map(len, _recent)) + len(_recent) > MAX_TAIL:
-        _recent.popleft()
+    _size += len(line) + 1
+    while len(_recent) > 1 and _size > MAX_TAIL:
+        _size -= len(_recent.popleft()) + 1
     sys.stderr.write(line + "\n")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Tuple
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
 
@@ -48,8 +48,6 @@ SERVER_UNAVAILABLE = 5
 RESULTS_LOST = 6
 UNFIT = 7
 
-COALESCE_SECONDS = 0.03
-"""Minimum seconds between exchanges while payloads are very short: each exchange costs both sides CPU time."""
 STUCK_AFTER = 2.0
 """Seconds after which jobs held ahead are released if they could not be started."""
 LEAVE_PATIENCE = 5.0
@@ -110,13 +108,11 @@ class Machine:
         timing, config = self.timing, self.config
         instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
         if not timing.in_flight:
-            instants += [timing.retry_at, timing.due_at, timing.take_at, timing.sent_at + COALESCE_SECONDS]
+            instants += [timing.retry_at, timing.due_at, timing.take_at, self._coalesced_at()]
         if self.assignments.count(*ACTIVE):
             instants.append(timing.lease_until)
         if len(self.assignments):
-            waiting = self._oldest_waiting()
-            if waiting is not None:
-                instants.append(waiting.since + STUCK_AFTER)
+            instants.append(self._waiting_since() + STUCK_AFTER)
         else:
             instants += [self._last_busy_at + config.idle, (timing.away_since or now) + self._patience()]
         return min((instant for instant in instants if instant > now), default=now + config.heartbeat)
@@ -309,8 +305,7 @@ class Machine:
         """Release jobs that wait too long behind a payload that turned out to be long: other pilots can run them."""
         if self.timing.in_flight or not self.assignments.count(*OCCUPYING):
             return
-        waiting = self._oldest_waiting()
-        if waiting is None or now - waiting.since <= STUCK_AFTER:
+        if now - self._waiting_since() <= STUCK_AFTER:
             return
         stuck = [
             assignment
@@ -326,14 +321,10 @@ class Machine:
                 self._job_rate.clear()
                 self._release(assignment, "could not be started soon", now)
 
-    def _oldest_waiting(self) -> Optional[Assignment]:
-        """The assignment that has waited longest, for a confirm or for free processors."""
+    def _waiting_since(self) -> float:
+        """The instant since which an assignment waits for a confirm or for free processors; infinite: none does."""
         firsts = (self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY))
-        return min(
-            (assignment for assignment in firsts if assignment),
-            key=lambda assignment: assignment.since,
-            default=None,
-        )
+        return min((assignment.since for assignment in firsts if assignment), default=math.inf)
 
     # The exchange
 
@@ -342,7 +333,7 @@ class Machine:
         if timing.in_flight or self._superseded or now < timing.retry_at or self._is_leave_reported():
             return
         busy = self._job_rate.is_short() and assignments.count(Stage.RUNNING, Stage.READY)
-        if busy and now < timing.sent_at + COALESCE_SECONDS:
+        if busy and now < self._coalesced_at():
             return
         take = timing.take
         if take is None and not self.leaving and now < self.config.end - self.config.min_remaining:
@@ -367,6 +358,11 @@ class Machine:
         request.holding = assignments.references(*WAITING, Stage.RUNNING, Stage.STORING, Stage.STOPPING)
         timing.on_sent(request, now)
         actions.append(Send(request))
+
+    def _coalesced_at(self) -> float:
+        """The earliest instant of the next exchange while payloads are very short."""
+        waiting = self.assignments.count(*WAITING)
+        return self.timing.sent_at + self._job_rate.coalesce_seconds(waiting, self.config.node.processors)
 
     def _has_only_reports(self) -> bool:
         """Whether the pilot is leaving and has no assignments except results and releases to report."""

@@ -6,7 +6,8 @@ import random
 from itertools import pairwise
 
 from pilotage.pilot.events import Event, ExchangeAnswered, PayloadEnded, Send, Start
-from pilotage.pilot.machine import COALESCE_SECONDS, Machine
+from pilotage.pilot.job_rate import COALESCE_SECONDS, EXCHANGES_AHEAD, MAX_COALESCE_SECONDS, JobRate
+from pilotage.pilot.machine import Machine
 from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import (
     EnrolResponse,
@@ -74,3 +75,20 @@ def test_the_node_is_never_left_without_work_and_exchanges_are_few() -> None:
     life.live()
     assert life.longest_pause() < 0.0015 + 2 * STEP
     assert len(life.sent) < 2_000 * 0.0015 / COALESCE_SECONDS + 20
+
+
+def test_exchanges_are_fewer_the_more_work_is_held() -> None:
+    life = Life(2_000, 0.004, 0.01, EnrolResponse(1, "", 1, "s", "c", 100.0, 10.0, 50.0).ahead)
+    life.live()
+    assert life.longest_pause() < 0.004 + 2 * STEP
+    assert len(life.sent) < 2_000 * 0.004 / (1.5 * COALESCE_SECONDS) + 20
+
+
+def test_an_interval_lasts_a_third_of_the_work_that_is_held() -> None:
+    rate = JobRate()
+    assert rate.coalesce_seconds(100, 1) == COALESCE_SECONDS
+    rate.add(0.002)
+    rate.add(0.002)
+    assert rate.coalesce_seconds(0, 1) == COALESCE_SECONDS
+    assert rate.coalesce_seconds(90, 1) == 0.002 * 90 / EXCHANGES_AHEAD
+    assert rate.coalesce_seconds(10_000, 1) == MAX_COALESCE_SECONDS
