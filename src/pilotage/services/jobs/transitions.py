@@ -6,7 +6,7 @@ request sees the transitions of the earlier ones. Each kind of transition is sav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -59,9 +59,9 @@ class JobTransitions:
     """Queues that are reloaded if the transaction fails."""
     _pilots: dict[str | None, PilotRow] = field(init=False)
     """Pilots that are reloaded if the transaction fails."""
-    _moved_since: set[JobId] = field(default_factory=set)
+    moved_since: set[JobId] = field(default_factory=set)
     """Jobs with a transition that is not written yet."""
-    _offered_since: set[int] = field(default_factory=set)
+    offered_since: set[int] = field(default_factory=set)
     """Loaded jobs that were offered to a pilot since: their rows must be read again."""
     _offered: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `jobs.Offered`."""
@@ -110,22 +110,14 @@ class JobTransitions:
         """Load the existing jobs among `ids` into `rows`."""
         missing = {job for job in ids if job not in self.rows}
         if missing:
-            self.write_moves_of(missing)
+            if not missing.isdisjoint(self.moved_since):
+                self.write()
             self.rows.update(jobs.by_ids(self.tx.connection, sorted(missing)))
-
-    def is_offered_since(self, job: int) -> bool:
-        """Whether a loaded job was offered to a pilot since, so that its row must be read again."""
-        return job in self._offered_since
-
-    def write_moves_of(self, ids: Set[int]) -> None:
-        """Save everything if one of these jobs has a transition that is not written yet."""
-        if not ids.isdisjoint(self._moved_since):
-            self.write()
 
     def row(self, job: int) -> JobRow | None:
         """A loaded job in its current state; None: the job does not exist."""
-        if job in self._offered_since:
-            self._offered_since.discard(job)
+        if job in self.offered_since:
+            self.offered_since.discard(job)
             self.load((job,))
         return self.rows.get(job)
 
@@ -166,7 +158,7 @@ class JobTransitions:
             if rows:
                 save(connection, rows)
                 rows.clear()
-        self._moved_since.clear()
+        self.moved_since.clear()
         self.events.write(connection)
 
     # --- transitions
@@ -177,12 +169,12 @@ class JobTransitions:
         Writing shows whether the job still waited: see `lost`.
         """
         job, epoch, last_event = head[0], int(head[2]) + 1, head[3]
-        if job in self._moved_since:
+        if job in self.moved_since:
             self.write()
-        self._moved_since.add(job)
+        self.moved_since.add(job)
         self._queues[entry.id] = self.tx
         if self.rows.pop(job, None) is not None:
-            self._offered_since.add(job)
+            self.offered_since.add(job)
         event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
         if self.pool.limits.limiter.limits:
@@ -319,15 +311,15 @@ class JobTransitions:
 
     def return_elsewhere(self, job: JobRow, queue: QueueId, user_priority: int) -> None:
         """As `wait_elsewhere`, for a job that does not wait now: if it returns, then to this queue."""
-        if job.id in self._moved_since:
+        if job.id in self.moved_since:
             self.write()
-        self._moved_since.add(job.id)
+        self.moved_since.add(job.id)
         self._relocated.append(jobs.MovedJob(queue, user_priority, job.last_event, job.id))
         self._now(job, queue=queue, user_priority=user_priority)
 
     def count(self, job: JobRow) -> None:
         """Save the failure counters of a job that keeps its state."""
-        self._moved_since.add(job.id)
+        self.moved_since.add(job.id)
         self._counted.append(jobs.FailureCounts(job.failures, job.own_failures, job.id))
         self._now(job)
 
@@ -353,10 +345,10 @@ class JobTransitions:
     ) -> int:
         """Log a transition. `again`: this is the second step of a transition."""
         JOB_STATES.check(job.state, new)
-        if job.id in self._moved_since and not again:
+        if job.id in self.moved_since and not again:
             # Statements are grouped by kind: the second transition of a job must not be written before the first.
             self.write()
-        self._moved_since.add(job.id)
+        self.moved_since.add(job.id)
         return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
 
     def of_request(self, job: JobRow) -> bool:

@@ -1,4 +1,4 @@
-"""What pilots say they hold, compared with the store: rows are loaded only where the two differ."""
+"""Compares the jobs that pilots say they hold with the store, and loads rows only where the two differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HeldClaims:
         """The store had these as the pilot says. The rows of these jobs were not loaded for that."""
 
     def load(self, requests: Iterable[tuple[PilotId, ExchangeRequest]]) -> None:
-        """Load the jobs of all reports, and those that a pilot does not hold as it says.
+        """Load the jobs of all reports, and the held jobs that differ from the word of their pilot.
 
         All are locked by one statement, in the order of their ids.
         """
@@ -31,7 +31,7 @@ class HeldClaims:
         self.moves.load(reported | self._compare(claims, besides=reported))
 
     def differing(self, pilot: PilotId, holding: Sequence[Reference]) -> Iterator[Reference]:
-        """Those of `holding` that the pilot does not hold as it says, one at a time. Their rows are loaded."""
+        """The references of `holding` that differ from the store, one at a time. Their rows are loaded."""
         claims = [HeldReference(held.job, held.epoch, pilot) for held in holding]
         # Jobs that were offered to somebody since they were loaded are read again.
         self.moves.load(self._compare(claims))
@@ -49,17 +49,18 @@ class HeldClaims:
         ]
         if not unread:
             return set()
-        self.moves.write_moves_of({claim.job for claim in unread})
-        found = not_held(self.moves.tx.connection, unread)
-        self._confirmed.update(claim for claim in unread if claim.job not in found)
-        return found
+        if any(claim.job in self.moves.moved_since for claim in unread):
+            self.moves.write()
+        differing = not_held(self.moves.tx.connection, unread)
+        self._confirmed.update(claim for claim in unread if claim.job not in differing)
+        return differing
 
     def _is_held(self, claim: HeldReference) -> bool:
         """Whether the pilot holds the job as it says. A job with a row in `moves` is judged by its row."""
         row = self.moves.rows.get(claim.job)
         if row is not None:
             return row.pilot == claim.pilot and row.epoch == claim.epoch
-        return claim in self._confirmed and not self.moves.is_offered_since(claim.job)
+        return claim in self._confirmed and claim.job not in self.moves.offered_since
 
 
 def reported_jobs(request: ExchangeRequest) -> Iterator[int]:
