@@ -62,9 +62,9 @@ def run(asked: argparse.Namespace) -> Figure:
     for measure, row in rows.items():
         notes[measure] = ", ".join(f"{demand} {told(value)}" for demand, value in row.items())
     return Figure(
-        *("demand", submitted["document"], "pilots", {"matched": submitted["matched"]}),
-        round(submitted["document"] / max(1, submitted["matched"]), 3),
-        [float(outcome.submitted) for outcome in outcomes["document"]],
+        *("demand", submitted["dirac"], "pilots", {"matched": submitted["matched"]}),
+        round(submitted["dirac"] / max(1, submitted["matched"]), 3),
+        [float(outcome.submitted) for outcome in outcomes["dirac"]],
         notes,
     )
 

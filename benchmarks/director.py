@@ -58,7 +58,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="CEs tell GLUE facts, and every second queue has Requirements",
     )
-    parser.add_argument("--demand", choices=("document", "matched"), default="document")
+    parser.add_argument("--demand", choices=("dirac", "matched"), default="dirac")
 
 
 def run(asked: argparse.Namespace) -> Figure:

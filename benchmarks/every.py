@@ -86,6 +86,7 @@ LINES = (
     Line("pilots", "< 5 ms", most=5.0),
     Line("why", "< 100 ms", most=100.0),
     Line("slurm", "< 1 s for 1,000 pilots", most=1.0),
+    Line("trial", "> 80 %, ratio .75 within .05", least=80.0),
     Line("demand"),
     Line("watch", "< 2,000 ms, < 100 ms of it in the event loop", most=2_000.0, loop=100.0),
     Line("director", "< 300 ms", most=300.0),

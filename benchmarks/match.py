@@ -34,7 +34,7 @@ def store_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queues", type=int, default=5_000, help="of the synthetic shape")
     parser.add_argument("--shape", choices=("synthetic", "lhcb"), default="synthetic")
     parser.add_argument("--interleaved", action="store_true", help="no two jobs of a queue on one page")
-    parser.add_argument("--rule", choices=("document", "proportional"), default="document")
+    parser.add_argument("--rule", choices=("dirac", "proportional"), default="dirac")
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
 
 

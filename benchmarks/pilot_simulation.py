@@ -272,7 +272,7 @@ class _Simulation:
             self._look_back(pilot, in_vain=True)
 
     def _look_back(self, pilot: _Pilot, *, in_vain: bool) -> None:
-        seen = LastSeen(pilot.id, pilot.had_job, in_vain)
+        seen = LastSeen(pilot.id, str(pilot.id), pilot.had_job, in_vain)
         self._back_offs[pilot.ce].observe([seen], self._waiting_jobs(), self._now)
 
     def _waiting_jobs(self) -> dict[QueueId, int]:

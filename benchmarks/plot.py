@@ -85,7 +85,7 @@ def _point(jobs: int, queues: int, kind: str, seconds: float) -> tuple[float, fl
         tempfile.TemporaryDirectory(prefix="bench-plot-") as folder,
         store_at(Path(folder), kind) as store,
     ):
-        fill(store, shape, "document", tokens)
+        fill(store, shape, "dirac", tokens)
         with opened(store, shape, tokens) as site:
             found = site.measured(1, seconds, most=int(jobs * PART))
     return round(found.seconds / found.matched * 1e6, 1), round(found.cpu / found.matched * 1e6, 1)

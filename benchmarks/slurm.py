@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
+
 from benchmarks.figure import Figure
 from benchmarks.shapes import Absent
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
@@ -35,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> Figure:
-    with _cluster() as environment:
+    with small_slurm() as environment:
         _run(environment, "scontrol", "update", "partitionname=short", "state=down")
         ours, plain = [], []
         batch = SlurmBatch(LocalRunner(environment), getpass.getuser(), SlurmOptions())
@@ -57,13 +59,16 @@ def run(asked: argparse.Namespace) -> Figure:
 
 
 @contextmanager
-def _cluster() -> Iterator[dict[str, str]]:
-    """The environment for commands of a small Slurm."""
+def small_slurm(**settings: str) -> Iterator[dict[str, str]]:
+    """The environment for commands of a small Slurm on free ports. `settings`: variables of examples/slurm/cluster."""
     if os.geteuid() != 0:
         raise Absent("only root can start the daemons of Slurm")
     folder = tempfile.mkdtemp(prefix="bench-slurm-")
     try:
-        started = subprocess.run([CLUSTER, "up", folder], capture_output=True, text=True, check=False)
+        settings = {"PORTS": " ".join(str(free_port()) for _ in range(3)), **settings}
+        started = subprocess.run(
+            [CLUSTER, "up", folder], env=os.environ | settings, capture_output=True, text=True, check=False
+        )
         if started.returncode:
             raise Absent(f"Slurm did not start: {started.stderr.strip()}")
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"

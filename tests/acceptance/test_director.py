@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 DIRECTOR = """\
 [director]
+demand = "dirac"
 period = 1
 SubmitPools = ["DIRAC", "Local", "Batch"]
 DefaultSubmitPools = ["Batch"]
@@ -53,7 +54,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     assert told.returncode == 0, told.stderr
     report = json.loads(told.stdout)
     [queue] = report["queues"]
-    assert (report["acted"], report["demand"], queue["pool"]) == (True, "document", "Batch")
+    assert (report["acted"], report["demand"], queue["pool"]) == (True, "dirac", "Batch")
     assert report["parameters"]["pilotsPerIteration"] == 100
     assert queue["boost"] == pytest.approx(300000 / 7200)
     # The CE may have been too new at the first dry run.

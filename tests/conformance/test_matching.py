@@ -214,9 +214,9 @@ def test_several_identities_do_not_switch_the_other_conditions_off() -> None:
     assert dirac_.eligible({"CPUTime": 50000, "OwnerGroup": ["prod", "user"]}) == [1, 2]
 
 
-def test_the_longest_jobs_go_first_by_default() -> None:
+def test_the_longest_jobs_go_first_under_the_rule_dirac() -> None:
     """DIRAC has dropped it; "DIRAC Task Queue Matching" wins. The set of eligible jobs is the same."""
-    dirac_ = Dirac(Matching().rule)
+    dirac_ = Dirac("dirac")
     for job, cpu in ((1, 100), (2, 50000), (3, 5000)):
         dirac_.insert(job, {"Owner": "a", "OwnerGroup": "g", "CPUTime": cpu}, 1)
     offer, rng = dirac_.offers({"CPUTime": 10**6})[0], Random(1)

@@ -5,7 +5,7 @@ the pilots for the queues of the case's group are compared. DIRAC's rule: the wa
 waiting pilots, and at least 0.
 
 - Demand `matched` answers all cases as DIRAC does.
-- Demand `document` differs on purpose. "DIRAC Taskqueue Director" allows more waiting pilots than jobs
+- Demand `dirac` differs on purpose. "DIRAC Taskqueue Director" allows more waiting pilots than jobs
   (extraPilotFraction, extraPilots), and it counts a waiting pilot for its own queue only. Without extra
   pilots its cap for one queue is DIRAC's rule. Of two queues, pilots that wait for one do not cover the other.
 """
@@ -101,8 +101,8 @@ def matched(case: dict[str, Any]) -> int:
 
 
 def document(case: dict[str, Any], waiting: Sequence[int], **settings: Any) -> int:
-    """The pilots that demand `document` submits for the group. The means are so high that the caps decide."""
-    facts = facts_of("document", queues_of(case, waiting), pilots_per_iteration=10000, **settings)
+    """The pilots that demand `dirac` submits for the group. The means are so high that the caps decide."""
+    facts = facts_of("dirac", queues_of(case, waiting), pilots_per_iteration=10000, **settings)
     decisions = decide(facts, Everywhere(), Random(1))
     return sum(decision.submitted for decision in decisions if decision.queue.identity.group == GROUP)
 

@@ -19,6 +19,7 @@ from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.pilots.cost import CoreSeconds
+from pilotage.core.policy import parse
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.admin.upgrade import _config, current_revision, head_revision, upgrade
 from pilotage.store.engine.connection import database_time
@@ -241,6 +242,38 @@ def test_resubmissions_of_before_know_their_chain(unmade: Store) -> None:
     assert [other.id for other in resubmissions.of_chain(opened, 1)] == [2, 3]
     assert resubmissions.of_chain(opened, 2) == []
     opened.close()
+
+
+def test_policies_of_before_keep_their_rules(unmade: Store) -> None:
+    """They say now what their silence meant, and "document" has its new name; their comments stay."""
+    upgrade(unmade.engine, "0042")
+    begin = "[groups.home]\nproperties = ['ADMINISTRATOR']\n[users.ada]\ngroups = ['home']\n"
+    texts = {
+        1: begin,
+        2: f'{begin}[matching]  # the draw\nrule = "document"  # the default\n[director.pools.Batch]\nRank = "1"\n',
+        3: f'{begin}[matching]\nrule="proportional"\n[director]\ndemand = "matched"\nPrivatePilotFraction = 1\n',
+        4: f"director = {{}}\nmatching = {{ cpu_buckets = [500], rule = 'document' }}\n{begin}",
+        5: f"matching.cpu_buckets = [500]\ndirector.demand = 'document'\n{begin}",
+        6: "[groups",
+    }
+    sql = (
+        "INSERT INTO policies (version, text, applied_at, applied_by, reason) VALUES (:v, :t, 1.0, 'ada', '')"
+    )
+    with unmade.engine.begin() as connection:
+        for version, text in texts.items():
+            connection.execute(sa.text(sql), {"v": version, "t": text})
+    upgrade(unmade.engine)
+    with unmade.engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT version, text FROM policies")).fetchall()
+    stored = {version: text for version, text in rows}
+    assert stored.pop(6) == "[groups"
+    assert "# the draw" in stored[2]
+    assert "# the default" in stored[2]
+    for version, text in stored.items():
+        policy = parse(text)
+        rules = (policy.matching.rule, policy.director.demand, policy.director.private_pilot_fraction)
+        assert rules == (("proportional", "matched", 1) if version == 3 else ("dirac", "dirac", 0.5)), version
+    assert parse(stored[2]).director.pools["Batch"].rank == "1"
 
 
 def test_sums_of_pilots_begin_with_their_columns(unmade: Store) -> None:

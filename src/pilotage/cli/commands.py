@@ -112,6 +112,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy rollback": _here(
         "policy.versions", "rollback", "Put an earlier version of the policy into force again"
     ),
+    "policy preset": _here("policy.files", "preset", "Print rules by name, or a policy file with them"),
     "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
     "server duties": _here("duties", "duties", "List the rows that duties of the server cannot process"),
     "login": _here("login", "login", "Log in to a server on another machine"),

@@ -17,7 +17,7 @@ from benchmarks.workload_log import LoggedJob, read_window
 
 from pilotage.core.policy.director import Demand, Director
 
-DEMANDS: tuple[Demand, ...] = ("document", "matched")
+DEMANDS: tuple[Demand, ...] = ("dirac", "matched")
 IDLE = 120.0
 
 
@@ -98,7 +98,7 @@ def test_one_job_gets_one_pilot_with_demand_matched() -> None:
 
 def test_one_job_gets_five_pilots_with_demand_document() -> None:
     """One queue alone has a mean of 200 · boost, so the cap int(1.2 · 1) + 4 decides."""
-    outcome = ran("document", [job(run=100)], [ce()])
+    outcome = ran("dirac", [job(run=100)], [ce()])
     assert (outcome.submitted, outcome.cancelled, outcome.without_job) == (5, 0, 4)
     assert (outcome.payload, outcome.idle) == (100, pytest.approx(5 * IDLE))
     assert outcome.most_waiting == 5
@@ -128,7 +128,7 @@ def test_pilots_that_nobody_needs_any_more_are_cancelled_with_demand_matched() -
     outcome = ran("matched", [job(run=1) for _ in range(20)], [ce(wait=6000)])
     assert outcome.submitted == 20
     assert outcome.cancelled > 10
-    assert ran("document", [job(run=1) for _ in range(20)], [ce(wait=6000)]).cancelled == 0
+    assert ran("dirac", [job(run=1) for _ in range(20)], [ce(wait=6000)]).cancelled == 0
 
 
 @pytest.mark.parametrize("kind", DEMANDS)
@@ -157,7 +157,7 @@ def test_a_ce_that_never_starts_its_pilots_holds_jobs_with_demand_matched_only()
     ces = [ce("dead", None), ce("alive")]
     held = [ran("matched", [job()], ces, seed).never_started for seed in range(10)]
     assert set(held) == {0, 1}
-    assert not any(ran("document", [job()], ces, seed).never_started for seed in range(10))
+    assert not any(ran("dirac", [job()], ces, seed).never_started for seed in range(10))
 
 
 def test_the_figure_tells_both_demands_of_the_same_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -63,6 +63,25 @@ def test_init_writes_a_policy_that_is_valid_line_by_line(cli: Cli, tmp_path: Pat
         assert "cannot write" in capsys.readouterr().err
 
 
+def test_a_preset_is_printed_alone_and_into_a_policy(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
+    assert cli("policy", "preset") == 0
+    assert "dirac" in capsys.readouterr().out
+    assert cli("policy", "preset", "dirac") == 0
+    assert parse(POLICY + capsys.readouterr().out).matching.rule == "dirac"
+    assert cli("policy", "init", "p.toml") == 0
+    capsys.readouterr()
+    assert cli("policy", "preset", "dirac", "p.toml") == 0
+    policy = parse(capsys.readouterr().out)
+    assert (policy.matching.rule, policy.director.demand) == ("dirac", "dirac")
+    assert [instance.settings.form for instance in cast(Any, policy.correction.instances)] == ["ratio"]
+    assert cli("policy", "preset", "dirac", "p.toml", "--json") == 0
+    assert document(capsys)["name"] == "dirac"
+    assert cli("policy", "preset", "dirk") == 2
+    assert "known: dirac" in capsys.readouterr().err
+    (tmp_path / "bad.toml").write_text("[groups")
+    assert cli("policy", "preset", "dirac", "bad.toml") == 2
+
+
 def test_check_offline_needs_no_server(cli: Cli, tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "p.toml"
     file.write_text(POLICY)
@@ -71,12 +90,12 @@ def test_check_offline_needs_no_server(cli: Cli, tmp_path: Path, capsys: Capture
     assert cli("policy", "check", "--offline", "p.toml") == 0
     captured = capsys.readouterr()
     assert captured.out == "p.toml is a valid policy\n"
-    assert "note: rule document" in captured.err
+    assert "note: rule proportional" in captured.err
     assert cli("policy", "check", "--offline", "--json", "p.toml") == 0
     told = document(capsys)
     assert told["version"] is None
     assert told["warnings"] == []
-    assert len(told["properties"]) == 3
+    assert len(told["properties"]) == 2
     file.write_text(POLICY.replace("ADMINISTRATOR", "GENERIC_PILOT"))
     assert cli("policy", "check", "--offline", "p.toml") == 0
     err = capsys.readouterr().err

@@ -211,6 +211,7 @@ def test_the_documents_example_loads_as_it_is_and_gives_its_two_instances() -> N
             name: (one.time_span, one.weight, one.max_correction) for name, one in instance.slices.items()
         }
         assert parts == {"WeekSlice": (604800, 80, 2), "HourSlice": (3600, 20, 5)}
+    assert (made.policy.matching.rule, made.policy.director.demand) == ("dirac", "dirac")
     assert made.omissions == ()
     assert made.section == "ShareCorrections"
     # The group that it names is added, and told.

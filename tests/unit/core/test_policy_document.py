@@ -79,7 +79,8 @@ def test_a_good_one_is_read_with_its_defaults() -> None:
     assert policy.groups["home"].share == 1000
     assert policy.users["bob.b"].groups == ("home",)
     assert policy.matching.cpu_buckets == (500, 5000, 50000, 300000)
-    assert policy.matching.rule == "document"
+    assert policy.matching.rule == "proportional"
+    assert policy.director.demand == "matched"
     assert not policy.ces["local"].serves_everybody
     assert [limit.running for limit in policy.matching_limits()] == [5, None]
     assert warnings(policy) == []
@@ -246,6 +247,20 @@ BAD = {
         ('"fair"',),
         "matching.rule: invalid enum value",
         "",
+    ),
+    "the former name of a rule": (
+        "[platforms]",
+        '[matching]\nrule = "document"\n[platforms]',
+        ('"document"',),
+        "matching.rule: invalid enum value",
+        '"document" is called "dirac" now',
+    ),
+    "the former name of a demand": (
+        "[platforms]",
+        '[director]\ndemand = "document"\n[platforms]',
+        ('"document"',),
+        "director.demand: invalid enum value",
+        '"document" is called "dirac" now',
     ),
     "a retry delay that is no number": (
         "[platforms]",
@@ -606,9 +621,9 @@ def test_a_policy_that_nobody_could_change_is_warned_of() -> None:
 
 
 def test_the_properties_of_the_rule_are_known() -> None:
-    assert any(".833" in one for one in known_properties(parse(GOOD)))
-    proportional = GOOD + '\n[matching]\nrule = "proportional"\n'
-    assert len(known_properties(parse(proportional))) == 2
+    dirac = GOOD + '\n[matching]\nrule = "dirac"\n'
+    assert any(".833" in one for one in known_properties(parse(dirac)))
+    assert len(known_properties(parse(GOOD))) == 2
 
 
 def test_a_document_that_is_nested_too_deep_is_refused() -> None:
@@ -626,8 +641,8 @@ def test_the_policy_to_begin_with_is_valid_with_every_setting_switched_on(owner:
     assert warnings(policy) == []
     switched_on = "\n".join(line[1:] if re.match(r"#\S", line) else line for line in text.splitlines())
     full = parse(switched_on)
-    week = cast(Any, full.correction).WMSHistory["groups"].slices["week"]
-    assert (week.time_span, week.weight, week.max_correction) == (604800, 80, 2)
+    groups = cast(Any, policy.correction).WMSHistory["groups"]
+    assert (groups.form, groups.slices["day"].time_span) == ("integral", 86400)
     assert cast(Any, full.correction).WMSHistory["analysts"].group == "analysis"
     assert len(full.limits) == 1
     # Each group of lines is valid by itself too.

@@ -45,6 +45,7 @@ max_running = 60
 )
 DIRECTOR = """
 [director]
+demand = "dirac"
 DefaultSubmitPools = ["Batch"]
 PrivatePilotFraction = 0
 extraPilots = 0
@@ -202,8 +203,8 @@ def test_another_rank_changes_the_choice(grid: Grid) -> None:
 
 
 def test_demand_matched_follows_rank_too(tmp_path: Path) -> None:
-    """Before, EnableListMatch counted with demand `document` only."""
-    grid = Grid(tmp_path, DIRECTOR.replace("[director]", '[director]\ndemand = "matched"', 1))
+    """Before, EnableListMatch counted with demand `dirac` only."""
+    grid = Grid(tmp_path, DIRECTOR.replace('"dirac"', '"matched"'))
     for name, wait in zip(NAMES, (600, 5, 60), strict=True):
         grid.tell(name, GlueCEStateEstimatedResponseTime=wait)
     grid.bench.submit(60)
@@ -256,7 +257,7 @@ def test_generic_pilots_are_refused_by_their_own_identity(tmp_path: Path) -> Non
 
 
 def test_both_demands_ask_the_broker(tmp_path: Path) -> None:
-    grid = Grid(tmp_path, DIRECTOR.replace("[director]", '[director]\ndemand = "matched"'))
+    grid = Grid(tmp_path, DIRECTOR.replace('"dirac"', '"matched"'))
     grid.tell_limits()
     grid.bench.submit(30, requirements=CONDITIONAL)
     assert set(grid.chosen()) == {"c1500", "c3000"}

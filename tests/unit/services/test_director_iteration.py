@@ -46,6 +46,7 @@ max_running = 10
 """
 DIRECTOR = """
 [director]
+demand = "dirac"
 DefaultSubmitPools = ["Batch"]
 """
 

@@ -324,7 +324,7 @@ class Failing(RuleBasedStateMachine):
 
     @rule(fate=fates)
     def change_the_policy(self, fate: str) -> None:
-        text = OTHER if self.pool.policy.matching.rule == "document" else LIMITED
+        text = OTHER if self.pool.policy.matching.rule == "dirac" else LIMITED
         policy = parse(text)
         self.carry_out(
             fate,

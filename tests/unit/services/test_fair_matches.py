@@ -190,7 +190,7 @@ class Rounds:
         candidates = eligible_queues(waiting, lambda _: True, closed)
         if not candidates:
             return None
-        if self.rule == "document":
+        if self.rule == "dirac":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
         queue: IndexedQueue = candidates[self.smallest([one.priority for one in candidates])]

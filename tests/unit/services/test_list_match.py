@@ -119,8 +119,12 @@ def test_a_hook_decides_further_and_its_environment_is_shown(bench: Bench) -> No
     call = hook_call(bench.pool, policy.ces["middle"], "middle", identity, forwarding)
     assert call is not None
     assert shown == dict(call.environment)
-    # Without a condition over hosts nothing is left to decide.
-    assert by_name(matched(bench, requirements="true"))["middle"].hook == ""
+    # The hook runs for every queue: it may decide by owner or size, where no condition over hosts is left.
+    plain = by_name(matched(bench, requirements="true"))["middle"]
+    assert plain.hook == "/etc/farm-hook"
+    told = plain.hook_environment
+    assert (told["PILOTAGE_REQUIREMENTS"], told["PILOTAGE_COMPLETE"]) == ("true", "1")
+    assert by_name(matched(bench, requirements="false"))["middle"].hook == ""
 
 
 def test_hosts_that_all_refuse_are_named_with_their_values(bench: Bench) -> None:

@@ -124,7 +124,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def change_the_policy(self) -> None:
         bench = self.bench
-        text = OTHER if bench.pool.policy.matching.rule == "document" else LIMITED
+        text = OTHER if bench.pool.policy.matching.rule == "dirac" else LIMITED
         policy = parse(text)
         bench.do(lambda tx: apply_policy(bench.pool, tx, policy, text, by="a", reason="", now=bench.now))
 

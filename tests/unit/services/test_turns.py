@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.core.policy import parse
 from pilotage.core.queues.rank import win_probability
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.shares.corrections import apply_priorities
@@ -172,7 +173,7 @@ def test_three_users_of_a_group_have_their_shares_after_ten_minutes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["proportional", "document"])
+@pytest.mark.parametrize("rule", ["proportional", "dirac"])
 @pytest.mark.parametrize(("cores", "more"), [(2, "quantum = 30"), (8, "")])
 def test_two_groups_have_what_the_rule_gives_them(make: Make, cores: int, more: str, rule: str) -> None:
     farm = make(cores, rule, more)
@@ -272,6 +273,35 @@ def test_a_pilot_that_gives_way_is_seen_to_and_the_next_one_is_the_others(make: 
     assert bench.pilot_row(following.paper.id).only_owner == "ben"
     farm.run(5)
     assert farm.use["ben"] > 0
+
+
+def test_a_pilot_without_a_job_for_its_owner_leaves_at_once_if_others_wait(make: Make) -> None:
+    """The turn would last for ten minutes more, and the pilot would stay idle for five seconds."""
+    farm = make(1, more="quantum = 600")
+    farm.submit("ann", 2)
+    farm.run(3)
+    [pilot] = farm.pilots
+    farm.submit("ben", 500)
+    farm.run(2)
+    assert pilot.leaving == "told to leave"
+    assert pilot.idle_since > farm.bench.now - 5
+    farm.run(4)
+    assert farm.use["ann"] == 2
+    assert farm.use["ben"] > 0
+
+
+def test_pilots_of_batch_systems_take_turns_with_demand_matched() -> None:
+    """With demand dirac a place in the queue of a batch system is worth more."""
+    batch = '[ces.farm]\nsite = "here"\ntype = "slurm"\nowners = "any"\n[ces.own]\nsite = "here"\ntype = "slurm"\n'
+    matched = parse(policy(1, more=batch))
+    dirac = parse(policy(1, more=f'{batch}[director]\ndemand = "dirac"\n'))
+    assert [matched.takes_turns(name) for name in ("local", "farm", "own", "none")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [dirac.takes_turns(name) for name in ("local", "farm")] == [True, False]
 
 
 def test_the_job_that_runs_ends_first(make: Make) -> None:

@@ -102,7 +102,7 @@ def test_demand_by_the_document_cancels_nothing(site: Site) -> None:
     site.cycle()
     site.bench.act("kill", *jobs)
     cancel(site, memory)
-    text = site.bench.policy_text.replace('demand = "matched"', 'demand = "document"')
+    text = site.bench.policy_text.replace('demand = "matched"', 'demand = "dirac"')
     new_policy(site.bench, text)
     site.bench.later(PATIENCE)
     assert cancel(site, memory) == []
@@ -152,7 +152,7 @@ def test_nothing_is_cancelled_after_the_policy_has_changed(site: Site) -> None:
     bench.later(PATIENCE)
     work = bench.do(lambda tx: run_iteration(bench.pool, tx.connection, bench.pool.rng, bench.now))
     unneeded = memory.note(bench.connection, work, bench.now)
-    new_policy(bench, bench.policy_text.replace('demand = "matched"', 'demand = "document"'))
+    new_policy(bench, bench.policy_text.replace('demand = "matched"', 'demand = "dirac"'))
     assert bench.do(lambda tx: cancel_pilots(bench.pool, tx, work, unneeded, bench.now)) == []
     site.start_pilots()
     site.work()

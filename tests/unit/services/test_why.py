@@ -42,6 +42,7 @@ required_tags = ["gpu"]
 )
 TWO_CES = POLICY + '[ces.second]\nsite = "here"\nowners = "any"\n'
 PROPORTIONAL = POLICY + '[matching]\nrule = "proportional"\n'
+DIRAC = POLICY + '[matching]\nrule = "dirac"\n'
 LIMITED = POLICY + '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'
 DELAYED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "Merge"\nce = "local"\ndelay = 60\n'
 
@@ -482,7 +483,7 @@ def test_background(bench: Bench) -> None:
 
 
 def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: Make) -> None:
-    bench = make(POLICY)
+    bench = make(DIRAC)
     [short] = bench.submit(cpu_time=500)
     bench.submit(4, cpu_time=5000, owner="bob")
     bench.submit(2, cpu_time=40000, owner="bob")
@@ -636,7 +637,7 @@ def kept(bench: Bench, queue: int) -> list[tuple[str, str, float]]:
 
 
 def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
-    bench = make(POLICY)
+    bench = make(DIRAC)
     [job] = bench.submit(cpu_time=500, memory=3072)
     queue = queue_of(bench, job)
     begin = bench.now
@@ -653,9 +654,9 @@ def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
     pilot.send(leaving="idle")
     order(bench)
     after()
-    new_policy(bench, POLICY.replace("[groups.physics]\nshare = 1000\n", "").replace('"physics", ', ""))
+    new_policy(bench, DIRAC.replace("[groups.physics]\nshare = 1000\n", "").replace('"physics", ', ""))
     after()
-    new_policy(bench, POLICY)
+    new_policy(bench, DIRAC)
     bench.submit(3, cpu_time=5000, owner="bob")
     assert len(bench.pilot().take()) == 1
     after()

@@ -1,4 +1,4 @@
-"""`pilotage policy init|import`: commands that need no server."""
+"""`pilotage policy init|preset|import`: commands that need no server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage import wire
+from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput, TooLarge
 
@@ -47,6 +48,40 @@ def init(
         session.screen.line(
             f"{file} is written: edit it, then `pilotage policy check` and `pilotage policy apply`"
         )
+    return None
+
+
+@connected
+def preset(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the preset; none: list them")] = "",
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Policy file that takes the rules; - for standard input")
+    ] = "",
+) -> int | None:
+    """Print the tables of a preset, or a policy file with its rules. No file is changed. Needs no server."""
+    from pilotage.core.policy.parser import parse_toml
+    from pilotage.core.policy.presets import PRESETS
+
+    if not name:
+        rows = [[known.name, known.meaning] for known in PRESETS.values()]
+        if session.as_json:
+            session.screen.json({"presets": [{"name": row[0], "meaning": row[1]} for row in rows]})
+        else:
+            session.screen.table([Column("name"), Column("meaning")], rows)
+        return None
+    chosen = PRESETS.get(name)
+    if chosen is None:
+        raise InvalidInput(f"there is no preset {name}", hint=f"known: {', '.join(PRESETS)}", field="name")
+    text = chosen.text
+    if file:
+        given = policy_text(file)
+        parse_toml(given)
+        text = chosen.applied_to(given)
+    if session.as_json:
+        session.screen.json({"name": name, "file": file or None, "text": text})
+    else:
+        sys.stdout.write(text)
     return None
 
 

@@ -174,7 +174,7 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
         str,
         Setting(
             "absolute path of the site's own program on the server's machine that prints further native arguments for"
-            " the requirements of each submission; empty: none"
+            " each submission; empty: none"
         ),
     ] = ""
     attributes: Annotated[
@@ -222,11 +222,6 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
     def allowed_pilot_types(self) -> frozenset[str]:
         """Where payloads are not isolated and not all users trust each other, pilots are bound when submitted."""
         return frozenset(self.pilot_types) - ({"generic"} if self.binds_pilots else frozenset())
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether a pilot gives way to another owner: a place in a batch system's queue is worth more than a turn."""
-        return self.serves_everybody and self.type == "local"
 
     def batch_options(self) -> BatchOptions:
         """The options of its own batch system. A local CE has none."""

@@ -5,11 +5,21 @@ from __future__ import annotations
 from pilotage.core.policy.model import ADMINISTRATOR, NORMAL_USER
 from pilotage.core.policy.toml import quoted
 
-_RULES = """\
+CORRECTION = """\
+[correction]
+correctors = ["WMSHistory"]
+
+[correction.WMSHistory.groups]
+form = "integral"
+slices.day = { time_span = 86400, max_correction = 5 }
+"""
+"""The share corrections of a new home."""
+
+_RULES = f"""\
 # --- Matching: the choice among the waiting jobs that fit a node.
 
-[matching]
-rule = "document"    # "proportional" follows the shares more closely; see docs/explanation/matching.md
+#[matching]
+#rule = "proportional"    # docs/explanation/matching.md; `pilotage policy preset dirac` prints the rules of DIRAC
 #cpu_buckets = [500, 5000, 50000, 300000]    # seconds of a reference core
 
 #[jobs]
@@ -31,24 +41,15 @@ rule = "document"    # "proportional" follows the shares more closely; see docs/
 #running = 200
 
 # --- Corrections: past use changes the priorities. Groups and owners above their share get a lower priority.
-# The example has two instances: between the groups, and between the owners of a group without JOB_SHARING. Each looks
-# back over a week (weight 80 %) and an hour (weight 20 %). No priority changes by more than a factor of 3.
+# This instance corrects between the groups until their use over a day equals their shares, for any lengths of jobs.
 
-#[correction]
-#correctors = ["WMSHistory"]
-
-#[correction.WMSHistory.groups]
-#max_global_correction_factor = 3
-#[correction.WMSHistory.groups.slices]
-#week = { time_span = 604800, weight = 80, max_correction = 2 }
-#hour = { time_span = 3600, weight = 20, max_correction = 5 }
+{CORRECTION}
+# A further instance corrects between the owners of a group without JOB_SHARING.
 
 #[correction.WMSHistory.analysts]
 #group = "analysis"
-#max_global_correction_factor = 3
-#[correction.WMSHistory.analysts.slices]
-#week = { time_span = 604800, weight = 80, max_correction = 2 }
-#hour = { time_span = 3600, weight = 20, max_correction = 5 }
+#form = "integral"
+#slices.day = {{ time_span = 86400, max_correction = 5 }}
 """
 """The part of the annotated policy without names of users, groups and sites."""
 
@@ -72,7 +73,9 @@ groups = ["home"]
 site = {quoted(site)}
 type = "local"
 owners = "home"
-"""
+
+# Groups that used more than their shares over the last day get lower priorities: docs/explanation/fair-shares.md.
+{CORRECTION}"""
 
 
 def annotated(owner: str, site: str) -> str:

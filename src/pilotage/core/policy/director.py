@@ -22,7 +22,7 @@ UNHANDLED_POOLS = ("DIRAC", LOCAL_POOL)
 DEFAULT_NORMALIZATION = "CPUPower"
 """`CPUNormalization` of a pool that says nothing: `ces.*.cpu_power` as it is."""
 
-Demand = Literal["document", "matched"]
+Demand = Literal["dirac", "matched"]
 
 
 class SubmitPool(
@@ -109,11 +109,11 @@ class Director(
     demand: Annotated[
         Demand,
         Setting(
-            "document (pilots by priority and waiting jobs, drawn at random) or matched (each waiting job counted"
-            " once over all CEs)"
+            "matched (each waiting job counted once over all CEs) or dirac (pilots by priority and waiting jobs, drawn"
+            " at random)"
         ),
-    ] = "document"
-    period: Annotated[float, Setting("seconds between two iterations with demand document", 1.0, YEAR)] = 60.0
+    ] = "matched"
+    period: Annotated[float, Setting("seconds between two iterations with demand dirac", 1.0, YEAR)] = 60.0
     pilots_per_iteration: Annotated[
         float, Setting("pilots of one iteration by priority, and as many by waiting jobs", 0, 10**9)
     ] = 100.0
@@ -144,7 +144,7 @@ class Director(
     generic_pilot_group: Annotated[str, Setting("group under which generic pilots are submitted")] = ""
     private_pilot_fraction: Annotated[
         float, Setting("chance of private pilots for a queue that accepts both types", 0, 1)
-    ] = 0.5
+    ] = 0.0
     pools: dict[str, SubmitPool] = msgspec.field(default_factory=dict)
 
     def pool(self, name: str) -> SubmitPool:

@@ -100,8 +100,8 @@ class Site(_Table, frozen=True):
 
 
 class Matching(_Table, frozen=True):
-    rule: Annotated[Rule, Setting("document (highest CPU bucket first, rand()/priority) or proportional")] = (
-        "document"
+    rule: Annotated[Rule, Setting("proportional, or dirac (highest CPU bucket first, rand()/priority)")] = (
+        "proportional"
     )
     cpu_buckets: Annotated[tuple[int, ...], Setting("seconds of a reference core, ascending", 1, 10**12)] = (
         500,
@@ -225,6 +225,16 @@ class Policy(_Table, frozen=True):
         dict[str, tuple[str, ...]],
         Setting("further platforms that a node of this platform is compatible with"),
     ] = msgspec.field(default_factory=dict)
+
+    def takes_turns(self, ce: str) -> bool:
+        """Whether a pilot of the CE that serves one owner at a time gives way to other owners.
+
+        With demand dirac, a place in a batch system's queue is worth more than a turn.
+        """
+        settings = self.ces.get(ce)
+        if settings is None or not settings.serves_everybody:
+            return False
+        return settings.type == "local" or self.director.demand == "matched"
 
     def properties(self, user: str, group: str) -> frozenset[str]:
         """The rights of `user` in `group`; empty if the user is not a member."""

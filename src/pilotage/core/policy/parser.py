@@ -21,6 +21,7 @@ from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
 from pilotage.core.policy.model import ADMINISTRATOR, AGENT, GENERIC_PILOT, Ce, NamedInstance, Policy
 from pilotage.core.policy.reference import KEYS
+from pilotage.core.policy.toml_edit import value_at
 from pilotage.core.policy.validation import validate
 from pilotage.core.provisioning.budget import parse_budget, pilot_cost
 from pilotage.core.shares.priorities import scaled_range
@@ -197,10 +198,10 @@ def known_properties(policy: Policy) -> list[str]:
             )
         return [*texts, *_instance_properties(policy)]
     return [
-        "rule document: the draw is not proportional to priority: of the priorities 1 and 3 the second gets .833, not"
+        "rule dirac: the draw is not proportional to priority: of the priorities 1 and 3 the second gets .833, not"
         " .75. A group with many queues gets less than a group with one queue: 20 queues of priority 1 against one of"
         " priority 20 get .372, not .5",
-        "rule document: among the queues that fit a node, the highest CPU bucket goes first: shares apply only within a"
+        "rule dirac: among the queues that fit a node, the highest CPU bucket goes first: shares apply only within a"
         " bucket, and short jobs wait as long as longer jobs keep arriving",
         'matching.rule = "proportional" has neither property',
         *_instance_properties(policy),
@@ -257,11 +258,21 @@ def _translate_error(message: str, text: str, plain: dict[str, Any]) -> InvalidI
     if missing:
         reason = f"the {f'table [{missing[1]}]' if not where else f'key {missing[1]}'} is missing"
     reason = _plain_words(reason)
-    hint = _meaning(keys)
+    hint = _renamed(where, value_at(plain, tuple(keys))) or _meaning(keys)
     if missing and not where:
         hint = "`pilotage policy init` writes a policy to start with"
     line = line_of(text, keys)
     return InvalidInput(f"{where or 'the policy'}: {reason}", hint=hint, line=line, field=where or None)
+
+
+_RENAMED = {("matching.rule", "document"): "dirac", ("director.demand", "document"): "dirac"}
+"""Values that had another name before, by key."""
+
+
+def _renamed(key: str, value: Any) -> str:
+    """The hint for a former name of a value; empty: it is none."""
+    new = _RENAMED.get((key, value)) if isinstance(value, str) else None
+    return f'"{value}" is called "{new}" now' if new else ""
 
 
 TYPE_NAMES = {

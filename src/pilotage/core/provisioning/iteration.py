@@ -1,4 +1,4 @@
-"""One iteration of the director with demand `document`: for each waiting queue its pilots, pool and CEs.
+"""One iteration of the director with demand `dirac`: for each waiting queue its pilots, pool and CEs.
 
 The real iteration, `director --explain` and `director --dry-run` call `decide`. So an explanation cannot differ from
 the act. Each queue is a step of its own: the caller may pause between two steps.

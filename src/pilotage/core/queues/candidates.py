@@ -196,7 +196,7 @@ class Candidates:
         plain_winner = self._draw_plain(offer_class)
         if not there:
             return plain_winner[0] if plain_winner else None
-        if self._rule == "document":
+        if self._rule == "dirac":
             highest = max(entry.identity.cpu_time for entry in there)
             if plain_winner is not None and offer_class.cpu_time > highest:
                 return plain_winner[0]
@@ -245,7 +245,7 @@ class Candidates:
             special = offer_class.slots[standing == _SPECIAL].tolist()
             offer_class.special = [entry for slot in special if (entry := self._entries[slot]) is not None]
         members = offer_class.slots[standing == _PLAIN]
-        if len(members) and self._rule == "document":
+        if len(members) and self._rule == "dirac":
             buckets = self._cpu_time[members]
             offer_class.cpu_time = int(buckets.max())
             members = members[buckets == offer_class.cpu_time]
@@ -279,7 +279,7 @@ class Candidates:
             return False
         if entry in offer_class.newcomers or not len(offer_class.members):
             return True
-        if self._rule == "document" and entry.identity.cpu_time != offer_class.cpu_time:
+        if self._rule == "dirac" and entry.identity.cpu_time != offer_class.cpu_time:
             return entry.identity.cpu_time > offer_class.cpu_time
         offer_class.newcomers.append(entry)
         return bool((offer_class.members == entry.slot).any())

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-Rule = Literal["document", "proportional"]
-RULES: tuple[Rule, ...] = ("document", "proportional")
+Rule = Literal["dirac", "proportional"]
+RULES: tuple[Rule, ...] = ("dirac", "proportional")
 
 FIRST = 10
 """Of the jobs with the drawn UserPriority, one of this many lowest ids is given ("DIRAC Task Queue Matching")."""

@@ -85,7 +85,7 @@ def rank(entry: IndexedQueue, candidates: Sequence[IndexedQueue], rule: Rule) ->
     others = [other for other in candidates if other.id != entry.id]
     own = entry.identity.cpu_time
     buckets: tuple[Bucket, ...] = ()
-    if rule == "document":
+    if rule == "dirac":
         buckets = _higher(others, own)
         others = [other for other in others if other.identity.cpu_time == own]
     sums: dict[Entity, float] = {entry.entity: entry.priority}

@@ -230,7 +230,7 @@ class WaitAnalysis:
 
     def _first_bucket(self, place: int, entry: IndexedQueue) -> int:
         """The CPU bucket that is drawn from first."""
-        if self.rule != "document":
+        if self.rule != "dirac":
             return entry.identity.cpu_time
         if place not in self._buckets:
             self._buckets[place] = self.draw_candidates(place).first_bucket()
@@ -239,7 +239,7 @@ class WaitAnalysis:
     def _has_rivals(self, place: int, entry: IndexedQueue) -> bool:
         own = entry.identity.cpu_time
         return any(
-            rival.id != entry.id and (self.rule != "document" or rival.identity.cpu_time >= own)
+            rival.id != entry.id and (self.rule != "dirac" or rival.identity.cpu_time >= own)
             for rival in self.draw_candidates(place).entries
         )
 

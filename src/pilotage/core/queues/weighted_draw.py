@@ -57,7 +57,7 @@ class Sampler:
             positive = np.flatnonzero(weights > 0)
             light, self._places = weights[positive], positive.data
         bounds = light.cumsum()
-        if rule == "document" and len(light) and bounds[-1] * MOST < ENOUGH * light.max():
+        if rule == "dirac" and len(light) and bounds[-1] * MOST < ENOUGH * light.max():
             light = self._set_apart(light)
             bounds = light.cumsum()
         self._light = light.data
@@ -115,7 +115,7 @@ class Sampler:
         if time <= limit:
             return winner, time
         # Nobody has arrived by then.
-        place, at = draw_after(np.asarray(light), "document", numbers, limit)
+        place, at = draw_after(np.asarray(light), "dirac", numbers, limit)
         if at < time or winner < 0:
             return (place if self._places is None else self._places[place]), at
         return winner, time

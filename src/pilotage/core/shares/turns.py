@@ -121,12 +121,19 @@ class TurnBook:
         self, accounts: Mapping[str, float], turn: Turn, amount: float, waiting: Callable[[str], int]
     ) -> str:
         own = turn.owner
-        # An owner whose coming pilots suffice for all waiting jobs needs no further pilot.
-        others = [owner for owner in turn.credited if owner != own and waiting(owner) > self._coming(owner)]
-        best = max(others, key=lambda owner: accounts[owner], default=own)
-        if own in turn.credited and accounts[best] <= accounts[own] + amount * HYSTERESIS:
+        best = self.first_waiting(turn.ce, [owner for owner in turn.credited if owner != own], waiting)
+        if best is None or (own in turn.credited and accounts[best] <= accounts[own] + amount * HYSTERESIS):
             return own
         return best
+
+    def first_waiting(self, ce: str, owners: Iterable[str], waiting: Callable[[str], int]) -> str | None:
+        """Of the owners that need a further pilot, the one with the largest account at the CE.
+
+        An owner whose coming pilots suffice for all waiting jobs needs no further pilot.
+        """
+        accounts = self.accounts.get(ce, {})
+        needing = [owner for owner in owners if waiting(owner) > self._coming(owner)]
+        return max(needing, key=lambda owner: accounts.get(owner, 0.0), default=None)
 
     def _coming(self, owner: str) -> int:
         """Pilots of an owner that are ordered or started and have not asked for work yet."""

@@ -108,7 +108,7 @@ class DirectorDuty(Duty):
         if not any(name in pool.local_nodes for name in batch_ces):
             return False
         # A clock that stepped back ends the wait.
-        waits = settings.demand == "document" and self._next - settings.period <= now < self._next
+        waits = settings.demand == "dirac" and self._next - settings.period <= now < self._next
         # An iteration without queues decides nothing, so the period begins with the first waiting queue.
         if settings.demand == "matched" and has_waiting_pilots(pool):
             return True

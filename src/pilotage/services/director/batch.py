@@ -91,11 +91,11 @@ class BatchDirector:
         node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
         tx.put(pool.local_nodes, self.ce, node)
         live = ces.live_totals(tx.connection, self.ce) if live is None else live
-        self.memory.restore(tx)
-        self._look_back(pool, tx, ce, now)
+        row = self.memory.restore(tx)
+        self._look_back(pool, tx, ce, now, row.switched)
         orders = pool.pilot_orders.get(self.ce, ())
         tx.delete(pool.pilot_orders, self.ce)
-        open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON
+        open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON  # it may have stopped just now
         # Orders that are not carried out now are decided again in the next iteration.
         orders = self._within_room(ce, live, orders) if open_ and not self._holds_back(pool, ce, now) else ()
         budget = status_of(tx.connection, self.ce, ce, now)
@@ -153,7 +153,7 @@ class BatchDirector:
                 room -= allowed[-1].pilots
         return tuple(allowed)
 
-    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> None:
+    def _look_back(self, pool: Pool, tx: Transaction, ce: Ce, now: float, switched: float | None) -> None:
         """Learn which of the pilots that were submitted here had a job."""
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
@@ -161,7 +161,11 @@ class BatchDirector:
             tx.set(self, "_ce", ce)
             if self.memory.begin_section(pool, tx, ce, now):
                 back_off.forget()
+        back_off.follow_switch(switched)
         rows = observe_pilots(pool, tx, back_off, now)
+        queues, until = back_off.paused_queues(now)
+        tx.set(self.memory, "queues_paused", queues)
+        tx.set(self.memory, "queues_until", until)
         started = [row for row in rows if row.started is not None]
         if started:
             self.memory.pilot_started(tx, had_job=any(row.take_number for row in started))

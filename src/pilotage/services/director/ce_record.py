@@ -94,6 +94,8 @@ class CeMemory:
     alike: int = 0
     """Failures in a row that are all `failure`."""
     failure: str = ""
+    queues_paused: int = 0
+    queues_until: float = 0.0
     _stored: CeProgress | None = None
     """The row as this director last read or wrote it; None: not yet."""
 

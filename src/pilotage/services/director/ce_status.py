@@ -23,7 +23,7 @@ from pilotage.services.director.ce_record import NO_ROOM
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import absent_pilots, ce_information, ces, costs, node_clocks, site_states
 from pilotage.store.tables.ce_information import InformationRow
-from pilotage.store.tables.ces import CeRow, CeSwitch, FailedPilot, OpenSubmissions
+from pilotage.store.tables.ces import CeProgress, CeRow, CeSwitch, FailedPilot, OpenSubmissions
 from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.wire.ces import CeBudget, CeFailure, CeSummary, CeWait, NodeClock
 
@@ -97,7 +97,8 @@ def _summary(
     progress = row.progress
     state, reason, advice = _state(name, ce, policy, row, now, switched)
     if state == "active":
-        state, reason, advice = _state_of_batch_system(name, policy, informed, now)
+        of_system = _state_of_batch_system(name, policy, informed, now)
+        state, reason, advice = of_system if of_system[0] != "active" else (state, reason, advice)
     if state == "active" and (spent := exhausted(budget)):
         advice = f"use leaves the window as time goes on; or raise ces.{name}.budget and apply the policy"
         state, reason = "spent", spent
@@ -112,7 +113,7 @@ def _summary(
         advice=advice,
         by=row.switched_by,
         since=row.switched,
-        until=progress.not_before if state in ("paused", "full") and now < progress.not_before else None,
+        until=_until(state, progress, now),
         max_waiting=ce.max_waiting if batch else None,
         max_running=ce.max_running if batch else None,
         listed=progress.listed,
@@ -121,6 +122,13 @@ def _summary(
         isolation=ce.isolation,
         budget=None if budget is None else _budget(budget),
     )
+
+
+def _until(state: str, progress: CeProgress, now: float) -> float | None:
+    """The end of the pause that the state tells."""
+    ends = {"active": [progress.queues_until], "full": [progress.not_before]}
+    later = [end for end in ends.get(state, [progress.not_before, progress.queues_until]) if now < end]
+    return min(later, default=None) if state in ("active", "paused", "full") else None
 
 
 def _information(row: InformationRow | None, problems: Sequence[str], now: float) -> tuple[str, float | None]:
@@ -169,7 +177,17 @@ def _state(
     if now < progress.not_before:
         advice = f"see `pilotage ce show {name}`; it ends by itself, or at once with {enable}"
         return "paused", progress.trouble, advice
+    if now < progress.queues_until:
+        return _pause_of_queues(progress, enable)
     return "active", "", ""
+
+
+def _pause_of_queues(progress: CeProgress, enable: str) -> tuple[str, str, str]:
+    """(state, reason, advice) while no pilot is submitted for some queues, or for any."""
+    queues = progress.queues_paused
+    whom = f"{queues} task queue{'' if queues == 1 else 's'}" if queues else "all task queues"
+    reason = f"no pilots for {whom}: the last ones ended before they had a job"
+    return ("active" if queues else "paused"), reason, f"it ends by itself, or at once with {enable}"
 
 
 def _state_of_batch_system(

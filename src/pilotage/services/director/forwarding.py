@@ -154,8 +154,8 @@ def forwarding_properties(forwarded: ForwardedOrder) -> dict[str, str]:
 def hook_call(
     pool: Pool, ce: Ce, name: str, identity: QueueIdentity | None, made: Forwarding
 ) -> HookCall | None:
-    """The run of the CE's hook for a queue; None: the CE has no hook, or the queue no requirements."""
-    if not ce.forward_hook or identity is None or isinstance(made.residual, Literal):
+    """The run of the CE's hook for a queue, also for one without requirements; None: there is no hook or no queue."""
+    if not ce.forward_hook or identity is None:
         return None
     submitter = requester(identity, pool.policy).index
     variables = {

@@ -89,10 +89,10 @@ class LocalDirector:
         if ce is None:
             return []
         live = pilots.live(tx.connection, self.ce)
-        self._observe_started(pool, tx, ce, now)
         decided = Plan(starving_since=self.starving_since)
         turns: dict[PilotId, Turn] = {}
         row = ces.by_name(tx.connection, self.ce)
+        self._observe_started(pool, tx, ce, now, row.switched)
         if row.switch is CeSwitch.ON and not self._holds_back(pool, ce, now):
             turns = self._ended_turns(pool, tx, ce, live)
             decided = plan(self._facts(pool, tx, ce, live, turns, now), now, pool.rng)
@@ -103,7 +103,7 @@ class LocalDirector:
             now, len(decided.orders), totals_of(live), cores, self.back_off, self.not_before, spent
         )
         tx.put(pool.directors, self.ce, note)
-        self._store(tx, row.progress)
+        self._store(tx, row.progress, now)
         ordered = self._carry_out(pool, tx, ce, live, decided, turns, now, place)
         if not pool.draining and is_wanted(tx, self.ce, now):
             probe = self._insert_pilot(pool, tx, ce, 1, None, PROBE, now, place)
@@ -111,11 +111,17 @@ class LocalDirector:
             ordered.append(probe)
         return ordered
 
-    def _store(self, tx: Transaction, stored: CeProgress) -> None:
-        """Write the reason for a pause into the CE's row, so that every server can explain it."""
+    def _store(self, tx: Transaction, stored: CeProgress, now: float) -> None:
+        """Write the reasons for pauses into the CE's row, so that every server can explain them."""
         trouble = "pilots end without calling home" if self.not_before else ""
+        queues, until = self.back_off.paused_queues(now)
         progress = replace(
-            stored, trouble=trouble, failures=self.aborted_in_a_row, not_before=self.not_before
+            stored,
+            trouble=trouble,
+            failures=self.aborted_in_a_row,
+            not_before=self.not_before,
+            queues_paused=queues,
+            queues_until=until,
         )
         if progress != stored:
             ces.save_progress(tx.connection, self.ce, progress)
@@ -224,13 +230,20 @@ class LocalDirector:
         tx.add(self.ordered, pilot)
         return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)
 
-    def _observe_started(self, pool: Pool, tx: Transaction, ce: Ce, now: float) -> None:
+    def _observe_started(
+        self, pool: Pool, tx: Transaction, ce: Ce, now: float, switched: float | None
+    ) -> None:
         """Note which of the pilots that were started here had a job."""
         back_off = deepcopy(self.back_off)
         tx.set(self, "back_off", back_off)
         if ce != self._ce:
             back_off.forget()
             tx.set(self, "_ce", ce)
+        if switched != back_off.switched:
+            # `ce enable` ends the pause after pilots that never called home, too.
+            tx.set(self, "aborted_in_a_row", 0)
+            tx.set(self, "not_before", 0.0)
+        back_off.follow_switch(switched)
         observe_pilots(pool, tx, back_off, now)
 
     def _ended_turns(

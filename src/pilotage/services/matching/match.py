@@ -14,7 +14,14 @@ from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.requirements import Requirements
 from pilotage.services.pool.offer_cache import CachedOfferClass, PilotOffers, Remaining
 from pilotage.services.pool.state import Pool
-from pilotage.services.shares.turns import begin_turn, next_turn, turn_over
+from pilotage.services.shares.turns import (
+    begin_promised_turn,
+    begin_turn,
+    end_turn_without_jobs,
+    next_turn,
+    promised_turn,
+    turn_over,
+)
 from pilotage.store.tables import jobs
 from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
@@ -66,18 +73,25 @@ class Match:
         ):
             return
         before = len(self.given)
-        owner, left = self._draw_all(offers.whole(pilot))
+        binds = pilot.only_owner is None and self._binds()
+        promised = promised_turn(pool, pilot) if binds else None
+        owner, left = self._draw_for(promised[1].owner if promised else None, offers.whole(pilot))
         if owner is not None:
-            if pilot.only_owner is None and self._binds():
+            if binds:
                 self.moves.touch_pilot(pilot)
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
-                begin_turn(pool, self.tx, pilot, now)
+                if promised is not None and owner == promised[1].owner:
+                    begin_promised_turn(pool, self.tx, pilot, promised[0], now)
+                else:
+                    begin_turn(pool, self.tx, pilot, now)
             given = self.given[before:] if before else self.given
             self.moves.taken(pilot, take.number, [offered[0][0] for offered in given])
             self._answered = True
         elif not self.given:
             self._no_match = self._explain(left)
+            if pilot.only_owner is not None and not pilot.jobs:
+                end_turn_without_jobs(pool, self.tx, pilot, self._lots, now)
 
     def drop_lost(self, lost: set[tuple[PilotId, JobId]]) -> bool:
         """Drop jobs that another pilot was given; whether any was offered here. Call it once everything is written."""
@@ -126,6 +140,14 @@ class Match:
             )
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
+
+    def _draw_for(self, promised: str | None, whole: Remaining) -> tuple[str | None, Remaining]:
+        """As `_draw_all`, first for the owner to whom the pilot is promised."""
+        if promised is not None:
+            owner, left = self._draw_all(whole.bound_to(promised))
+            if owner is not None:
+                return owner, left
+        return self._draw_all(whole)
 
     def _draw_all(self, whole: Remaining) -> tuple[str | None, Remaining]:
         """Draw up to the number of jobs asked for: the owner of the first, and the last remaining offer."""

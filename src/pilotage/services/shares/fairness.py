@@ -72,9 +72,9 @@ def _unit(instances: Sequence[CorrectorInstance]) -> Unit:
 
 def _assumptions(policy: Policy) -> list[str]:
     said = ["an entity counts as one with demand if work of it was waiting for 95 % of the time"]
-    if policy.matching.rule == "document":
+    if policy.matching.rule == "dirac":
         said.append(
-            "rule document: expected for one task queue each in one CPU bucket, jobs of equal lengths; more queues or"
+            "rule dirac: expected for one task queue each in one CPU bucket, jobs of equal lengths; more queues or"
             " buckets move it"
         )
     elif not reaches_shares(policy.correction.between("")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pilotage.core.ids import PilotId
 from pilotage.core.shares.turns import SHARE, Turn, leave_for
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
@@ -23,18 +24,38 @@ def turn_over(pool: Pool, pilot: PilotRow, now: float) -> bool:
 
 def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """Begin the turn of the owner of the pilot's first job, who pays at its end."""
-    ce = pool.policy.ces.get(pilot.ce)
-    if ce is not None and ce.takes_turns:
-        turn = Turn(pilot.ce, pilot.only_owner or "", ce.quantum, now)
+    if pool.policy.takes_turns(pilot.ce):
+        turn = Turn(pilot.ce, pilot.only_owner or "", pool.policy.ces[pilot.ce].quantum, now)
         tx.put(pool.turns.running, pilot.id, turn)
+
+
+def promised_turn(pool: Pool, pilot: PilotRow) -> tuple[PilotId, Turn] | None:
+    """The turn for which a pilot of the same batch CE gave way, and that pilot; None: there is none.
+
+    A local director starts a pilot for such a turn. A batch system starts any pilot that waits, so the first one that
+    asks for work has the turn.
+    """
+    ce = pool.policy.ces.get(pilot.ce)
+    if ce is None or ce.type == "local" or not pool.policy.takes_turns(pilot.ce):
+        return None
+    turns = pool.turns.following.items()
+    return next(((giver, turn) for giver, turn in turns if turn.ce == pilot.ce), None)
+
+
+def begin_promised_turn(pool: Pool, tx: Transaction, pilot: PilotRow, giver: PilotId, now: float) -> None:
+    """Begin the turn for which `giver` gave way."""
+    turn, undo = pool.turns.take_over(giver)
+    tx.on_rollback(undo)
+    if turn is not None:
+        tx.on_rollback(pool.turns.begin(pilot.id, turn, now))
 
 
 def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: float) -> bool:
     """Begin the next turn of the pilot. False if another owner has it, and the pilot must leave."""
-    turns, ce = pool.turns, pool.policy.ces.get(pilot.ce)
     assert pilot.only_owner is not None
-    if ce is None or not ce.takes_turns:
+    if not pool.policy.takes_turns(pilot.ce):
         return True
+    turns, ce = pool.turns, pool.policy.ces[pilot.ce]
     current = turns.running.get(pilot.id)
     if current is None or current.begun is None:
         # It was started for this turn, or has come from another server.
@@ -54,6 +75,20 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     tx.on_rollback(turns.give_way(pilot.id, turn))
     _give_way(pool, tx, pilot, turn.owner, now)
     return False
+
+
+def end_turn_without_jobs(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: float) -> None:
+    """Let a pilot without a job leave at once if other owners wait for it and its own owner does not."""
+    turns, own = pool.turns, pilot.only_owner
+    assert own is not None
+    if not pool.policy.takes_turns(pilot.ce):
+        return
+    won = lots()
+    other = None if own in won else turns.first_waiting(pilot.ce, won, pool.queues.index.waiting_jobs_of)
+    if other is not None:
+        tx.on_rollback(turns.end(pilot.id, now))
+        tx.on_rollback(turns.give_way(pilot.id, Turn(pilot.ce, other, pool.policy.ces[pilot.ce].quantum)))
+        _give_way(pool, tx, pilot, other, now)
 
 
 def _give_way(pool: Pool, tx: Transaction, pilot: PilotRow, owner: str, now: float) -> None:

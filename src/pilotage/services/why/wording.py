@@ -304,7 +304,7 @@ def _cpu_bucket(verdict: WaitVerdict, answer: Why) -> tuple[str, str]:
     queues, jobs = sum(b.queues for b in buckets), sum(b.jobs for b in buckets)
     count = f" ({plural(jobs, 'job')} in {plural(queues, 'queue')})" if queues else ""
     return f"jobs with more CPU time go first{count}: the highest waiting CPU bucket is {verdict.detail}", (
-        'the policy sets matching.rule = "document", so short jobs wait while longer jobs fit the same nodes;'
+        'the policy sets matching.rule = "dirac", so short jobs wait while longer jobs fit the same nodes;'
         ' an administrator can choose "proportional" (`pilotage policy apply`)'
     )
 

@@ -191,6 +191,9 @@ ces = sa.Table(
     # The last failure of a pilot without a job, and how often it has occurred in a row.
     sa.Column("alike", sa.Integer, nullable=False, server_default="0"),
     sa.Column("failure", sa.Text, nullable=False, server_default=""),
+    # Queues for which no pilot is submitted since the last ones had no job (0 with an end: all), and until when.
+    sa.Column("queues_paused", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("queues_until", sa.Float, nullable=False, server_default="0"),
     # "", "stopped" after failures, or "disabled" by an administrator; who, why and when.
     sa.Column("state", sa.Text, nullable=False, server_default=""),
     sa.Column("state_by", sa.Text, nullable=False, server_default=""),

@@ -41,6 +41,10 @@ class CeProgress:
     alike: int = 0
     """Failures in a row that are all `failure`."""
     failure: str = ""
+    queues_paused: int = 0
+    """Queues for which no pilot is submitted since the last ones had no job; 0 with an end below: all queues."""
+    queues_until: float = 0.0
+    """The end of the longest of these pauses."""
 
 
 PROGRESS = tuple(field.name for field in fields(CeProgress))

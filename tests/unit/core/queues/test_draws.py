@@ -19,7 +19,7 @@ def plain(weights: list[float], rule: Rule, rng: Random) -> int:
     values = []
     for weight in weights:
         u = rng.random()
-        drawn = u if rule == "document" else -math.log(1 - u)
+        drawn = u if rule == "dirac" else -math.log(1 - u)
         values.append(drawn / weight if weight else math.inf)
     best = min(values)
     return rng.choice([place for place, value in enumerate(values) if value == best])
@@ -58,12 +58,12 @@ def test_the_documents_rule_gives_the_known_unproportional_shares(
 ) -> None:
     exact = document_shares(classes)
     assert all(math.isclose(exact[place], share, abs_tol=1e-3) for place, share in enumerate(expected))
-    assert_shares(drawn(classes, "document"), exact)
+    assert_shares(drawn(classes, "dirac"), exact)
 
 
 def test_four_equal_ones_against_one_of_four_member_by_member() -> None:
     exact = document_shares([(1.0, 1)] * 4 + [(4.0, 1)])
-    assert_shares(drawn([(1.0, 1)] * 4 + [(4.0, 1)], "document"), exact)
+    assert_shares(drawn([(1.0, 1)] * 4 + [(4.0, 1)], "dirac"), exact)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_smallest_of_many_draws_has_the_right_distribution(rule: Rule, count
     for _ in range(DRAWS):
         value = smallest_of(count, weight, rule, rng)
         below = (
-            1 - (1 - value * weight) ** count if rule == "document" else 1 - math.exp(-count * weight * value)
+            1 - (1 - value * weight) ** count if rule == "dirac" else 1 - math.exp(-count * weight * value)
         )
         tenths[min(9, int(below * 10))] += 1
     assert_shares(tenths, dict.fromkeys(range(10), 0.1))

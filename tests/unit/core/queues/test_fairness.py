@@ -115,7 +115,7 @@ class Motion:
         return self.x_holds
 
     def plain(self, candidates: list[IndexedQueue]) -> IndexedQueue:
-        if self.rule == "document":
+        if self.rule == "dirac":
             highest = max(one.identity.cpu_time for one in candidates)
             candidates = [one for one in candidates if one.identity.cpu_time == highest]
         weights = np.array([one.priority for one in candidates])

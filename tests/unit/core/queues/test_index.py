@@ -58,7 +58,7 @@ def entry(number: int, identity: QueueIdentity | None = None, priority: float = 
     return IndexedQueue(QueueId(number), identity, (identity.owner, identity.group), priority=priority)
 
 
-def index_of(shelf: Shelf, rule: Rule = "document", *entries: IndexedQueue) -> QueueIndex:
+def index_of(shelf: Shelf, rule: Rule = "dirac", *entries: IndexedQueue) -> QueueIndex:
     wanted = {one.id: one.priority for one in entries}
     index = QueueIndex(
         lambda wanted: [shelf.heads(*one) for one in wanted],
@@ -84,7 +84,7 @@ QUEUES = 4
 class AgainstADictionary(RuleBasedStateMachine):
     """What waits is in the shelf, as rows would be; the index is only told what the use cases tell it."""
 
-    rule_of_draw: Rule = "document"
+    rule_of_draw: Rule = "dirac"
 
     @initialize(
         queues=st.lists(identities(), min_size=QUEUES, max_size=QUEUES),
@@ -170,7 +170,7 @@ class AgainstADictionary(RuleBasedStateMachine):
             self.explained(offer, hold, closed)
             return
         assert found.queue in expected
-        if self.rule_of_draw == "document":
+        if self.rule_of_draw == "dirac":
             highest = max(self.entries[QueueId(queue)].identity.cpu_time for queue in expected)
             assert self.entries[found.queue].identity.cpu_time == highest
         self.check(found)
@@ -255,7 +255,7 @@ def filled(shelf: Shelf, jobs: dict[int, list[int]]) -> None:
 def test_jobs_with_ids_below_those_that_were_read_are_found() -> None:
     """Two submissions made side by side, a chunk of the one after all of the other."""
     shelf = Shelf()
-    index = index_of(shelf, "document", entry(1))
+    index = index_of(shelf, "dirac", entry(1))
     for job in range(501, 511):
         shelf.waiting[job] = (1, 1)
     index.add_jobs(QueueId(1), 1, JobId(501), 10)
@@ -282,7 +282,7 @@ def test_the_highest_cpu_bucket_goes_first_whatever_the_priorities() -> None:
         entry(2, QueueIdentity("b", "g", cpu_time=50000), 1e-9),
         entry(3, QueueIdentity("c", "g", cpu_time=5000), 1e9),
     ]
-    index = index_of(shelf, "document", *entries)
+    index = index_of(shelf, "dirac", *entries)
     order = [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)]
     assert order == [2, 3, 1]
 
@@ -291,7 +291,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
     shelf = Shelf()
     filled(shelf, {1: [1] * 25})
     counts: Counter[int] = Counter()
-    index, rng = index_of(shelf, "document", entry(1)), Random(3)
+    index, rng = index_of(shelf, "dirac", entry(1)), Random(3)
     for _ in range(4000):
         found = index.propose(OFFER, holds, [], rng)
         assert found is not None
@@ -307,7 +307,7 @@ def naive(entries: list[IndexedQueue], shelf: Shelf, rule: Rule, rng: Random) ->
         values = {}
         for key, weight in weighted.items():
             u = 1 - rng.random()
-            drawn = u if rule == "document" else -math.log(u)
+            drawn = u if rule == "dirac" else -math.log(u)
             values[key] = drawn / weight if weight else math.inf
         best = min(values.values())
         return rng.choice([key for key, value in values.items() if value == best])
@@ -341,7 +341,7 @@ def test_fast_path_slow_path_and_document_draw_alike(rule: Rule) -> None:
         sides[side] = counts
     rng = Random("naive")
     sides["naive"] = Counter(naive(entries, shelf, rule, rng) for _ in range(draws))
-    assert {key[0] for key in sides["fast"]} == ({1, 2, 3} if rule == "document" else {1, 2, 3, 4})
+    assert {key[0] for key in sides["fast"]} == ({1, 2, 3} if rule == "dirac" else {1, 2, 3, 4})
     assert_alike(sides["fast"], sides["naive"])
     assert_alike(sides["slow"], sides["naive"])
 
@@ -351,7 +351,7 @@ def test_a_queue_of_background_jobs_waits_for_the_others_of_its_entity() -> None
     filled(shelf, {1: [0, 0], 2: [1], 3: [0]})
     alice, bob = QueueIdentity("alice", "physics"), QueueIdentity("bob", "physics", cpu_time=5000)
     long = replace(alice, cpu_time=50000)
-    index = index_of(shelf, "document", entry(1, long), entry(2, alice), entry(3, bob))
+    index = index_of(shelf, "dirac", entry(1, long), entry(2, alice), entry(3, bob))
     # Left out before the order by CPU time; bob is another entity, and has nothing else.
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {2, 3}
     assert [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)] == [3, 2, 1]
@@ -371,14 +371,14 @@ def test_background_is_by_entity_so_sharing_groups_wait_for_each_other() -> None
     entries = [entry(1, QueueIdentity("alice", "g")), entry(2, QueueIdentity("bob", "g"))]
     for one in entries:
         one.entity = ("", "g")
-    assert [one.id for one in index_of(shelf, "document", *entries).candidates(OFFER, holds, [])] == [2]
+    assert [one.id for one in index_of(shelf, "dirac", *entries).candidates(OFFER, holds, [])] == [2]
 
 
 def test_a_queue_whose_requirements_fail_does_not_keep_background_jobs_waiting() -> None:
     shelf = Shelf()
     filled(shelf, {1: [0], 2: [1]})
     picky = QueueIdentity("alice", "physics", requirements="x")
-    index = index_of(shelf, "document", entry(1), entry(2, picky))
+    index = index_of(shelf, "dirac", entry(1), entry(2, picky))
     assert [one.id for one in index.candidates(OFFER, never_holds, [])] == [1]
     assert [one.id for one in index.candidates(OFFER, holds, [])] == [2]
     assert index.explain(OFFER, never_holds, []).fallen == {
@@ -391,7 +391,7 @@ def test_a_closed_limit_leaves_out_exactly_the_queues_it_concerns() -> None:
     shelf = Shelf()
     filled(shelf, {1: [1], 2: [1], 3: [1]})
     merge = QueueIdentity("alice", "physics", job_type="Merge")
-    index = index_of(shelf, "document", entry(1), entry(2, merge), entry(3, replace(merge, owner="bob")))
+    index = index_of(shelf, "dirac", entry(1), entry(2, merge), entry(3, replace(merge, owner="bob")))
     closed = [Limit("job_type", "Merge", running=0)]
     assert {one.id for one in index.candidates(OFFER, holds, closed)} == {1}
     assert index.propose(OFFER, holds, closed, Random(1)).queue == 1
@@ -404,7 +404,7 @@ def test_a_queue_that_the_store_finds_empty_is_set_right_and_another_drawn() -> 
     shelf = Shelf()
     filled(shelf, {1: [1], 2: [1]})
     entries = [entry(1, QueueIdentity("a", "g", cpu_time=50000)), entry(2)]
-    index = index_of(shelf, "document", *entries)
+    index = index_of(shelf, "dirac", *entries)
     index.reset_queue(QueueId(1), {1: 5})
     shelf.waiting.pop(1)
     assert index.propose(OFFER, holds, [], Random(1)).queue == 2
@@ -422,7 +422,7 @@ def test_offers_of_one_kind_are_fitted_by_the_same_queues(
     queues: list[QueueIdentity], offer: Offer, cpu: float, memory: int, hold: bool
 ) -> None:
     shelf = Shelf()
-    index = index_of(shelf, "document", *[entry(number, queue) for number, queue in enumerate(queues)])
+    index = index_of(shelf, "dirac", *[entry(number, queue) for number, queue in enumerate(queues)])
     # Far apart, and one step apart.
     for other in (
         replace(offer, cpu_time=cpu, memory=memory),
@@ -442,7 +442,7 @@ def test_offers_of_one_kind_are_fitted_by_the_same_queues(
 def test_a_queue_of_other_buckets_that_comes_later_is_told_apart() -> None:
     """Its job was submitted under an earlier policy, or asks for more memory than the last bucket."""
     shelf = Shelf()
-    index = index_of(shelf, "document", entry(1))
+    index = index_of(shelf, "dirac", entry(1))
     small, large = replace(OFFER, cpu_time=600, memory=7000), replace(OFFER, cpu_time=800, memory=13500)
     for offer in (small, large):
         assert index.candidates(offer, holds, []) == []
@@ -462,7 +462,7 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     monkeypatch.setattr(kinds_module, bound, 2)
     shelf = Shelf()
     filled(shelf, {1: [1] * 20})
-    index = index_of(shelf, "document", entry(1))
+    index = index_of(shelf, "dirac", entry(1))
     offers_ = [replace(OFFER, ce=f"ce{n}", only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
         assert index.propose(offer, holds, [], Random(1)) is not None

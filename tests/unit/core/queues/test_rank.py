@@ -45,10 +45,10 @@ def test_chances_are_those_of_the_draw(priorities: tuple[float, ...], rule: Rule
 
 
 def test_the_worked_examples_of_the_document() -> None:
-    assert win_probability(1.0, [3.0], "document") == pytest.approx(1 / 6)
-    assert win_probability(3.0, [1.0], "document") == pytest.approx(5 / 6)
+    assert win_probability(1.0, [3.0], "dirac") == pytest.approx(1 / 6)
+    assert win_probability(3.0, [1.0], "dirac") == pytest.approx(5 / 6)
     assert win_probability(1.0, [3.0], "proportional") == 0.25
-    assert 20 * win_probability(1.0, [20.0, *[1.0] * 19], "document") == pytest.approx(
+    assert 20 * win_probability(1.0, [20.0, *[1.0] * 19], "dirac") == pytest.approx(
         1 - 20 / 21 * (1 - 0.95**21)
     )
 
@@ -96,7 +96,7 @@ def test_under_the_documents_rule_higher_buckets_go_first_and_lower_ones_do_not_
         entry(5, "eve", 900.0, cpu_time=500),
         entry(6, "bob", 300.0, cpu_time=5000),
     ]
-    found = rank(ours, [ours, *others], "document")
+    found = rank(ours, [ours, *others], "dirac")
     assert [(b.cpu_time, b.queues, b.jobs) for b in found.buckets] == [(300000, 1, 1), (50000, 2, 10)]
     assert (found.queues, found.chance) == (2, pytest.approx(1 / 6))
     assert [rival.owner for rival in found.rivals] == ["bob"]

@@ -91,7 +91,7 @@ def test_the_times_are_those_of_the_smallest(name: str, rule: Rule) -> None:
     """Their quantiles against the plain rule, which draws for each and takes the smallest."""
     rng, weights = generator(name), np.array(WEIGHTS[name])
     uniform = rng.random((DRAWS, len(weights)))
-    plain = (uniform if rule == "document" else -np.log1p(-uniform)) / weights
+    plain = (uniform if rule == "dirac" else -np.log1p(-uniform)) / weights
     _, times = runs(WEIGHTS[name], rule, name, DRAWS)
     low, high = np.sort(plain.min(axis=1)), np.sort(times)
     # Kolmogorov and Smirnov: the largest distance between the two distributions, once in 10^5 tests.

@@ -82,7 +82,7 @@ max_global_correction_factor = 3
 time_span = 86400
 max_correction = 10
 """
-    for rule in ("document", "proportional"):
+    for rule in ("dirac", "proportional"):
         told = known_properties(parse(f'{text}[matching]\nrule = "{rule}"\n'))
         [line] = [line for line in told if "before the owners" in line]
         assert line.startswith("WMSHistory analysts: the bounds apply to each owner's correction before")

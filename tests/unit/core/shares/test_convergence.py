@@ -81,16 +81,16 @@ def test_what_fairness_check_expects_is_the_fixed_point() -> None:
     exact = (37 - math.sqrt(73)) / 36
     assert fixed_point(chance_to_win) == pytest.approx(exact, abs=1e-9)
     shares = {"major": 3.0, "minor": 1.0}
-    assert expected_use(shares, "document", (DOCUMENT,))["major"] == pytest.approx(exact, abs=1e-4)
-    assert expected_use(shares, "document")["major"] == pytest.approx(1 - 1 / 6, abs=1e-4)
+    assert expected_use(shares, "dirac", (DOCUMENT,))["major"] == pytest.approx(exact, abs=1e-4)
+    assert expected_use(shares, "dirac")["major"] == pytest.approx(1 - 1 / 6, abs=1e-4)
     for instances in ((), (DOCUMENT,), (integral(DAY),), (DOCUMENT, HalfLifeInstance())):
         assert expected_use(shares, "proportional", instances) == {"major": 0.75, "minor": 0.25}
-    assert expected_use(shares, "document", (integral(DAY),))["major"] == 0.75
+    assert expected_use(shares, "dirac", (integral(DAY),))["major"] == 0.75
     # Clamped: a correction of at most 1.1 cannot make up for what the draw does.
     weak = HistoryInstance(slices={"Day": CorrectionSlice(time_span=DAY, max_correction=1.1)})
-    assert 0.8 < expected_use(shares, "document", (weak,))["major"] < 1 - 1 / 6
-    assert expected_use({"a": 0.0, "b": 0.0}, "document") == {"a": 0.5, "b": 0.5}
-    assert expected_use({}, "document") == {}
+    assert 0.8 < expected_use(shares, "dirac", (weak,))["major"] < 1 - 1 / 6
+    assert expected_use({"a": 0.0, "b": 0.0}, "dirac") == {"a": 0.5, "b": 0.5}
+    assert expected_use({}, "dirac") == {}
 
 
 def test_verdicts_tell_apart_who_wanted_more() -> None:
@@ -110,14 +110,14 @@ def test_verdicts_tell_apart_who_wanted_more() -> None:
 
 @pytest.mark.slow
 def test_without_correction_the_documents_rule_gives_five_sixths() -> None:
-    found = pool(Flow(), Flow(), "document", None, slots=200).run(4)
+    found = pool(Flow(), Flow(), "dirac", None, slots=200).run(4)
     assert found.part("major", 0.5, 4) == pytest.approx(1 - 1 / 6, abs=0.01)
 
 
 @pytest.mark.slow
 def test_the_documents_rule_and_policy_settle_at_their_fixed_point() -> None:
     """One CPU bucket, one queue for each group: .790, not .750. The flood is one of jobs here."""
-    found = pool(Flow(jobs=10**6), Flow(jobs=ENDLESS), "document", DOCUMENT, slots=60).run(30)
+    found = pool(Flow(jobs=10**6), Flow(jobs=ENDLESS), "dirac", DOCUMENT, slots=60).run(30)
     assert found.part("major", 10, 30) == pytest.approx(fixed_point(chance_to_win), abs=0.01)
     assert found.part("major", 10, 30) > 0.77
     weeks = found.parts("major", 7)
@@ -191,7 +191,7 @@ def test_a_queue_waits_no_longer_than_chance_has_it(queues: int) -> None:
     assert half / waits == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.parametrize(("rule", "starves"), [("document", True), ("proportional", False)])
+@pytest.mark.parametrize(("rule", "starves"), [("dirac", True), ("proportional", False)])
 def test_short_jobs_starve_under_the_documents_rule_only(rule: Rule, starves: bool) -> None:
     """Highest CPU bucket first, whatever the priorities; p = 1/2 here, so 60 draws are enough for 1e-18."""
     index, rng = index_of(rule, {0: (500, 1.0), 1: (5000, 1.0)}), Random(1)

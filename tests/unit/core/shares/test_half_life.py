@@ -213,7 +213,7 @@ def pool(minor: Flow, rule: str, *instances: CorrectorInstance, slots: int = 50)
 @pytest.mark.slow
 def test_under_the_documents_draw_it_settles_at_the_fixed_point_of_the_ratio() -> None:
     """As WMSHistory does: 18(1-u)² = u, .790 of the entitled .75; without a correction it would be .833."""
-    found = pool(Flow(), "document", HalfLifeInstance(half_life=DAY), slots=60).run(30)
+    found = pool(Flow(), "dirac", HalfLifeInstance(half_life=DAY), slots=60).run(30)
     settled = (37 - math.sqrt(73)) / 36
     assert found.part("major", 10, 30) == pytest.approx(settled, abs=0.01)
     assert found.parts("major", 7)[1:] == pytest.approx([settled] * 3, abs=0.015)

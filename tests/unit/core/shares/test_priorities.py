@@ -243,7 +243,7 @@ def test_a_burst_of_new_queues_recomputes_nothing(count: int, monkeypatch: pytes
     priorities.correct({}, {(f"o{number}", "physics"): Counted(1) for number in range(count)})
     index = QueueIndex(
         lambda wanted: [()] * len(wanted),
-        rule="document",
+        rule="dirac",
         cpu_buckets=(500,),
         memory_buckets=(500,),
         priorities=priorities,

@@ -1,7 +1,7 @@
 """Converts a DIRAC configuration into a policy, both as texts.
 
 The policy gets the groups and users of Registry, the sites and CEs of Resources, and ShareCorrections from any
-section. Everything else is listed as omitted, with line and reason.
+section. It follows the preset dirac. Everything else is listed as omitted, with line and reason.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pilotage.core.policy.dirac_cfg.draft import Draft, Omission
 from pilotage.core.policy.dirac_cfg.tree import read_tree
 from pilotage.core.policy.model import ADMINISTRATOR, Policy
 from pilotage.core.policy.parser import parse
+from pilotage.core.policy.presets.dirac import PRESET
 
 __all__ = ["ImportedPolicy", "Omission", "import_policy"]
 
@@ -48,7 +49,7 @@ def import_policy(text: str, *, section: str = "") -> ImportedPolicy:
     if chosen is not None:
         corrections.add_corrections(chosen, sharing, draft)
     draft.omit_unused(root)
-    text_of_policy = "\n".join([*_head(), *draft.lines]) + "\n"
+    text_of_policy = "\n".join([*_head(), *draft.lines, "", PRESET.text])
     return ImportedPolicy(
         text=text_of_policy,
         policy=_parse(text_of_policy, draft),

@@ -135,7 +135,7 @@ max_correction = 2
     def warnings(self) -> Iterator[str]:
         most = self.max_global_correction_factor
         lowest, highest = self.weighted_range
-        if highest <= most and lowest >= 1 / most:
+        if highest < most and lowest > 1 / most:
             yield (
                 f"max_global_correction_factor = {most:g} never binds, since its slices keep the correction between"
                 f" {lowest:.3g} and {highest:.3g}"
