@@ -66,18 +66,20 @@ class Cluster(BatchDaemons):
         name: str = "test",
         accounting: bool = False,
         features: Mapping[str, str] | None = None,
+        sizes: Mapping[str, int] | None = None,
         **settings: str,
     ) -> None:
         """`network`: where all daemons run; None: this one. `settings` replace lines of slurm.conf.
 
         `features`: by node, separated by commas; None: n1 has `first`, the others have `other`.
+        `sizes`: processors of nodes that have another number of them than `processors`.
         `accounting`: with a database of accounts and ended jobs, which has one account: `default`, for root.
         """
         super().__init__(folder)
         self._address = network.address if network is not None else "127.0.0.1"
         self._prefix = network.prefix if network is not None else ()
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
-        self._processors = processors
+        self._sizes = {node: (sizes or {}).get(node, processors) for node in self.nodes}
         self.name = name
         self.accounting = slurm_accounting.AccountingDatabase(self) if accounting else None
         self._features = features or {node: "first" if node == "n1" else "other" for node in self.nodes}
@@ -126,8 +128,9 @@ class Cluster(BatchDaemons):
             "nodes are not idle",
         )
 
-    def start_controller(self) -> None:
-        self.start_daemon("slurmctld", ["slurmctld", "-D"])
+    def start_controller(self, *, cold: bool = False) -> None:
+        """`cold`: without its saved state, so that it knows no job."""
+        self.start_daemon("slurmctld", ["slurmctld", "-D", *(["-c"] if cold else [])])
         self.wait_until(lambda: "UP" in self.run("scontrol", "ping"), "the controller does not answer")
 
     def restart_controller(self) -> None:
@@ -217,8 +220,8 @@ class Cluster(BatchDaemons):
             **self._settings,
         }
         lines = [f"{name}={value}" for name, value in settings.items()]
-        cores = self._processors
         for node, port in zip(self.nodes, self._ports[1:], strict=True):
+            cores = self._sizes[node]
             lines.append(
                 f"NodeName={node} NodeHostname={host} NodeAddr={self._address} Port={port} CPUs={cores} Boards=1"
                 f" SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={cores * 2000}"
@@ -246,6 +249,7 @@ def cluster(
     name: str = "test",
     accounting: bool = False,
     features: Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
     **settings: str,
 ) -> Iterator[Cluster]:
     """A running Slurm. Its folder has a short path, since a socket's name is limited to 108 bytes."""
@@ -254,7 +258,15 @@ def cluster(
         slurm_accounting.require()
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     made = Cluster(
-        folder, nodes, processors, network, name=name, accounting=accounting, features=features, **settings
+        folder,
+        nodes,
+        processors,
+        network,
+        name=name,
+        accounting=accounting,
+        features=features,
+        sizes=sizes,
+        **settings,
     )
     try:
         made.start()

@@ -1,6 +1,6 @@
 """Faults of a real Slurm, of its administrator and of the server between two steps of a submission.
 
-The server finds wrappers of Slurm's commands first on its PATH. A wrapper makes one fault and then behaves.
+The server finds wrappers of Slurm's commands first on its PATH. A wrapper makes a fault once, or until it is cleared.
 """
 
 from __future__ import annotations
@@ -24,19 +24,23 @@ pytestmark = pytest.mark.timeout(300)
 JOBS = 12
 WRAPPER = """\
 #!/bin/sh
-# usage: the command's own. The fault is taken from a file, once.
+# usage: the command's own. The fault is taken from a file: once, or each time if it begins with always-.
 name=${0##*/}
 real=$(PATH=$REAL_PATH command -v "$name")
 # A listing calls scontrol too, so the release has faults of its own.
 case "$name $1" in "scontrol release") name=release ;; esac
 fault=
-if [ -e "$FAULTS/$name" ]; then fault=$(cat "$FAULTS/$name"); rm -f "$FAULTS/$name"; fi
+if [ -e "$FAULTS/$name" ]; then fault=$(cat "$FAULTS/$name"); fi
+case $fault in "") ;; always-*) fault=${fault#always-} ;; *) rm -f "$FAULTS/$name" ;; esac
 case $fault in
   kill-server-before) kill -9 $PPID; exit 1 ;;
   kill-server-after) "$real" "$@" >/dev/null; kill -9 $PPID; exit 1 ;;
   kill-me-before) kill -9 $$ ;;
   kill-me-after) "$real" "$@" >/dev/null; kill -9 $$ ;;
   silent-after) "$real" "$@" >/dev/null; exit 0 ;;
+  fail-after) "$real" "$@" >/dev/null; exit 1 ;;
+  wrong-id) "$real" "$@" >/dev/null; echo 999999 ;;
+  twice) script=$(cat); echo "$script" | "$real" "$@" >/dev/null; echo "$script" | "$real" "$@" ;;
   crash-controller-after)
     "$real" "$@"; kill -9 "$(cat "$FAULTS/controller")" ;;
   partial) "$real" "$@" | head -c 40 ;;
@@ -74,7 +78,7 @@ class Faulty:
             fault.unlink()
 
     def set(self, command: str, fault: str) -> Path:
-        """The next call of `command` has this fault; the file is there until then."""
+        """The next call of `command` has this fault; the file is there until then. always-FAULT: all calls have it."""
         (self._faults / "controller").write_text(str(self.cluster.pid()))
         (self._faults / command).write_text(fault)
         return self._faults / command
@@ -252,15 +256,16 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
     jobs = submit(instance)
     client = instance.client()
 
-    def released() -> bool:
-        """Whether the server has released all pilots, so that it does not end the hold that follows."""
-        return {pilot.state for pilot in client.pilots() if not pilot.ended} == {"Waiting"}
-
-    until(released, 120, "waiting pilots")
+    # Then the server does not end the hold that follows.
+    until(lambda: set(of_submissions(instance, "phase")) == {"released"}, 120, "a listing without a hold")
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "hold", job)
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
-    until(lambda: any("Held" in line for line in reasons(instance)), 120, "the reason in the store")
+    until(
+        lambda: any("Held" in line for line in of_submissions(instance, "reason")),
+        120,
+        "the reason in the store",
+    )
     assert client.counts(jobs).states.get("Done") is None
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "release", job)
@@ -289,9 +294,8 @@ def processes_of(cluster: slurm.Cluster, batch_id: str) -> list[int]:
     return found
 
 
-def reasons(instance: Instance) -> list[str]:
-    """Why submissions wait, as the store has it."""
+def of_submissions(instance: Instance, column: str) -> list[str]:
+    """A column of the submissions that have not ended, as the store has them."""
+    sql = f"SELECT {column} FROM pilot_submissions WHERE ended IS NULL"
     with sqlite3.connect(f"file:{instance.home / 'pilotage.db'}?mode=ro", uri=True) as connection:
-        return [
-            row[0] for row in connection.execute("SELECT reason FROM pilot_submissions WHERE ended IS NULL")
-        ]
+        return [row[0] for row in connection.execute(sql)]

@@ -116,7 +116,10 @@ def _enrol(
         return 2
     connection = Connection(servers, trust)
     try:
-        return enrol(connection, secret, options, lambda: bool(wake_up.signals), began)
+        answer = enrol(connection, secret, options, lambda: bool(wake_up.signals), began)
+        if answer.leave:
+            log("told to leave", reason=answer.leave)
+        return REFUSED if answer.leave else answer
     except RequestRefused as error:
         log("enrolment refused", reason=error)
         return REFUSED

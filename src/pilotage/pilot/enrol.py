@@ -61,6 +61,7 @@ def enrol(
         version=__version__,
         hostname=socket.gethostname(),
         batch_id=options.batch_id,
+        restarts=options.restarts,
     )
     until = time.monotonic() + options.patience
     rng = random.Random()  # noqa: S311 (jitter)

@@ -87,6 +87,14 @@ def batch_id(environment: Mapping[str, str]) -> str:
     return next((environment[name] for name in BATCH_IDS if environment.get(name)), "")
 
 
+def restarts(environment: Mapping[str, str]) -> int:
+    """How often the batch system has started this batch job again."""
+    count = environment.get("SLURM_RESTART_COUNT", "")
+    if not count and environment.get("SGE_TASK_ID"):
+        count = environment.get("RESTARTED", "")
+    return int(count) if count.isdigit() else 0
+
+
 def batch_processors(environment: Mapping[str, str]) -> int:
     """Cores of this node that the batch system has allocated; 0 if it does not say."""
     return next((int(environment[name]) for name in _PROCESSORS if environment.get(name, "").isdigit()), 0)

@@ -9,7 +9,7 @@ from typing import List, Mapping, Optional
 
 from pilotage.wire.server_address import check_address
 
-from .node import batch_id
+from .node import batch_id, restarts
 
 
 def _fingerprint(text: str) -> str:
@@ -56,6 +56,12 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
         "--batch-id",
         default=batch_id(environment),
         help="id of the batch job (default: from the batch system)",
+    )
+    add(
+        "--restarts",
+        type=int,
+        default=restarts(environment),
+        help="how often the batch system has started this job again (default: from the batch system)",
     )
     add("--idle", type=float, default=None, help="seconds without work after which the pilot leaves")
     add(

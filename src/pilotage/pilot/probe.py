@@ -65,9 +65,14 @@ def run_probe(
     return 0
 
 
+def interpreter() -> str:
+    """The path of the interpreter. Without PATH in its environment Python does not know it."""
+    return sys.executable or os.path.realpath("/proc/self/exe")
+
+
 def check_python() -> ProbeCheck:
     """The interpreter. The batch script starts the pilot with Python 3.9 or newer only."""
-    return ProbeCheck("Python", OK, f"{platform.python_version()}, {sys.executable}")
+    return ProbeCheck("Python", OK, f"{platform.python_version()}, {interpreter()}")
 
 
 def check_isolation(wanted: str, resources: NodeResources, config: PilotConfig) -> List[ProbeCheck]:

@@ -98,6 +98,8 @@ class EnrolRequest:
     """Seconds since the batch job began."""
     clock: Instant = 0.0
     """Seconds since 1970 by the node's clock; 0: not told. It is compared, and nothing is computed with it."""
+    restarts: Int32 = 0
+    """How often the batch system has started the batch job again. Then the second program is told to leave."""
 
 
 @dataclass
@@ -109,8 +111,7 @@ class EnrolResponse:
     site: str
     ce: str
     lease: float
-    """Seconds after the server's last commit for a pilot for which its jobs remain its own. The pilot counts from
-    before it sent the request and acts a tenth early."""
+    """Seconds for which its jobs remain its own. It counts from before it sent the request, and acts a tenth early."""
     heartbeat: float
     """Seconds: the longest interval between two exchanges that the server wants."""
     idle: float
@@ -141,6 +142,8 @@ class EnrolResponse:
     """The server cannot read the pilot's output on the node: the pilot sends its end when it leaves."""
     probe: bool = False
     """The pilot examines its node for `pilotage ce test`, reports to /v1/pilot/probe, and ends without a job."""
+    leave: str = ""
+    """Why the pilot must end at once; there is no token then. Empty: it may stay."""
 
 
 @dataclass

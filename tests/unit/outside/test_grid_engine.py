@@ -289,8 +289,8 @@ def test_the_ends_in_the_accounting() -> None:
 @pytest.mark.parametrize(
     ("status", "errors", "refusal", "reason"),
     [
-        (None, "", Refusal.IN_DOUBT, "said nothing"),
-        (-9, "", Refusal.IN_DOUBT, "said nothing"),
+        (None, "", Refusal.IN_DOUBT, "qsub did not answer in time"),
+        (-9, "", Refusal.IN_DOUBT, "qsub was killed by signal 9"),
         (1, "", Refusal.IN_DOUBT, "said nothing"),
         (
             1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,18 +160,23 @@ def test_only_a_listing_proves_a_release(site: Site) -> None:
     assert [job.state for job in site.batch.jobs] == [NativeState.WAITING]
 
 
-def test_releases_without_effect_have_a_limit(site: Site) -> None:
+@pytest.mark.parametrize("remembers", [False, True], ids=["forgets ended jobs", "lists ended jobs"])
+def test_releases_without_effect_have_a_limit(site: Site, remembers: bool) -> None:
     site.bench.submit(1)
     site.batch.fault = "release-lies"
     for _ in range(MOST_RELEASES):
         site.cycle()
         assert submission(site).phase == "releasing"
+    cancelled = site.batch.jobs[0]
     site.cycle()
     site.cycle()
     assert not site.batch.jobs
+    if remembers:
+        site.batch.jobs.append(replace(cancelled, state=NativeState.ENDED))
     assert "after 5 releases" in site.director.memory.trouble
     site.cycle()
     assert states(site) == []
+    site.batch.jobs.clear()
     site.batch.fault = ""
 
 

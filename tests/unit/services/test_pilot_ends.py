@@ -55,6 +55,12 @@ def cancelled(bench: Bench, pilot: Paper, tx: Transaction) -> None:
     end_silent_pilot(bench.pool, tx, row, PilotEnd.CANCELLED, "as it was told", bench.now)
 
 
+def restarted(bench: Bench, pilot: Paper, tx: Transaction) -> None:
+    end_silent_pilot(
+        bench.pool, tx, bench.pilot_row(pilot.id), PilotEnd.RESTARTED, "it began again", bench.now
+    )
+
+
 ENDINGS: dict[PilotEnd, Ending] = {
     PilotEnd.LEFT: goodbye,
     PilotEnd.LEASE_OVER: lease_over,
@@ -62,6 +68,7 @@ ENDINGS: dict[PilotEnd, Ending] = {
     PilotEnd.NEVER_STARTED: never_started,
     PilotEnd.NO_ROOM: no_room,
     PilotEnd.UNFIT: unfit,
+    PilotEnd.RESTARTED: restarted,
     PilotEnd.CANCELLED: cancelled,
 }
 CALLED_HOME = [end for end in PilotEnd if end not in (PilotEnd.NEVER_STARTED, PilotEnd.NO_ROOM)]

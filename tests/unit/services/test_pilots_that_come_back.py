@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.services.pilots.enrolment import enrol
+from pilotage.wire.pilot import EnrolRequest
 from tests.unit.services.bench import LEASE, Bench
 
 
@@ -72,3 +74,23 @@ def test_a_lapsed_offer_is_not_resumed(any_bench: Bench) -> None:
     bench.later(LEASE + 1)
     assert [verdict.job for verdict in pilot.send(holding=[offer]).stop] == [job]
     assert bench.state(job) == "Waiting"
+
+
+def test_a_batch_job_that_was_started_again_is_told_to_leave(any_bench: Bench) -> None:
+    """No alarm, no token, and its job goes back without a try. The first program may live, and works on then."""
+    bench = any_bench
+    [job] = bench.submit()
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    again = EnrolRequest(secret=pilot.secret, index=pilot.index, nonce="second", restarts=1)
+    for _ in range(2):
+        answer = bench.do(lambda tx: enrol(bench.pool, tx, again, bench.now))
+        assert answer.leave
+        assert not answer.token
+    assert bench.state(job) == "Waiting"
+    assert bench.job(job)["failures"] == 0
+    assert not bench.kinds("alarm")
+    assert len(bench.kinds("pilot-lost")) == len(bench.kinds("pilot-restarted")) == 1
+    assert pilot.stopped(offer) == []
+    assert bench.state(job) == "Running"
+    assert bench.job(job)["failures"] == 0

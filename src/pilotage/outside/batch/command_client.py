@@ -7,11 +7,23 @@ from dataclasses import dataclass
 
 from pilotage.core.errors import Unreachable
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
-from pilotage.outside.batch.submission import BatchListing, ListedTask
+from pilotage.outside.batch.submission import BatchListing, ListedTask, in_short
 
 
 class UnreadableOutput(Unreachable):
     """A command printed something unexpected: its answer counts as unknown."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(in_short(reason))
+
+
+def describe_end(command: str, status: int | None) -> str:
+    """The end of a command that printed no error. `status`: as of `CommandResult`."""
+    if status is None:
+        return f"{command} did not answer in time"
+    if status < 0:
+        return f"{command} was killed by signal {-status}"
+    return f"{command} ended with status {status} and said nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +60,10 @@ class CommandClient:
                 f"install {self.system}'s client commands on the server's machine, on the PATH of the server"
             )
             return Unreachable(f"{command} is not installed here", hint=hint)
-        reason = " ".join((result.errors or result.output).split()) or f"status {result.status}"
-        return Unreachable(f"{command}: {reason}", hint=self.hint)
+        # Without an error the output may be a whole listing, which tells nobody why.
+        words = result.errors.strip() or _first_error(result.output)
+        reason = f"{command}: {words}" if words else describe_end(command, result.status)
+        return Unreachable(in_short(reason), hint=self.hint)
 
     def list_in_one_epoch(
         self, read_epoch: Callable[[], str], list_tasks: Callable[[], tuple[ListedTask, ...]]
@@ -68,3 +82,8 @@ class CommandClient:
         """`Unreachable` if ids of the epoch `epoch` may belong to other jobs in the epoch `now`."""
         if now != epoch:
             raise Unreachable(f"{self.controller} was started again: its ids may belong to other jobs now")
+
+
+def _first_error(output: str) -> str:
+    """The first line of an output that speaks of an error; some commands print it there."""
+    return next((line for line in output.splitlines() if "error" in line.lower() or "denied" in line), "")

@@ -116,7 +116,7 @@ for candidate in {shlex.join(pythons)}; do
   fi
 done
 if [ -z "$python" ]; then
-  echo "pilotage: no Python 3.9 or newer on $(hostname)" >&2
+  echo "pilotage: no Python 3.9 or newer on $(hostname) in PATH=${{PATH:-}}" >&2
   exit 69
 fi
 program=$(mktemp "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +21,25 @@ def cluster_of(epoch: str) -> str:
     return epoch.partition(CLUSTER_MARK)[2]
 
 
+MOST_CHARACTERS = 300
+"""Of the text of an error or a reason: people read it in lists, and it is stored and logged."""
+
+
+def in_short(text: str) -> str:
+    """A text of a batch system on one line, at most `MOST_CHARACTERS` long."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
+
+
+_CHANGING = re.compile(r"'.*|\".*|[0-9]+")
+"""The parts of a failure that differ each time: numbers, and the output that it quotes."""
+
+
+def is_same_failure(one: str, other: str) -> bool:
+    """Whether two texts tell of the same failure: it is stored and logged once."""
+    return _CHANGING.sub("", one) == _CHANGING.sub("", other)
+
+
 class Refusal(StrEnum):
     """Why a submission has failed."""
 
@@ -35,9 +55,9 @@ class SubmissionFailed(Exception):
     """A submission was not acknowledged."""
 
     def __init__(self, refusal: Refusal, reason: str) -> None:
-        super().__init__(reason)
         self.refusal = refusal
-        self.reason = reason
+        self.reason = in_short(reason)
+        super().__init__(self.reason)
 
 
 class NativeState(StrEnum):

@@ -17,7 +17,7 @@ from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
-from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed, is_same_failure
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.forward_hook import ForwardHook
@@ -266,13 +266,13 @@ class BatchCeDuty:
     def _report_refusal(self, error: SubmissionFailed) -> None:
         """Log why a submission failed, once for the same reason."""
         text = f"submission {error.refusal}: {error.reason}"
-        if text != self._refusal:
+        if not is_same_failure(text, self._refusal):
             log.warning("CE %s: %s", self._director.ce, text)
             self._refusal = text
 
     def _report(self, failure: str) -> None:
         """Log a failure once, and its end."""
-        if failure != self._failure:
+        if not is_same_failure(failure, self._failure):
             if failure:
                 log.warning("CE %s: %s", self._director.ce, failure)
             else:

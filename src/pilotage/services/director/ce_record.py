@@ -9,7 +9,7 @@ from math import inf
 import msgspec
 
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.submission import BatchListing
+from pilotage.outside.batch.submission import BatchListing, is_same_failure
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import PROGRESS, CeProgress, CeRow, CeSwitch
@@ -196,7 +196,8 @@ class CeMemory:
             switch_ce(pool, tx, self.ce, CeSwitch.STOPPED, by=DIRECTOR, reason=reason, now=now)
 
     def note_listing(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
-        tx.set(self, "unreachable", listing.failure)
+        if not is_same_failure(self.unreachable, listing.failure):
+            tx.set(self, "unreachable", listing.failure)
         if listing.complete:
             tx.set(self, "epoch", listing.epoch)
             tx.set(self, "listed", listed)

@@ -135,7 +135,10 @@ def _sight(
     states = {task.state for task in tasks}
     if NativeState.HELD in states:
         return Sight.HELD
-    # A batch job that has ended was let go before.
-    if states - {NativeState.ENDED} or (states and (row.releases or phase is SubmissionPhase.RELEASING)):
+    if states - {NativeState.ENDED}:
+        return Sight.PRESENT
+    # A batch job that has ended was let go before, unless it was cancelled.
+    let_go = phase is SubmissionPhase.RELEASING or (phase is SubmissionPhase.IN_DOUBT and row.releases)
+    if states and let_go:
         return Sight.PRESENT
     return listed.absence(row.absent_since, listed.settle)

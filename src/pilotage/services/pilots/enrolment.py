@@ -13,7 +13,7 @@ from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
-from pilotage.services.pilots.lifecycle import DEFAULT_LEASE
+from pilotage.services.pilots.lifecycle import DEFAULT_LEASE, PilotEnd, end_silent_pilot
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, node_clocks, pilots
@@ -21,6 +21,9 @@ from pilotage.store.tables.events import record
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import PROTOCOL, SUPPORTED, EnrolRequest, EnrolResponse
+
+RESTARTED = "its batch job was started again by the batch system"
+"""The reason of a pilot whose batch job has begun a second time, although it was submitted to begin once."""
 
 PROBE = "probe"
 """The type of a pilot that examines its node and is given no job."""
@@ -35,10 +38,15 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
 
     The same nonce again is the same pilot whose answer was lost: it gets a new token. Another nonce supersedes
     the earlier pilot: its token dies, its jobs go back, and an alarm stands in the event log.
+
+    A batch job that the batch system has started again gets no token, and must leave; its jobs go back.
     """
     pilot = _find_pilot(tx, request)
     pool.pilots.forget(pilot)
-    if pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce):
+    is_another = pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce)
+    if is_another and request.restarts > 0:
+        return _send_away(pool, tx, pilot, now)
+    if is_another:
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
     _compare_batch_ids(pool, tx, pilot, request.batch_id, now)
@@ -47,9 +55,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     lease = ce.lease if ce else DEFAULT_LEASE
     if pilot.state is not PilotState.RUNNING:
         _record_enrolment(pool, tx, pilot, request.hostname, now)
-    offset = clocks.offset_of(request.clock, now) if request.clock else None
-    if offset is not None and clocks.is_off(offset):
-        _report_clock(pool, tx, pilot, request.hostname, offset, now)
+    offset = _offset_of_clock(pool, tx, pilot, request, now)
     pilots.update(
         tx.connection,
         pilot.id,
@@ -74,6 +80,16 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     if pool.peers.shared:
         pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     return _settings(pool, pilot, ce, token, lease)
+
+
+def _offset_of_clock(
+    pool: Pool, tx: Transaction, pilot: PilotRow, request: EnrolRequest, now: float
+) -> float | None:
+    """Seconds that the clock of the pilot's node is ahead; None: it does not tell. One that is off is recorded."""
+    offset = clocks.offset_of(request.clock, now) if request.clock else None
+    if offset is not None and clocks.is_off(offset):
+        _report_clock(pool, tx, pilot, request.hostname, offset, now)
+    return offset
 
 
 def _report_clock(
@@ -165,6 +181,16 @@ def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, 
         detail = f"pilot {pilot.id} says that it runs in batch job {said}; its director knows it as {known}"
         actor = f"pilot:{pilot.id}"
         record(tx.connection, pool.ids.events, at=now, kind="batch-id", actor=actor, detail=detail)
+
+
+def _send_away(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> EnrolResponse:
+    """The batch system has started a batch job again. Its first program may live on a node that was cut off."""
+    if pilot.state not in FINAL:
+        end_silent_pilot(pool, tx, pilot, PilotEnd.RESTARTED, RESTARTED, now)
+    ce = pool.policy.ces.get(pilot.ce)
+    answer = _settings(pool, pilot, ce, "", ce.lease if ce else DEFAULT_LEASE)
+    answer.leave = RESTARTED
+    return answer
 
 
 def _supersede(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:

@@ -43,6 +43,8 @@ class PilotEnd(StrEnum):
     """The batch system had reached a limit of its own, so it never had it. Nobody is to blame."""
     UNFIT = "unfit"
     """It said that no payload may run on its node, say because the node cannot isolate payloads."""
+    RESTARTED = "restarted"
+    """Its batch job was started again by the batch system, so its program has ended without a word."""
     CANCELLED = "cancelled"
     """A person or the director ended it: it said goodbye, or a complete listing does not have it any more."""
 
@@ -118,6 +120,14 @@ END_RULES: Mapping[PilotEnd, EndRule] = {
         "pilot-cancelled",
         "offer-lost",
         "its pilot never started",
+        costs_try=False,
+    ),
+    PilotEnd.RESTARTED: EndRule(
+        PilotState.FAILED,
+        PilotState.ABORTED,
+        _LOST,
+        attempts.RESTARTED,
+        "its pilot's batch job was started again",
         costs_try=False,
     ),
     PilotEnd.CANCELLED: EndRule(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.sge.wait_reasons import classify_wait
 from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
 
@@ -258,13 +258,13 @@ def read_refusal(errors: str) -> str:
 def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
     """Class and text of a failed submission. Only a failure that Grid Engine reports as final is no doubt."""
     if status is None or status < 0 or is_unclear(errors):
-        text = " ".join(errors.split()) or f"qsub ended with status {status} and said nothing"
+        text = " ".join(errors.split()) or describe_end("qsub", status)
         return Refusal.IN_DOUBT, text
     if is_full(errors):
         return Refusal.FULL, read_refusal(errors)
     if status in (126, 127) or "Unable to run job:" in errors or "qsub:" in errors or "denied" in errors:
         return Refusal.REFUSED, read_refusal(errors)
-    return Refusal.IN_DOUBT, " ".join(errors.split()) or f"qsub ended with status {status} and said nothing"
+    return Refusal.IN_DOUBT, " ".join(errors.split()) or describe_end("qsub", status)
 
 
 _NOTHING_THERE = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from pilotage.outside.batch.adapter import Account, Partition
-from pilotage.outside.batch.command_client import UnreadableOutput
+from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.slurm.wait_reasons import classify_reason
@@ -221,10 +221,9 @@ def read_refused_release(errors: str) -> str:
 
 def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
     """Class and text of a failed submission. Only a failure that Slurm itself reports as final is no doubt."""
-    text = (
-        " ".join(line.split("error:", 1)[-1].strip() for line in errors.splitlines() if line.strip())
-        or f"sbatch ended with status {status} and said nothing"
-    )
+    text = " ".join(
+        line.split("error:", 1)[-1].strip() for line in errors.splitlines() if line.strip()
+    ) or describe_end("sbatch", status)
     if status is None or status < 0 or any(word in errors for word in _DOUBT):
         return Refusal.IN_DOUBT, text
     if is_full(errors):

@@ -1,0 +1,146 @@
+"""Faults of a real Slurm that last, and commands that lie: with exit 0, with exit 1, with wrong ids.
+
+No job is lost, none is done twice, and no living pilot is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pilotage.wire.jobs import Selection
+from tests import slurm
+from tests.acceptance.test_slurm import instance_on
+from tests.faults.test_slurm import Faulty, assert_all_done, submit
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+SETTLE = 2.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=2, processors=8, MessageTimeout="2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Faulty:
+    return Faulty(cluster, tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.fixture(scope="module")
+def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    folder = tmp_path_factory.mktemp("server")
+    with instance_on(faulty.cluster, folder, environment=faulty.environment, settle=str(SETTLE)) as made:
+        # Pilots shall wait in a partition that is down, which the director would not submit them to.
+        head, mark, rest = made.policy.partition("[director]")
+        made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
+        yield made
+
+
+@pytest.fixture
+def instance(server: Instance, faulty: Faulty) -> Instance:
+    """The one server of all tests. A change of the CE ends the pause that the last test has caused."""
+    old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
+    server.policy = server.policy.replace(old, new)
+    server.apply()
+    faulty.clear()
+    return server
+
+
+def wait_for_listings(instance: Instance, seconds: float) -> None:
+    """Wait until listings of this many seconds of the server's clock were taken in."""
+    client = instance.client()
+    first = until(lambda: client.ce("slurm").ce.listed, 120, "a listing")
+    until(lambda: (client.ce("slurm").ce.listed or 0.0) > first + seconds, 120, "further listings")
+
+
+def running(instance: Instance, count: int) -> Selection:
+    """So many jobs that run until they are told to end, each in a pilot of its own."""
+    gate = instance.home / "gate"
+    gate.unlink(missing_ok=True)
+    script = f"until [ -e {gate} ]; do sleep 0.1; done"
+    job = {"executable": "sh", "arguments": ["-c", script], "processors": 2}
+    sent = instance.client().submit(job, values=range(count))
+    jobs, client = Selection(submission=sent.submission), instance.client()
+    until(lambda: client.counts(jobs).states.get("Running") == count, 120, f"{count} running jobs")
+    return jobs
+
+
+def let_end(instance: Instance, faulty: Faulty, jobs: Selection, count: int) -> None:
+    (instance.home / "gate").touch()
+    assert_all_done(instance, faulty.cluster, jobs, count)
+
+
+def attempts(instance: Instance, jobs: Selection) -> list[int]:
+    return [instance.events(job.id).count("confirmed") for job in instance.client().jobs(jobs)]
+
+
+def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
+    instance: Instance, faulty: Faulty
+) -> None:
+    client = instance.client()
+    jobs = running(instance, 5)
+    alive = {pilot.id for pilot in client.pilots() if not pilot.ended}
+    faulty.set("squeue", "always-empty")
+    wait_for_listings(instance, 4 * SETTLE)
+    assert {pilot.id for pilot in client.pilots() if not pilot.ended} == alive
+    assert client.ce("slurm").ce.unlisted == 5
+    assert "the last listing lacks 5 of its pilots" in instance.cli("ce", "list").stdout
+    faulty.clear()
+    until(lambda: client.ce("slurm").ce.unlisted == 0, 120, "a listing with all pilots")
+    let_end(instance, faulty, jobs, 5)
+    assert attempts(instance, jobs) == [1] * 5
+    assert {pilot.state for pilot in client.pilots() if pilot.id in alive} == {"Done"}
+
+
+def test_a_release_that_lies_is_given_again(instance: Instance, faulty: Faulty) -> None:
+    used = faulty.set("release", "empty")
+    jobs = submit(instance, count=4)
+    until(lambda: not used.exists(), 120, "the fault")
+    assert_all_done(instance, faulty.cluster, jobs, 4)
+
+
+def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faulty) -> None:
+    faulty.set("release", "always-empty")
+    client = instance.client()
+    jobs = submit(instance, count=2)
+    until(lambda: "after 5 releases" in client.ce("slurm").ce.reason, 120, "the limit")
+    until(lambda: not faulty.cluster.run("squeue", "-h"), 120, "the cancel")
+    faulty.clear()
+    instance.cli("ce", "enable", "slurm")
+    assert_all_done(instance, faulty.cluster, jobs, 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("sbatch", "fail-after"),
+        ("sbatch", "empty"),
+        ("sbatch", "wrong-id"),
+        ("sbatch", "twice"),
+        ("release", "fail-after"),
+    ],
+)
+def test_a_command_that_lies(instance: Instance, faulty: Faulty, command: str, fault: str) -> None:
+    used = faulty.set(command, fault)
+    jobs = submit(instance, count=6)
+    until(lambda: not used.exists(), 120, "the fault")
+    assert_all_done(instance, faulty.cluster, jobs, 6)
+
+
+def test_a_cold_start_of_the_controller(instance: Instance, faulty: Faulty) -> None:
+    """It has forgotten all jobs, waiting and running, and begins its ids anew."""
+    jobs = submit(instance, seconds=1, count=8)
+    client = instance.client()
+    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    faulty.cluster.kill()
+    faulty.cluster.start_controller(cold=True)
+    try:
+        assert_all_done(instance, faulty.cluster, jobs, 8)
+    finally:
+        # Slurm drains a node that still has a job with an id that it gives again.
+        faulty.cluster.run("scontrol", "update", "nodename=n1,n2", "state=resume")
