@@ -133,7 +133,7 @@ def test_a_token_without_the_right_or_of_another_server_is_refused_with_a_hint(i
     plain = start_agent(instance, token=instance.client().create_token("alice").token)
     _, log = plain.communicate(timeout=60)
     assert plain.returncode == 3
-    assert "alice (others) may run no agent" in log
+    assert "alice (others) may not do this" in log
     assert "property AGENT" in log
 
     foreign = start_agent(instance, token="eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl")

@@ -60,10 +60,10 @@ def test_agents_need_a_right_and_belong_to_their_user(shared: Instance) -> None:
     tokens = {"bob": owner.create_token("bob").token, "": (shared.home / "token").read_text().strip()}
     calls = {user: AgentCalls(bob.url, token) for user, token in tokens.items()}
     who = JoinRequest("one", "home", "nonce")
-    with pytest.raises(Forbidden, match="may run no agent"):
+    with pytest.raises(Forbidden, match="may not do this"):
         calls["bob"].join(who)
     agent = calls[""].join(who).agent
-    with pytest.raises(Forbidden, match="may run no agent"):
+    with pytest.raises(Forbidden, match="may not do this"):
         calls["bob"].sync(agent, SyncRequest("nonce"))
     assert calls[""].sync(agent, SyncRequest("nonce", 1, 5, {"here": 9})).elements == []
     assert "one" in [row.name for row in owner.agents()]

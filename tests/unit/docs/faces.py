@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from pilotage.client import Client
 from pilotage.server.context import Context
+from pilotage.server.http.access import ACCESS
 from pilotage.server.http.routing import build_routes
 from pilotage.wire.jobs import Selection
 
@@ -17,14 +18,16 @@ SELECTION = {field.name for field in fields(Selection)}
 
 
 def addresses() -> str:
-    """A row for each route: method, address, docstring, query, body and answer."""
+    """A row for each route: method, address, docstring, the senders that it accepts, query, body and answer."""
     document = build_routes(cast(Context, None)).openapi()
-    lines = ["| | address | | query | body | answer |", "|---|---|---|---|---|---|"]
+    # The OpenAPI document has no converters in its paths.
+    access = {key.replace(":path}", "}"): value.meaning for key, value in ACCESS.items()}
+    lines = ["| | address | | who | query | body | answer |", "|---|---|---|---|---|---|---|"]
     for path, methods in sorted(document["paths"].items()):
         for method, route in methods.items():
             lines.append(
                 f"| `{method.upper()}` | `{path.replace('_}', '}')}` | {one_line(route.get('description', ''))} |"
-                f" {_query(route)} | {_body(route)} | {_answer(route)} |"
+                f" {access[f'{method.upper()} {path}']} | {_query(route)} | {_body(route)} | {_answer(route)} |"
             )
     return "\n".join(lines)
 

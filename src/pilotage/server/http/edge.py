@@ -15,6 +15,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from pilotage.core.errors import InvalidInput
+from pilotage.server.http.access import access_of
 from pilotage.server.http.json_bodies import LARGE, check_leaves, decode_unchecked, is_doubtful
 
 
@@ -47,10 +48,12 @@ class CheckedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
         expects_json = self.body_field is not None
+        access = access_of(self.methods or (), self.path)
 
         async def handle_checked(request: Request) -> Response:
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise InvalidInput("the address contains a NUL character")
+            access.check(request.scope)
             request = CheckedRequest(request.scope, request.receive)
             if expects_json and await request.body():
                 # Decode it here: FastAPI would replace the error by its own, without the reason.

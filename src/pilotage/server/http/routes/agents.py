@@ -7,9 +7,8 @@ import json
 
 from fastapi import APIRouter, Depends, Query
 
-from pilotage.core.errors import Forbidden, NotFound, Superseded
+from pilotage.core.errors import NotFound, Superseded
 from pilotage.core.policy import ADMINISTRATOR
-from pilotage.core.policy.model import AGENT
 from pilotage.server.context import Context
 from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
@@ -46,14 +45,9 @@ AGENTS_SHOWN = 1000
 
 
 def _user_of_agent(context: Context, caller: Caller) -> AgentUser:
-    """The user whose agent calls. Raises `Forbidden` if the user may run no agent."""
+    """The user whose agent calls, with the teams that it may serve."""
     if caller.administrator:
         return AgentUser(caller.user)
-    if AGENT not in caller.properties:
-        raise Forbidden(
-            f"{caller.user} ({caller.group}) may run no agent",
-            hint=f"the group needs the property {AGENT} in the policy",
-        )
     return AgentUser(caller.user, context.pool.policy.teams(caller.group))
 
 

@@ -1,0 +1,89 @@
+"""Every route as every sender: it accepts the senders of its entry in the table, and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from pilotage.core.policy.model import ADMINISTRATOR, PROPERTIES
+from pilotage.server.http.access import ACCESS, PILOT, access_of
+from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.routes import routers
+from tests.instance import Instance, running
+
+pytestmark = pytest.mark.slow
+
+ALONE = tuple(sorted(PROPERTIES))
+"""Properties, each of which one user has alone."""
+
+
+def group_of(right: str) -> str:
+    return right.lower().replace("_", "-")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    people = "[groups.plain]\nproperties = []\n[users.plain]\ngroups = ['plain']\n"
+    for right in ALONE:
+        name = group_of(right)
+        people += f"[groups.{name}]\nproperties = ['{right}']\n[users.{name}]\ngroups = ['{name}']\n"
+    with running(tmp_path_factory.mktemp("access"), owners="any") as instance:
+        instance.policy += people
+        instance.apply()
+        yield instance
+
+
+def address(key: str) -> tuple[str, str]:
+    """(method, address) of a route, with a value for each part of the path."""
+    method, path = key.split(" ")
+    values = {"digest": "a" * 64, "verb": "kill", "stream": "stdout", "name": "x"}
+    return method, re.sub(r"\{(\w+)(:path)?\}", lambda part: values.get(part[1], "999"), path)
+
+
+def test_the_table_has_every_route_and_no_other() -> None:
+    keys = [
+        f"{method} {route.path}"
+        for router in routers()
+        for route in router.routes
+        if isinstance(route, CheckedRoute)
+        for method in route.methods
+    ]
+    assert sorted(keys) == sorted(ACCESS)
+    with pytest.raises(LookupError, match="GET /v1/new has no entry"):
+        access_of({"GET"}, "/v1/new")
+
+
+def test_every_route_accepts_the_senders_of_its_entry_alone(server: Instance) -> None:
+    senders: dict[str, tuple[str, frozenset[str]]] = {
+        right: (server.client().create_token(group_of(right)).token, frozenset({right})) for right in ALONE
+    }
+    senders["no property"] = (server.client().create_token("plain").token, frozenset())
+    wrong: list[str] = []
+    with httpx.Client(base_url=server.client().url) as http:
+        for key, access in ACCESS.items():
+            method, place = address(key)
+            for name, (token, rights) in {"nobody": ("", frozenset[str]()), **senders}.items():
+                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                # The body is no JSON: rights are checked before it is read, and nothing is changed.
+                body = b"{" if method in ("POST", "PUT") else b""
+                answer = http.request(method, place, content=body, headers=headers)
+                if not access.token:
+                    expected = answer.status_code not in (401, 403)
+                elif access is PILOT or not token:
+                    expected = answer.status_code == 401
+                elif access.properties is None or rights & (access.properties | {ADMINISTRATOR}):
+                    expected = "needs the property" not in answer.text and answer.status_code != 401
+                else:
+                    expected = answer.status_code == 403 and "needs the property" in answer.text
+                if not expected:
+                    wrong.append(f"{key} as {name}: {answer.status_code} {answer.text[:100]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_agents_token_submits_no_program(server: Instance) -> None:
+    with pytest.raises(Exception, match="may not do this") as refused:
+        server.client("agent").submit({"executable": "true"})
+    assert "NORMAL_USER" in getattr(refused.value, "hint", "")
