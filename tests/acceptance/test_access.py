@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import cast
 
 import httpx
 import pytest
@@ -45,13 +46,13 @@ def address(key: str) -> tuple[str, str]:
 
 def test_the_table_has_every_route_and_no_other() -> None:
     keys = [
-        f"{method} {route.path}"
+        f"{method} {cast(CheckedRoute, route).path}"
         for router in routers()
         for route in router.routes
-        if isinstance(route, CheckedRoute)
-        for method in route.methods
+        for method in cast(CheckedRoute, route).methods
     ]
     assert sorted(keys) == sorted(ACCESS)
+    assert all(isinstance(route, CheckedRoute) for router in routers() for route in router.routes)
     with pytest.raises(LookupError, match="GET /v1/new has no entry"):
         access_of({"GET"}, "/v1/new")
 

@@ -49,7 +49,9 @@ karma = 2
 ROUTE = '''\
 from fastapi import APIRouter
 
-router = APIRouter(prefix="/v1", tags=["karma"])
+from pilotage.server.http.edge import CheckedRoute
+
+router = APIRouter(prefix="/v1", tags=["karma"], route_class=CheckedRoute)
 
 
 @router.get("/karma")
@@ -159,6 +161,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
+    access = root / "pilotage" / "server" / "http" / "access.py"
+    first = "ACCESS: dict[str, Access] = {\n"
+    access.write_text(access.read_text().replace(first, first + '    "GET /v1/karma": PERSON,\n'))
     (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
     (root / "policy.toml").write_text(POLICY)
     return root

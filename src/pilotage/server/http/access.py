@@ -69,16 +69,16 @@ ACCESS: dict[str, Access] = {
     "GET /v1/whoami": PERSON,
     "POST /v1/shutdown": ADMINISTRATORS,
     "GET /v1/duties": PERSON,
-    # Agents. Their list and their owners' verbs are for everybody, who sees only their own.
+    # Agents. Everybody lists and drains their own.
     "POST /v1/agents/join": AGENTS,
     "POST /v1/agents/{agent}/sync": AGENTS,
     "GET /v1/agents/{agent}/elements/{element}/files": AGENTS,
     "GET /v1/agents/{agent}/elements/{element}/jobs": AGENTS,
     "POST /v1/agents/{agent}/elements/{element}/jobs": AGENTS,
     "GET /v1/agents": PERSON,
-    "POST /v1/agents/drain": AGENTS,
-    "POST /v1/agents/enable": AGENTS,
-    "POST /v1/agents/remove": AGENTS,
+    "POST /v1/agents/drain": PERSON,
+    "POST /v1/agents/enable": PERSON,
+    "POST /v1/agents/remove": PERSON,
     # Bans and sites: administrators of the site, too.
     "GET /v1/bans": PERSON,
     "POST /v1/bans": PERSON,
