@@ -86,6 +86,14 @@ class IndexedQueue:
             return _OUT
         return _SPECIAL if not self.priority_sum or self.identity.match_text else _PLAIN
 
+    def first_waiting(self) -> dict[int, int]:
+        """By UserPriority: an id below which no job waits. Another thread may change the heads meanwhile."""
+        return {
+            priority: next((int(head[0]) for head in level.heads[:1]), level.read_up_to + 1)
+            for priority, level in list(self.levels.items())
+            if level.count
+        }
+
     def add_count(self, user_priority: int, part: PriorityLevel, change: int) -> None:
         """Add `change` to the number of jobs that wait in `part`."""
         part.count += change

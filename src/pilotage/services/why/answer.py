@@ -199,13 +199,13 @@ def _waiting_since(
         return _at_least_oldest_job(connection, entry, recorded.began - RECORD_PERIOD)
     if since is not None:
         return since
-    oldest = wait_reasons.waiting_since(connection, entry.id)
+    oldest = wait_reasons.waiting_since(connection, entry.id, entry.first_waiting())
     return now if oldest is None else oldest
 
 
 def _at_least_oldest_job(connection: Connection, entry: IndexedQueue, began: float) -> float:
     """`began`, or the time since which the oldest job of the queue waits if that is later."""
-    oldest = wait_reasons.waiting_since(connection, entry.id)
+    oldest = wait_reasons.waiting_since(connection, entry.id, entry.first_waiting())
     return began if oldest is None else max(began, oldest)
 
 

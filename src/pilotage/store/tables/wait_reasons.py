@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, QueueId
@@ -72,15 +72,19 @@ def find_unmade_job(connection: Connection, job: int) -> UnmadeJob | None:
     return None if row is None else UnmadeJob(*row)
 
 
-def waiting_since(connection: Connection, queue: QueueId) -> float | None:
-    """The submission time of the first waiting job of a queue."""
+def waiting_since(connection: Connection, queue: QueueId, before: Mapping[int, int]) -> float | None:
+    """The submission time of the first waiting job of a queue.
+
+    `before`: by UserPriority, an id below which no job waits. So the cost does not grow with the queue.
+    """
     sql = (
-        "SELECT submitted FROM jobs WHERE state = 'Waiting' AND queue_id = ? AND id = (SELECT min(first) FROM"
-        " (SELECT min(id) AS first FROM jobs WHERE state = 'Waiting' AND queue_id = ? GROUP BY user_priority)"
-        " AS heads)"
+        "SELECT id, submitted FROM jobs WHERE queue_id = ? AND user_priority = ? AND id >= ? AND state = 'Waiting'"
+        " ORDER BY id LIMIT 1"
     )
-    row = connection.execute(sql, (queue, queue)).fetchone()
-    return None if row is None else float(row[0])
+    rows = (
+        connection.execute(sql, (queue, priority, first)).fetchone() for priority, first in before.items()
+    )
+    return min(((row[0], float(row[1])) for row in rows if row), default=(0, None))[1]
 
 
 # --- the history
