@@ -8,7 +8,7 @@ adapter keeps no state of its own: it reads everything back from the batch syste
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, Protocol
 
 from pilotage.core.brokering.information import CeInformation
@@ -37,6 +37,7 @@ class Submission:
     """For /bin/sh. It holds a secret: an adapter feeds it over standard input, never as an argument."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Facts for the administrators of the site, such as the owner. Everybody may read them."""
+    _: KW_ONLY
     flags: tuple[str, ...] = ()
     """Native arguments that restrict the nodes, made by core/forwarding from the requirements of the queue."""
     beside: tuple[str, ...] = ()

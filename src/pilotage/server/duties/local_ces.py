@@ -152,7 +152,7 @@ class LocalCeDuty:
     def _submission(self, intent: PilotIntent, neighbours: Sequence[str]) -> Submission:
         shape = Shape(intent.processors, intent.memory)
         properties = {"owner": intent.owner} if intent.owner else {}
-        unwritten = Submission(intent.stamp, 1, shape, "", properties, tuple(neighbours))
+        unwritten = Submission(intent.stamp, 1, shape, "", properties, beside=tuple(neighbours))
         return replace(unwritten, script=self._script(intent, unwritten))
 
     def _script(self, intent: PilotIntent, submission: Submission) -> str:

@@ -1,0 +1,68 @@
+"""The duty of a local CE tells the adapter which pilots run beside a new one, so that each gets cores of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pilotage.outside.batch.adapter import Receipt, Submission
+from pilotage.outside.batch.submission import BatchListing
+from pilotage.server.duties.local_ces import LocalCeDuty
+from pilotage.services.director.local import LocalDirector
+from tests.unit.server.duty_pool import Pool
+from tests.unit.services.bench import NODE, Bench
+from tests.unit.services.workqueue.queue_bench import QueueBench
+
+
+class Machine:
+    """An adapter that only notes its submissions."""
+
+    holds = False
+    place = ""
+    index_variable = "PILOTAGE_INDEX"
+
+    def __init__(self) -> None:
+        self.submissions: list[Submission] = []
+
+    def status(self, pilots: Any) -> BatchListing:
+        return BatchListing("boot")
+
+    def submit(self, submission: Submission) -> Receipt:
+        self.submissions.append(submission)
+        batch_id = f"{len(self.submissions)}:1"
+        return Receipt(batch_id, (batch_id,))
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    bench = Bench(tmp_path)
+    yield Pool(QueueBench(bench), monkeypatch)
+    bench.end()
+
+
+def started(pool: Pool, processors: int) -> Sequence[Submission]:
+    """The pilots that one cycle starts on a machine with so many cores."""
+    machine = Machine()
+    for name, value in {
+        "program": b"",
+        "pilot_urls": ("http://127.0.0.1:1",),
+        "pool_fingerprints": (),
+        "ca_file": "",
+    }.items():
+        setattr(pool.context, name, value)
+    director = LocalDirector("local", replace(NODE, processors=processors))
+    asyncio.run(LocalCeDuty(pool.context, director, cast(Any, machine), "python3").cycle())
+    return machine.submissions
+
+
+def test_each_pilot_knows_the_ones_that_were_started_before_it(pool: Pool) -> None:
+    for _ in range(3):
+        pool.bench.submit()
+    submissions = started(pool, 3)
+    assert [submission.beside for submission in submissions] == [(), ("1:1",), ("1:1", "2:1")]
+    assert not any(submission.flags for submission in submissions)
