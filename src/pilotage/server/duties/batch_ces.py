@@ -15,6 +15,7 @@ from typing import TypeVar
 from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
+from pilotage.core.policy.director import BATCH_POOL
 from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed, is_same_failure
@@ -31,8 +32,6 @@ from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.writer.transaction import Transaction
-
-log = logging.getLogger(__name__)
 
 BATCH_PERIOD = 2.0
 """Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
@@ -100,6 +99,12 @@ class BatchCeDuty:
 
     def _killed_pilots(self, connection: Connection) -> set[PilotId]:
         return set(pilots.killed(connection, self._director.ce))
+
+    @property
+    def _log(self) -> logging.Logger:
+        """The logger has the name of the submit pool, as in DIRAC's document."""
+        ce = self._context.pool.policy.ces.get(self._director.ce)
+        return logging.getLogger(f"pilotage.director.{ce.submit_pool if ce else BATCH_POOL}")
 
     def close(self) -> None:
         """Kill a command or hook that still runs: a submission in doubt is looked up by the next director."""
@@ -169,7 +174,7 @@ class BatchCeDuty:
             accounted = await self._call(lambda: self._batch.list_accounted(submitted.keys(), since))
         except Unreachable as error:
             self._ask_accounting_from = now + ACCOUNTING_PAUSE
-            log.warning("CE %s: the accounting does not answer: %s", self._director.ce, error)
+            self._log.warning("CE %s: the accounting does not answer: %s", self._director.ce, error)
             return comparison
         return with_accounted(comparison, accounted)
 
@@ -267,16 +272,16 @@ class BatchCeDuty:
         """Log why a submission failed, once for the same reason."""
         text = f"submission {error.refusal}: {error.reason}"
         if not is_same_failure(text, self._refusal):
-            log.warning("CE %s: %s", self._director.ce, text)
+            self._log.warning("CE %s: %s", self._director.ce, text)
             self._refusal = text
 
     def _report(self, failure: str) -> None:
         """Log a failure once, and its end."""
         if not is_same_failure(failure, self._failure):
             if failure:
-                log.warning("CE %s: %s", self._director.ce, failure)
+                self._log.warning("CE %s: %s", self._director.ce, failure)
             else:
-                log.info("CE %s answers again", self._director.ce)
+                self._log.info("CE %s answers again", self._director.ce)
             self._failure = failure
 
 
