@@ -37,6 +37,8 @@ share = 3000
 properties = ["NORMAL_USER", "JOB_SHARING"]
 [groups.lhcb_user]
 share = 1000
+[matching]
+rule = "dirac"
 [correction]
 correctors = ["WMSHistory"]
 period = 1

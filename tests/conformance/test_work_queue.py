@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.errors import InvalidInput
 from pilotage.core.workqueue.eligibility import Locations, SiteRules, eligible_sites
 from pilotage.core.workqueue.identity import element_digest
@@ -75,7 +76,10 @@ def test_identity_ignores_the_order_of_keys() -> None:
 
 def eligible(element: Mapping[str, Any]) -> list[str]:
     def places(name: str) -> tuple[frozenset[str], ...]:
-        return tuple(frozenset(sites) for sites in element.get(name, {}).values())
+        """The reference has no paths: data that is at any site has an address for the others."""
+        return tuple(
+            frozenset({*sites, ELSEWHERE} if sites else ()) for sites in element.get(name, {}).values()
+        )
 
     rules = SiteRules(
         frozenset(element["whitelist"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.core.datasets.facts import ELSEWHERE, BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Unreachable
 from pilotage.outside.catalogue.adapter import Catalogue, KnownReplicas
 from pilotage.services.catalogue import locations, mirror, registration
@@ -176,8 +176,9 @@ def test_an_outage_or_an_unknown_place_never_blanks_a_location(
         row = datasets.blocks_by_ids(connection, [block_id(connection, "raw", block)]).popitem()[1]
         return location_sets.sites_of(connection, [row.location_set]).get(row.location_set), row.located
 
+    known = frozenset({"here", "there", ELSEWHERE})  # THERE is an address
     refresh()
-    assert state("a") == (frozenset({"here", "there"}), 2.0)
+    assert state("a") == (known, 2.0)
     assert state("b") == (None, None)
     assert state("c") == (frozenset(), 3.0)
     moved = block_id(source._inner._connection, "raw", "a")  # type: ignore[attr-defined]
@@ -187,10 +188,10 @@ def test_an_outage_or_an_unknown_place_never_blanks_a_location(
     source.down = True
     with pytest.raises(Unreachable):
         refresh()
-    assert state("a") == (frozenset({"here", "there"}), 2.0)
+    assert state("a") == (known, 2.0)
     source.down, source.unknown = False, {"a"}
     assert refresh() == 0
-    assert state("a") == (frozenset({"here", "there"}), 2.0)
+    assert state("a") == (known, 2.0)
     source.unknown.clear()
     assert refresh() == 1
     assert state("a") == (frozenset(), 9.0)

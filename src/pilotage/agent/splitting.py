@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pilotage.agent.calls import AgentCalls
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, Superseded
 from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
-from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.splitting.split import split
 from pilotage.wire.agents import CataloguedFile, OfferedElement, PostMasks
 
@@ -88,7 +88,7 @@ class ElementSplitter:
     def _missing(self, existing: list[Mask]) -> Iterator[Mask]:
         """The masks of the element that do not exist yet."""
         offer = self._offer
-        algorithm = parse_splitting(offer.splitting.algorithm, offer.splitting.parameters)
+        algorithm = stored_splitting(offer.splitting.algorithm, offer.splitting.parameters)
         mask = Mask.from_json(offer.mask) if offer.mask else None
         return split(self._files(), algorithm, mask, existing=existing, closed=offer.closed)
 

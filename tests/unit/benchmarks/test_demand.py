@@ -96,7 +96,7 @@ def test_one_job_gets_one_pilot_with_demand_matched() -> None:
     assert outcome.most_waiting == 1
 
 
-def test_one_job_gets_five_pilots_with_demand_document() -> None:
+def test_one_job_gets_five_pilots_with_demand_dirac() -> None:
     """One queue alone has a mean of 200 · boost, so the cap int(1.2 · 1) + 4 decides."""
     outcome = ran("dirac", [job(run=100)], [ce()])
     assert (outcome.submitted, outcome.cancelled, outcome.without_job) == (5, 0, 4)
@@ -169,5 +169,5 @@ def test_the_figure_tells_both_demands_of_the_same_log(tmp_path: Path) -> None:
     figure = demand.run(parser.parse_args(arguments))
     assert figure.notes["facts"].startswith("log.swf, 1 jobs after 10 ")
     assert (figure.runs, figure.peers, figure.ratio) == ([5, 5, 5], {"matched": 1}, 5)
-    assert figure.notes["core-hours of payload"] == "document 0.1, matched 0.1"
-    assert figure.notes["jobs never started"] == "document 0, matched 0"
+    assert figure.notes["core-hours of payload"] == "dirac 0.1, matched 0.1"
+    assert figure.notes["jobs never started"] == "dirac 0, matched 0"

@@ -93,6 +93,7 @@ WORDS: dict[str, list[list[str]]] = {
     "accounting export": [["accounting", "export"]],
     "policy show": [["policy", "show"]],
     "policy init": [["policy", "init"]],
+    "policy preset": [["policy", "preset", "dirac"], ["policy", "preset", "nothing"]],
     "policy check": [["policy", "check", "nothing.toml"], ["policy", "check", "/nonexist/x"]],
     "policy diff": [["policy", "diff"]],
     "policy apply": [["policy", "apply", "nothing.toml"]],

@@ -129,8 +129,11 @@ def test_a_job_that_ran_for_too_long_is_not_made_again(tmp_path: Path) -> None:
     of_requests.agent()
     of_requests.element(of_requests.request(), 2)
     of_requests.release()
-    run_all(bench.pilot(), 1, exit_code=3, wall=500.0)
-    run_all(bench.pilot(), 1, exit_code=3, wall=500.5)
+    for pilot, wall in ((bench.pilot(), 500.0), (bench.pilot(), 500.5)):
+        [offer] = pilot.take()
+        pilot.confirm(offer)
+        bench.now += wall
+        pilot.finish(offer, exit_code=3, wall=wall, files=[])
     of_requests.roll_up()
     assert of_requests.jobs() == {"cooloff": 1, "exhausted": 1}
     [(message,)] = bench.connection.execute("SELECT message FROM element_jobs WHERE state = 'exhausted'")

@@ -18,8 +18,8 @@ def test_a_batch_id_tells_past_and_present_jobs(bench: Bench) -> None:
     pilot.finish(done)
     bench.now += 50
     [second] = bench.submit(owner="bob")
-    bench.submit(owner="alice")
     held = pilot.hold()
+    bench.submit(owner="alice")
     elsewhere = other.hold()
     [found] = trace.pilots_of_batch_id(bench.connection, "4711_0")
     assert (found.id, found.site, found.hostname) == (pilot.id, "here", "n1")

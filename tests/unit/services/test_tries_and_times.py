@@ -148,8 +148,11 @@ def test_without_a_given_time_the_done_jobs_of_the_step_tell_it(bench: Bench) ->
     of_requests.release()
     assert times(bench) == [(500, 0)]
     pilot = bench.pilot()
-    for offer in pilot.take(2):
+    offers = pilot.take(2)
+    for offer in offers:
         pilot.confirm(offer)
+    bench.now += 6000.0
+    for offer in offers:
         pilot.finish(offer, wall=6000.0, files=[])
     of_requests.roll_up()
     of_requests.element(request, 1, events=20)

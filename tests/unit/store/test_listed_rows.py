@@ -29,8 +29,9 @@ def test_a_row_of_a_pilot_lacks_only_facts_in_memory_and_efficiency() -> None:
     [(listing._JOB_COLUMNS, listing.JobSummaryRow), (listing._HISTORY_COLUMNS, listing.JobSummaryRow)],
 )
 def test_a_statement_names_the_columns_of_its_row_in_order(columns: str, row: type[tuple[object]]) -> None:
-    named = [part.split()[-1].strip('"').rpartition(".")[2] for part in _outer_parts(columns)]
-    assert named == list(row._fields)  # type: ignore[attr-defined]
+    *named, names, given = [part.split()[-1].strip('"').rpartition(".")[2] for part in _outer_parts(columns)]
+    assert (names, given) == ("names", "parameters"), "the field `parameters` is made of both"
+    assert [*named, given] == list(row._fields)  # type: ignore[attr-defined]
 
 
 def _outer_parts(columns: str) -> list[str]:

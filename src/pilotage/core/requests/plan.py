@@ -29,8 +29,8 @@ from pilotage.core.requests.specification import (
 
 UNMERGED = "/unmerged"
 """Ending of the name of a data set whose files will be merged."""
-MAX_FILES = 100_000
-"""Files of a cleanup job: more than a block has."""
+MAX_FILES = 10_000
+"""Files of a cleanup job: the most that splitting by files allows."""
 
 LOGS = "logs"
 """The first part of the names of the steps that archive logs, and the last part of the name of their data set."""

@@ -44,6 +44,19 @@ def parse_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     raise errors[0] if len(errors) == 1 else Mistakes(errors)
 
 
+def stored_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a stored step, checked when it was submitted.
+
+    A number beyond the bound becomes the bound, which may have been wider when the step was stored.
+    """
+    kind, bounded = ALGORITHMS[name], dict(parameters)
+    for key in keys_of(kind):
+        if key.setting.range is not None and (value := bounded.get(key.name)):
+            least, most = key.setting.range
+            bounded[key.name] = type(value)(min(max(value, least), most))
+    return msgspec.convert(bounded, kind)
+
+
 def _check(kind: type[Algorithm], name: str, value: object) -> InvalidInput | None:
     keys = {key.name: key for key in keys_of(kind)}
     key = keys.get(name)

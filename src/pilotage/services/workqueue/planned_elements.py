@@ -6,7 +6,7 @@ import json
 
 from pilotage.core.requests.plan import PlannedStep
 from pilotage.core.splitting.algorithm import Algorithm, Amount
-from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.start_policy import ANY_LOCATION, JobCount, PlannedElement
 from pilotage.core.workqueue.states import ElementState
@@ -16,7 +16,7 @@ from pilotage.store.tables.elements import NewElement
 
 
 def algorithm_of(planned: PlannedStep) -> Algorithm:
-    return parse_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
+    return stored_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
 
 
 def job_count_of(planned: PlannedStep) -> JobCount:

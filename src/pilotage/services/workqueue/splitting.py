@@ -14,7 +14,7 @@ from typing import Any
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.handover import Answer, Custody, Message
 from pilotage.core.splitting.mask import FileRecord, Mask
-from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.coverage import ElementCoverage, Generate, TakenPiece
 from pilotage.core.workqueue.identity import digest_of
 from pilotage.core.workqueue.states import ElementJobState, ElementState, custody_of
@@ -272,7 +272,7 @@ def _coverage(queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCove
 def _generator(connection: Connection, row: ElementRow) -> Generate:
     steps = queued_requests.steps_of(connection, [row.request_id])
     [stored] = [json.loads(step.splitting) for step in steps if step.position == row.step]
-    return parse_splitting(stored["algorithm"], stored.get("parameters", {})).generate
+    return stored_splitting(stored["algorithm"], stored.get("parameters", {})).generate
 
 
 def held_element(connection: Connection, agent: AgentRow, element: int, epoch: int) -> ElementRow | None:

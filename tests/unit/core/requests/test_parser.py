@@ -23,6 +23,7 @@ from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.reading import amount_of_bytes
 from pilotage.core.requests.reference import EXAMPLE, STEPS_EXAMPLE
 from pilotage.core.requests.specification import Specification, Splitting
+from pilotage.core.splitting.parser import parse_splitting
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -248,6 +249,21 @@ def test_logs_are_collected_from_every_step_and_archived_after_the_last() -> Non
 )
 def test_a_place_that_no_site_can_have_is_refused(changes: dict[str, Any]) -> None:
     assert "pool' cannot be a storage place" in refusal(**changes)
+
+
+def test_the_steps_that_a_request_implies_are_split_within_the_bounds() -> None:
+    request = parse_mapping(
+        {
+            **SMALL,
+            "output": {"files": ["o"], "dataset": "/o"},
+            "merge": {"cleanup": True},
+            "log_collect": True,
+        }
+    )
+    rows = plan_steps(request, 7)
+    assert {row.type for row in rows} >= {"Processing", "Merge", "Cleanup", "LogCollect"}
+    for row in rows:
+        parse_splitting(row.splitting.algorithm, dict(row.splitting.parameters))
 
 
 def test_a_request_without_log_collect_stores_no_logs() -> None:

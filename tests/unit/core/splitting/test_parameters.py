@@ -13,7 +13,7 @@ from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Amount
 from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange
-from pilotage.core.splitting.parser import parse_splitting
+from pilotage.core.splitting.parser import parse_splitting, stored_splitting
 from pilotage.core.splitting.split import split
 
 
@@ -54,6 +54,14 @@ def test_a_mistake_is_named(name: str, parameters: dict[str, Any], field: str, t
     assert caught.value.field == field
     assert text in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_a_stored_number_beyond_a_bound_becomes_the_bound() -> None:
+    """A step that was accepted goes on after an update with lower bounds."""
+    stored = {"files_per_job": 100_000}
+    assert stored_splitting("FileBased", stored) == parse_splitting("FileBased", {"files_per_job": 10_000})
+    zero = {"events_per_job": 5, "time_per_event": 0.0}
+    assert stored_splitting("EventBased", zero) == parse_splitting("EventBased", zero)
 
 
 def test_several_mistakes_are_told_together() -> None:
