@@ -14,6 +14,7 @@ import signal
 import stat
 import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from pilotage.wire.pilot import Payload
@@ -148,9 +149,11 @@ def find_program(name: str, folder: str, path: str) -> str:
             if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
                 return candidate
         raise CannotRun(f"{name}: command not found", NOT_FOUND)
-    if not os.path.exists(candidate):
-        raise CannotRun(f"{name}: no such file", NOT_FOUND)
-    if os.path.isdir(candidate) or not os.access(candidate, os.X_OK):
+    try:
+        mode = os.stat(candidate).st_mode
+    except (OSError, ValueError):
+        raise CannotRun(f"{name}: no such file", NOT_FOUND) from None
+    if stat.S_ISDIR(mode) or not os.access(candidate, os.X_OK):
         raise CannotRun(f"{name}: not executable", NOT_EXECUTABLE)
     return candidate
 
@@ -208,7 +211,7 @@ def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tup
     The child inherits directory and affinity, so the calling thread changes both for a moment and restores them.
     Thus no code has to run between fork and exec.
     """
-    home = os.open(".", os.O_RDONLY)
+    home = _home()
     before = os.sched_getaffinity(0) if cores else None
     try:
         os.chdir(folder)
@@ -225,7 +228,12 @@ def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tup
         if before is not None:
             os.sched_setaffinity(0, before)
         os.fchdir(home)
-        os.close(home)
+
+
+@lru_cache(maxsize=1)
+def _home() -> int:
+    """A descriptor of the pilot's own working directory, which stays the same."""
+    return os.open(".", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _spawn_here(command: Command, files: Tuple[int, int, int]) -> int:

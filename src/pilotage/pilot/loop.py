@@ -13,7 +13,7 @@ import select
 import signal
 from typing import Any, Callable, List, Mapping, Optional
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, OfferedJob
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 
 from .events import (
     Action,
@@ -37,6 +37,7 @@ from .machine import Machine
 from .node import NodeResources
 from .payload_runner import PayloadRunner
 from .pilot_config import PilotConfig
+from .start_log import StartLog
 from .system import LEAVE_SIGNALS, clock
 from .thread_pool import ThreadPool
 from .transport import Connection, RequestRefused
@@ -89,7 +90,7 @@ class Loop:
         isolation: Optional[Isolation] = None,
     ) -> None:
         self._wake_up = wake_up
-        self._log_facts = dict(log_facts)
+        self._starts = StartLog(log_facts)
         self._sends_log = config.send_log
         self._exchanges = ThreadPool(connect, wake_up.wake)
         background = ThreadPool(connect, wake_up.wake, _BACKGROUND_THREADS)
@@ -121,16 +122,20 @@ class Loop:
             runner.reap()
             runner.enforce_limits()
             self._streamer.send(runner.running)
+            self._starts.write_due(clock())
             events, runner.events = self._events + runner.events, []
             self._events = []
             for action in self._machine.handle(clock(), *(events or (Tick(),))):
                 self._execute(action)
             if self._exit_code is not None:
+                self._starts.write()
                 runner.kill_all()
                 return self._exit_code
             if not runner.events:
                 now = clock()
-                next_at = min(self._machine.next_at(now), runner.next_at(), self._streamer.next_at)
+                next_at = min(
+                    self._machine.next_at(now), runner.next_at(), self._streamer.next_at, self._starts.next_at
+                )
                 self._wake_up.sleep(min(next_at - now, _MAX_SLEEP))
 
     def _pop_signals(self) -> List[str]:
@@ -142,7 +147,7 @@ class Loop:
         if isinstance(action, Send):
             self._send_exchange(action.request)
         elif isinstance(action, Start):
-            self._log_start(action.offer)
+            self._starts.add(action.offer, clock())
             self._runner.start(action.offer)
         elif isinstance(action, Kill):
             log("killing payload", job=action.key[0], epoch=action.key[1], reason=action.reason)
@@ -157,18 +162,9 @@ class Loop:
             log("pilot leaves", reason=action.reason, exit_code=action.code)
             self._exit_code = action.code
 
-    def _log_start(self, offer: OfferedJob) -> None:
-        """Log who runs a payload on this node: sites look these lines up afterwards."""
-        log(
-            "payload",
-            job=offer.job,
-            epoch=offer.epoch,
-            owner=offer.payload.owner,
-            group=offer.payload.group,
-            **self._log_facts,
-        )
-
     def _send_exchange(self, request: ExchangeRequest) -> None:
+        if request.leaving:
+            self._starts.write()
         if request.leaving and self._sends_log:
             request.log = log_tail()
 

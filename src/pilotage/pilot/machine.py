@@ -108,13 +108,13 @@ class Machine:
         timing, config = self.timing, self.config
         instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
         if not timing.in_flight:
-            instants += [timing.retry_at, timing.due_at, timing.take_at, self._coalesced_at()]
+            instants += (timing.retry_at, timing.due_at, timing.take_at, self._coalesced_at())
         if self.assignments.count(*ACTIVE):
             instants.append(timing.lease_until)
         if len(self.assignments):
             instants.append(self._waiting_since() + STUCK_AFTER)
         else:
-            instants += [self._last_busy_at + config.idle, (timing.away_since or now) + self._patience()]
+            instants += (self._last_busy_at + config.idle, (timing.away_since or now) + self._patience())
         return min((instant for instant in instants if instant > now), default=now + config.heartbeat)
 
     # Handlers of events
@@ -323,8 +323,8 @@ class Machine:
 
     def _waiting_since(self) -> float:
         """The instant since which an assignment waits for a confirm or for free processors; infinite: none does."""
-        firsts = (self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY))
-        return min((assignment.since for assignment in firsts if assignment), default=math.inf)
+        offered, ready = self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY)
+        return min(offered.since if offered else math.inf, ready.since if ready else math.inf)
 
     # The exchange
 

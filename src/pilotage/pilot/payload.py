@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import urllib.parse
-from functools import partial
+from functools import lru_cache, partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
@@ -86,19 +86,17 @@ class RunningPayload:
     @property
     def _stream_files(self) -> Tuple[str, ...]:
         """Names of the files for standard output and error; one name if both go to the same file."""
-        output = os.path.normpath(self.payload.std_output or "stdout")
-        error = os.path.normpath(self.payload.std_error or "stderr")
-        return (output, error) if output != error else (output,)
+        return _stream_names(self.payload.std_output, self.payload.std_error)[0]
 
     @property
     def _streams(self) -> FrozenSet[str]:
         """The stream files directly in the working directory. Only these are emptied or removed by name."""
-        return frozenset(name for name in self._stream_files if stays_inside(name) and "/" not in name)
+        return _stream_names(self.payload.std_output, self.payload.std_error)[1]
 
-    def make_folder(self, work_dirs: WorkDirs) -> None:
+    def make_folder(self, work_dirs: WorkDirs, now: float) -> None:
         """Take a working directory. Raises CannotRun."""
         try:
-            self.work_dir = work_dirs.take((self.payload.owner, self.payload.group), self._streams)
+            self.work_dir = work_dirs.take((self.payload.owner, self.payload.group), self._streams, now)
         except OSError as error:
             raise CannotRun(f"cannot make a folder: {error}", failure="node") from None
 
@@ -214,8 +212,11 @@ class RunningPayload:
 
     def _set_resource_limits(self, power: float) -> None:
         """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
+        limits = self._resource_limits(power)
+        if not limits:
+            return
         with contextlib.suppress(OSError, ValueError):
-            for name, limit in self._resource_limits(power).items():
+            for name, limit in limits.items():
                 resource.prlimit(self.pid, getattr(resource, name), limit)
 
     def _resource_limits(self, power: float) -> Dict[str, Tuple[int, int]]:
@@ -257,9 +258,8 @@ class RunningPayload:
         self.has_ended = True
 
     def has_uploads(self) -> bool:
-        return bool(self.payload.outputs or self.data) or any(
-            os.fstat(number).st_size > INLINE_OUTPUT_BYTES for number in self._files
-        )
+        """Whether there is anything to upload. Call it after `inline_streams`."""
+        return bool(self.payload.outputs or self.data) or None in (self.finish.stdout, self.finish.stderr)
 
     def has_logs_to_store(self) -> bool:
         """Whether the logs of this attempt go to a storage place."""
@@ -372,12 +372,15 @@ class RunningPayload:
             os.close(number)
         self._files.clear()
 
-    def clean_up(self, work_dirs: WorkDirs, *, alone: bool) -> bool:
+    def clean_up(self, work_dirs: WorkDirs, *, alone: bool, now: float) -> bool:
         """Remove the folders if they contain only files of the pilot; False if `remove_folders` must do it.
 
         `alone`: the pilot has no descendant process. Clean folders are then kept for another payload.
+        Call it before `close`.
         """
-        if self.work_dir is None or (alone and work_dirs.give_back(self.work_dir, self._streams)):
+        if self.work_dir is None:
+            return True
+        if alone and work_dirs.give_back(self.work_dir, self._streams, self._files, now):
             return True
         return self.work_dir.remove(self._streams)
 
@@ -385,6 +388,15 @@ class RunningPayload:
         assert self.work_dir is not None
         remove_tree(self.work_dir.tmp)
         remove_tree(self.work_dir.folder)
+
+
+@lru_cache(maxsize=64)
+def _stream_names(std_output: str, std_error: str) -> Tuple[Tuple[str, ...], FrozenSet[str]]:
+    """The files for standard output and error, and which of them lie directly in the working directory."""
+    output = os.path.normpath(std_output or "stdout")
+    error = os.path.normpath(std_error or "stderr")
+    files = (output, error) if output != error else (output,)
+    return files, frozenset(name for name in files if stays_inside(name) and "/" not in name)
 
 
 def _copy_of(number: int) -> IO[bytes]:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from pilotage.wire.pilot import MB, OfferedJob
 
+from .deadlines import Deadlines
 from .events import Event, Key, NodeUnfit, PayloadEnded, ProcessesEnded
 from .inputs import InputCache, placement_error
 from .isolation.client import CannotIsolate, Isolation
@@ -70,6 +71,9 @@ class PayloadRunner:
         self._by_pid: Dict[int, RunningPayload] = {}
         self._orphans = Orphans()
         self._sampling = Sampling()
+        self._deadlines: Deadlines[Key] = Deadlines()
+        self._has_children: Optional[bool] = None
+        """Whether this process has children; None: not known."""
         self._null = os.open(os.devnull, os.O_RDONLY)
         # No core dumps; payloads inherit the limit.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -80,7 +84,7 @@ class PayloadRunner:
         payload = RunningPayload(offer, self._clock(), self._max_output)
         self.running[payload.key] = payload
         try:
-            payload.make_folder(self._work_dirs)
+            payload.make_folder(self._work_dirs, payload.begun)
             if self._isolation is not None:
                 payload.check_inputs(self._isolation)
             if payload.has_remote_inputs():
@@ -127,6 +131,7 @@ class PayloadRunner:
             self._free_cores.update(cores)
             raise
         self._by_pid[payload.pid] = payload
+        self._schedule(payload)
         self._sampling.on_payload_started(now)
 
     def _finish_action(self, payload: RunningPayload, error: Optional[BaseException]) -> None:
@@ -161,6 +166,7 @@ class PayloadRunner:
         payload.keep_streams = keep_streams
         if payload.has_ended:
             payload.abandon_at = min(payload.abandon_at, self._clock() + UPLOAD_GRACE)
+            self._schedule(payload)
         else:
             payload.delivers_tail = deliver_tail
             self._terminate(payload, "killed", reason)
@@ -173,6 +179,7 @@ class PayloadRunner:
         if payload.pid:
             payload.kill_at = self._clock() + TERM_GRACE
             kill_group(payload.pid, signal.SIGTERM)
+            self._schedule(payload)
 
     def reap(self) -> None:
         """Reap all children that have ended."""
@@ -193,8 +200,11 @@ class PayloadRunner:
             ended.append(payload)
         if pid == 0 and self._isolation is None:  # isolated payloads leave no process behind
             self._sweep(ended)
+        # No payload is started before all ended ones are collected.
+        self._has_children = None if pid == 0 else False
         for payload in ended:
             self._collect(payload)
+        self._has_children = None
 
     def _sweep(self, ended: List[RunningPayload]) -> None:
         """Kill the processes that ended payloads left behind, if it is time to look for them."""
@@ -209,6 +219,7 @@ class PayloadRunner:
 
     def _collect(self, payload: RunningPayload) -> None:
         payload.inline_streams()
+        self._schedule(payload)
         if payload.pid and payload.has_uploads() and payload.finish.failure != "killed":
             self.events.append(ProcessesEnded(payload.key))
             self._background.submit(
@@ -216,6 +227,7 @@ class PayloadRunner:
             )
         elif payload.pid and payload.keep_streams:
             payload.abandon_at = self._clock() + UPLOAD_GRACE
+            self._schedule(payload)
             self._background.submit(
                 payload.upload_streams, lambda result, error: self._finish(payload, error)
             )
@@ -233,6 +245,7 @@ class PayloadRunner:
             self._finish(payload)
             return
         payload.abandon_at = self._clock() + TAIL_GRACE
+        self._schedule(payload)
 
         def finish(result: object, error: Optional[BaseException]) -> None:
             if self.running.get(payload.key) is payload:
@@ -248,44 +261,60 @@ class PayloadRunner:
             payload.finish.failure, payload.finish.message = "output", repr(error)
         if payload.killed and not payload.finish.failure:
             payload.finish.failure = "killed"
-        payload.close()
         del self.running[payload.key]
-        if not payload.clean_up(
-            self._work_dirs, alone=self._isolation is not None or peek_dead_child() is None
-        ):
+        self._deadlines.set(payload.key, math.inf)
+        is_clean = payload.clean_up(self._work_dirs, alone=self._is_alone(), now=self._clock())
+        payload.close()
+        if not is_clean:
             self._background.submit(payload.remove_folders, _log_cleanup_error)
         self.events.append(PayloadEnded(payload.finish))
+
+    def _is_alone(self) -> bool:
+        """Whether no process of a payload is left. Isolated payloads leave none behind."""
+        if self._isolation is not None or self._has_children is False:
+            return True
+        return peek_dead_child() is None
 
     # Watching
 
     def next_at(self) -> float:
-        instants = [self._sampling.next_at if self._by_pid else math.inf, self._orphans.next_sweep_at]
-        for payload in self.running.values():
-            instants += [payload.kill_at, payload.abandon_at, self._wall_end(payload), self._warn_at(payload)]
-        return min(instants)
+        sample_at = self._sampling.next_at if self._by_pid else math.inf
+        return min(sample_at, self._orphans.next_sweep_at, self._deadlines.next_at())
+
+    def _schedule(self, payload: RunningPayload) -> None:
+        """Note when the limits of a payload are to be checked next. Call it after each change of them."""
+        kill_at = math.inf if payload.has_ended else payload.kill_at
+        abandon_at = math.inf if payload.is_cancelled else payload.abandon_at
+        self._deadlines.set(
+            payload.key, min(kill_at, abandon_at, self._wall_end(payload), self._warn_at(payload))
+        )
 
     def enforce_limits(self) -> None:
         """Enforce the limits that are due for a check now."""
         now = self._clock()
-        for payload in list(self.running.values()):
-            if now >= self._warn_at(payload):
-                self._warn(payload, now)
-            if now >= self._wall_end(payload):
-                self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
-            if now >= payload.abandon_at:
-                payload.is_cancelled = True
-                if payload.delivers_tail:
-                    self._finish(payload)
-                    continue
-            if now >= payload.kill_at and not payload.has_ended:
-                payload.kill_at = now + TERM_GRACE
-                self._kill_tree(payload)
+        for key in self._deadlines.pop_due(now):
+            self._enforce(self.running[key], now)
         if self._by_pid and now >= self._sampling.next_at:
             oldest = min(payload.started for payload in self._by_pid.values())
             if self._sampling.is_due(now, oldest):
                 self._sample(now, oldest)
         if now >= self._orphans.next_sweep_at:
             self._orphans.sweep(now, self._leaders())
+
+    def _enforce(self, payload: RunningPayload, now: float) -> None:
+        if now >= self._warn_at(payload):
+            self._warn(payload, now)
+        if now >= self._wall_end(payload):
+            self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
+        if now >= payload.abandon_at:
+            payload.is_cancelled = True
+            if payload.delivers_tail:
+                self._finish(payload)
+                return
+        if now >= payload.kill_at and not payload.has_ended:
+            payload.kill_at = now + TERM_GRACE
+            self._kill_tree(payload)
+        self._schedule(payload)
 
     def _warn_at(self, payload: RunningPayload) -> float:
         """When SIGUSR1 is due: not before a program has had time to install its handler."""

@@ -7,16 +7,19 @@ Exchanges have a thread of their own, so that a slow upload never delays a heart
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 import time
 from typing import Any, Callable, Deque, Optional, Tuple, TypeVar
 
+from .system import LEAVE_SIGNALS
 from .transport import Connection, ServerUnavailable
 
 T = TypeVar("T")
 Work = Callable[[Connection], Any]
 Done = Callable[[Any, Optional[BaseException]], None]
 
+_SIGNALS = (signal.SIGCHLD, *LEAVE_SIGNALS)
 _RETRY_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -47,6 +50,8 @@ class ThreadPool:
             done(result, error)
 
     def _serve(self) -> None:
+        # The loop's thread takes all signals: one that woke this thread too would cost both a turn for each payload.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         connection = self._connect()
         while True:
             work, done = self._queue.get()
