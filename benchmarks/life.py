@@ -20,6 +20,7 @@ from statistics import median
 from benchmarks.figure import Figure, figure
 from benchmarks.processes import Spent, cpu, spent_below
 from benchmarks.server import served, server_pid
+from benchmarks.waits import Waits, medians, told_waits, waits_alone, waits_in
 from pilotage.client import Client
 from pilotage.wire.jobs import Selection
 
@@ -55,6 +56,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=5_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--against", default="", help="another checkout with its .venv, measured in turns")
+    parser.add_argument(
+        "--alone", type=int, default=5, help="jobs that are submitted one at a time to idle pilots"
+    )
     parser.add_argument("--no-peers", action="store_true", help="ours and the spawn limit only")
 
 
@@ -67,10 +71,16 @@ def run(asked: argparse.Namespace) -> Figure:
         for _ in range(asked.runs):
             for life in lives.values():
                 life.run(asked.jobs)
+        for life in lives.values():
+            life.alone = waits_alone(life.client, NO_OP, asked.alone)
     peers: dict[str, float] = {}
     notes = {"jobs": f"{asked.jobs:,}", "pilots": str(os.cpu_count()), "job": NO_OP}
     for name, life in lives.items():
-        notes["processor time" if name == "ours" else f"processor time of {asked.against}"] = life.summary()
+        of = "" if name == "ours" else f" of {asked.against}"
+        notes["processor time" + of] = life.summary()
+        notes["waits" + of] = f"ms, medians: {told_waits(medians(life.waits))}"
+        if life.alone:
+            notes["waits of a job alone" + of] = f"ms, medians: {told_waits(medians(life.alone))}"
     if asked.against:
         peers[asked.against] = median(lives["against"].rates)
     systems: dict[str, Callable[[int], float]] = (
@@ -102,6 +112,11 @@ class Life:
     costs: list[dict[str, float]] = field(default_factory=list)
     """Microseconds of processor time a job, by the process that spent it."""
 
+    waits: list[Waits] = field(default_factory=list)
+    """Of each run."""
+    alone: list[Waits] = field(default_factory=list)
+    """Of jobs that found idle pilots."""
+
     def run(self, jobs: int) -> None:
         before, server_before = spent_below(self.server), cpu(self.server)
         begun = time.perf_counter()
@@ -119,6 +134,7 @@ class Life:
             "payload": sum(now.children - before.get(pid, none).children for pid, now in after.items()),
         }
         self.costs.append({process: spent / jobs * 1e6 for process, spent in seconds.items()})
+        self.waits.append(waits_in(self.client, sent.submission))
 
     def summary(self) -> str:
         """The median run of each process."""

@@ -25,6 +25,7 @@ from pilotage.client import Client, Selection, row_upload
 from pilotage.core.errors import PilotageError
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
+from pilotage.wire import submissions
 from tests.faults.answers import people_heard_the_truth, pilots_heard_the_truth
 from tests.faults.ledger import Ledger, read
 from tests.faults.pair import Pair, Reigns
@@ -219,7 +220,7 @@ def write_pilots(home: Path, database_url: str, secrets: list[str]) -> None:
 @pytest.fixture(autouse=True)
 def short_chunks_and_little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that many a submission in chunks is cut off, and goes on at the other server."""
-    monkeypatch.setattr(row_upload, "MAX_CHUNK_ROWS", 40)
+    monkeypatch.setattr(submissions, "MAX_CHUNK_ROWS", 40)
     monkeypatch.setattr(row_upload, "PATIENCE", 0.5)
 
 

@@ -10,7 +10,8 @@ import fcntl
 import os
 import re
 import tempfile
-from typing import List, Tuple
+from functools import lru_cache
+from typing import FrozenSet, List, Tuple
 
 from .removal import FOLDER, remove_tree
 
@@ -78,3 +79,12 @@ def stays_inside(name: str) -> bool:
         and ".." not in name.split("/")
         and os.path.normpath(name) != "."
     )
+
+
+@lru_cache(maxsize=64)
+def stream_names(std_output: str, std_error: str) -> Tuple[Tuple[str, ...], FrozenSet[str]]:
+    """The files for standard output and error, and which of them lie directly in the working directory."""
+    output = os.path.normpath(std_output or "stdout")
+    error = os.path.normpath(std_error or "stderr")
+    files = (output, error) if output != error else (output,)
+    return files, frozenset(name for name in files if stays_inside(name) and "/" not in name)

@@ -9,13 +9,13 @@ import os
 import resource
 import signal
 import urllib.parse
-from functools import lru_cache, partial
+from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
 
 from .events import Key
-from .folders import stays_inside
+from .folders import stays_inside, stream_names
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
 from .isolation.client import Isolation
 from .job_data import JobData
@@ -86,12 +86,12 @@ class RunningPayload:
     @property
     def _stream_files(self) -> Tuple[str, ...]:
         """Names of the files for standard output and error; one name if both go to the same file."""
-        return _stream_names(self.payload.std_output, self.payload.std_error)[0]
+        return stream_names(self.payload.std_output, self.payload.std_error)[0]
 
     @property
     def _streams(self) -> FrozenSet[str]:
         """The stream files directly in the working directory. Only these are emptied or removed by name."""
-        return _stream_names(self.payload.std_output, self.payload.std_error)[1]
+        return stream_names(self.payload.std_output, self.payload.std_error)[1]
 
     def make_folder(self, work_dirs: WorkDirs, now: float) -> None:
         """Take a working directory. Raises CannotRun."""
@@ -388,15 +388,6 @@ class RunningPayload:
         assert self.work_dir is not None
         remove_tree(self.work_dir.tmp)
         remove_tree(self.work_dir.folder)
-
-
-@lru_cache(maxsize=64)
-def _stream_names(std_output: str, std_error: str) -> Tuple[Tuple[str, ...], FrozenSet[str]]:
-    """The files for standard output and error, and which of them lie directly in the working directory."""
-    output = os.path.normpath(std_output or "stdout")
-    error = os.path.normpath(std_error or "stderr")
-    files = (output, error) if output != error else (output,)
-    return files, frozenset(name for name in files if stays_inside(name) and "/" not in name)
 
 
 def _copy_of(number: int) -> IO[bytes]:

@@ -282,7 +282,7 @@ class PayloadRunner:
         return min(sample_at, self._orphans.next_sweep_at, self._deadlines.next_at())
 
     def _schedule(self, payload: RunningPayload) -> None:
-        """Note when the limits of a payload are to be checked next. Call it after each change of them."""
+        """Note when the next limit of a payload is due. Call it after each change of them."""
         kill_at = math.inf if payload.has_ended else payload.kill_at
         abandon_at = math.inf if payload.is_cancelled else payload.abandon_at
         self._deadlines.set(
