@@ -339,6 +339,7 @@ def rotate(world: World, route: APIRoute) -> Iterator[Sent]:
 DUTIES = {
     "AgentDuty": "an agent with an element of 1,500 files",
     "BatchCesDuty": "no batch system: its own tests have their listings",
+    "AnnouncementDuty": "one file",
     "CostDuty": "attempts of 1,500 jobs of one pilot",
     "DirectorDuty": "queues of a million waiting jobs",
     "DiskDuty": "a full database",

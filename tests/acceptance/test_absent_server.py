@@ -37,6 +37,17 @@ def test_a_suspended_server_is_told_at_once(tmp_path: Path) -> None:
         assert instance.cli("status").returncode == 0
 
 
+@pytest.mark.slow
+def test_a_removed_address_file_comes_back(tmp_path: Path) -> None:
+    with running(tmp_path) as instance:
+        facts = instance.home / "server.json"
+        before = facts.read_text()
+        facts.unlink()
+        until(facts.exists, what="server.json")
+        assert facts.read_text() == before
+        assert instance.cli("status").returncode == 0
+
+
 def connections_to(port: int, home: Path, words: list[str], **more: str) -> tuple[int, str, int]:
     """(exit code, stderr, tries) of a command while nobody takes connections at `port`."""
     script = (

@@ -16,7 +16,8 @@ HEAD = """# The command line
 `pilotage COMMAND --help` tells the same. Options may stand before or after the arguments; `--home`, `--server`,
 `--token-file` and `--json` also before the command. On a terminal there are tables, colours and progress bars; into
 a pipe go plain lines, cells separated by tabs below one line of column names. With `--json` standard output has one
-JSON document and nothing else; notes go to standard error.
+JSON document and nothing else; notes go to standard error. An error is then one line of JSON there too:
+`{"error": {"exit_code": 4, "code": "not-found", "message": "there is no job 7", "hint": "..."}}`.
 
 Job ids are written 12, 12-40 or 12,15. Durations are 90s, 15m, 1h30m, 3d; as in Slurm: 1:30 (90 s), 1:30:00, 1-12.
 

@@ -6,6 +6,7 @@ imported when the command is called or its help is asked for, so `pilotage --hel
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -15,7 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
 from pilotage.cli.stdio import describe_system_error, discard_output, prepare_streams
@@ -95,9 +96,10 @@ def run(root: Root, argv: Sequence[str]) -> int:
     prepare_streams()
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
-    code = _run_guarded(lambda: _dispatch(root, words), debug)
+    report = _report_as_json if "--json" in _before_dashes(argv) else _report
+    code = _run_guarded(lambda: _dispatch(root, words), report, debug)
     # Otherwise Python reports output that it cannot write at its end.
-    flushed = _run_guarded(_flush, debug)
+    flushed = _run_guarded(_flush, report, debug)
     discard_output()
     return code or flushed
 
@@ -107,12 +109,12 @@ def _flush() -> int:
     return OK
 
 
-def _run_guarded(work: Callable[[], int], debug: bool) -> int:
-    """Run `work`; turn every error into an exit code."""
+def _run_guarded(work: Callable[[], int], report: Callable[[Failure], None], debug: bool) -> int:
+    """Run `work`; report every error, and turn it into an exit code."""
     try:
         return work()
     except KeyboardInterrupt:
-        _print_error("interrupted")
+        report(INTERRUPTION)
         return INTERRUPTED
     except BrokenPipeError:
         return OK  # the reader, such as head, has closed the pipe
@@ -123,7 +125,9 @@ def _run_guarded(work: Callable[[], int], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _report_error(error, debug)
+        failure = _failure_of(error, debug)
+        report(failure)
+        return failure.exit_code
 
 
 def _before_dashes(argv: Sequence[str]) -> Sequence[str]:
@@ -257,40 +261,61 @@ def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else OK
 
 
-def _report_error(error: Exception, debug: bool) -> int:
+class Failure(NamedTuple):
+    """The end of a command that did not do its work."""
+
+    exit_code: int
+    code: str
+    """Stable: that of the class of PilotageError, or one of this module."""
+    message: str
+    hint: str = ""
+
+
+INTERRUPTION = Failure(INTERRUPTED, "interrupted", "interrupted")
+
+
+def _failure_of(error: Exception, debug: bool) -> Failure:
     error = describe_system_error(error) or error
     if isinstance(error, PilotageError):
         place = error.place if isinstance(error, InvalidInput) else ""
-        _print_error(place + error.message, error.hint)
-        return next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
+        exit_code = next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
+        return Failure(exit_code, error.code, place + error.message, error.hint)
     if hasattr(error, "format_message"):  # Typer's usage errors: their class has moved between its versions
         context = getattr(error, "ctx", None)
         path = getattr(context, "command_path", "pilotage")
         message = NOT_A_NUMBER.sub("it must be a whole number", error.format_message().rstrip("."))
-        _print_error(message, f"see `{path} --help`")
-        return USAGE
-    if type(error).__name__ == "Abort":
-        _print_error("interrupted")
-        return INTERRUPTED
+        return Failure(USAGE, InvalidInput.code, message, f"see `{path} --help`")
     kind = type(error).__name__
+    if kind == "Abort":
+        return INTERRUPTION
     hint = (
         "the traceback is above"
         if debug
         else "run again with --debug for the traceback, and please report it"
     )
-    _print_error(f"internal error: {kind}: {error}", hint)
-    return INTERNAL
+    return Failure(INTERNAL, "internal", f"internal error: {kind}: {error}", hint)
 
 
-def _print_error(message: str, hint: str = "") -> None:
+def _report(failure: Failure) -> None:
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     head = "\033[1;31mpilotage:\033[0m" if colour else "pilotage:"
-    try:
-        print(f"{head} {_replace_control_characters(message)}", file=sys.stderr)
-        if hint:
-            print(f"  hint: {_replace_control_characters(hint)}", file=sys.stderr)
-    except (OSError, ValueError):
-        pass  # nobody reads stderr; the exit code still tells
+    lines = [f"{head} {_replace_control_characters(failure.message)}"]
+    if failure.hint:
+        lines.append(f"  hint: {_replace_control_characters(failure.hint)}")
+    _print_to_stderr("\n".join(lines))
+
+
+def _report_as_json(failure: Failure) -> None:
+    """One line on standard error: standard output may have a part of its document already."""
+    import json
+
+    _print_to_stderr(json.dumps({"error": failure._asdict()}))
+
+
+def _print_to_stderr(text: str) -> None:
+    # If nobody reads stderr, the exit code still tells.
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr)
 
 
 def _replace_control_characters(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -102,6 +103,26 @@ def test_exit_codes(
     assert err.startswith("pilotage: the message")
     assert "hint: the hint" in err
     assert "\x1b" not in err
+
+
+def test_with_json_errors_are_json(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
+    state.failures = [(409, {"code": "illegal-move", "message": "the message", "hint": "the hint"})] * 30
+    for words, error in (
+        (("whoami",), {"exit_code": 5, "code": "illegal-move", "message": "the message", "hint": "the hint"}),
+        (("status", "3-x"), {"exit_code": 2, "code": "invalid-input"}),
+        (
+            ("status", "--colour"),
+            {"exit_code": 2, "code": "invalid-input", "message": "No such option: --colour"},
+        ),
+        (("submti",), {"exit_code": 2, "code": "invalid-input"}),
+    ):
+        for given in ((*words, "--json"), ("--json", *words)):
+            assert cli(*given) == error["exit_code"]
+            captured = capsys.readouterr()
+            told = json.loads(captured.err)["error"]
+            assert told.keys() == {"exit_code", "code", "message", "hint"}
+            assert {name: told[name] for name in error} == error
+            assert not captured.out
 
 
 def test_a_busy_server(cli: Cli, state: State) -> None:

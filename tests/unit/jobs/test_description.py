@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -117,6 +118,16 @@ def test_yaml_keeps_texts_as_they_are_written() -> None:
 )
 def test_amounts_of_memory(amount: object, megabytes: int) -> None:
     assert mapped(memory=amount).memory == megabytes
+
+
+@pytest.mark.parametrize(
+    "read", [lambda: from_yaml("executable: 1"), lambda: from_json('{"executable": 1.5}')]
+)
+def test_a_number_is_no_program(read: Callable[[], object]) -> None:
+    """Its arguments may be numbers."""
+    with pytest.raises(InvalidInput, match="executable must be a text, not the number 1"):
+        read()
+    assert from_yaml("executable: '1'\narguments: [1]").description.arguments == ("1",)
 
 
 def test_defaults_and_the_table_agree() -> None:

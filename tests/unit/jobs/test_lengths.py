@@ -14,7 +14,7 @@ from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.jobs.lengths import LENGTHS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, length_of
 from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
 
-ONE_TEXT = ("text",)
+ONE_TEXT = ("text", "program")
 LISTS = {
     "arguments": lambda texts: texts,
     "environment": lambda texts: {f"V{place}": text for place, text in enumerate(texts)},

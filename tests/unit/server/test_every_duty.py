@@ -361,6 +361,7 @@ WHOLE: dict[type[Duty], str] = {
     addresses.AddressDuty: "the addresses of this server",
     director.DirectorDuty: "one iteration decides over all queues and CEs together",
     embedded_agent.EmbeddedAgentDuty: "one process",
+    own_state.AnnouncementDuty: "one file of this server",
     own_state.CertificateDuty: "the certificate of this server",
     own_state.DiskDuty: "the disks of this server",
     own_state.RenewalDuty: "all leases are claimed by one statement",

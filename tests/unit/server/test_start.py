@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from alembic.script import ScriptDirectory
 
 from pilotage.server.context import Context
@@ -59,3 +61,29 @@ def test_routes_are_built_once() -> None:
 
 def test_the_newest_revision_is_that_of_the_migrations() -> None:
     assert head_revision() == ScriptDirectory.from_config(_config()).get_current_head()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "told"),
+    [
+        ("RLIMIT_NOFILE", 64, "a process may open 64 files here, and the server reserves 320"),
+        ("RLIMIT_AS", 2**30, "a process may have 1,048,576 KiB of memory here (`ulimit -v`)"),
+    ],
+)
+def test_a_limit_below_what_is_reserved_refuses_the_start(
+    tmp_path: Path, limit: str, most: int, told: str
+) -> None:
+    script = (
+        "import resource, sys\n"
+        "from pilotage.main import main\n"
+        f"resource.setrlimit(resource.{limit}, ({most}, {most}))\n"
+        f"sys.argv = ['pilotage', 'up', '--home', {str(tmp_path)!r}]\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "server.json").exists()

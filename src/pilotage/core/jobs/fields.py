@@ -48,7 +48,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     Field(
         "executable",
         ("Executable",),
-        "text",
+        "program",
         "The program: a path, or a name to be found in PATH.",
         has_placeholders=True,
     ),

@@ -13,6 +13,7 @@ from pilotage.core.jobs.lengths import LENGTHS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS
 
 _KINDS: Final = {
     "text": "text",
+    "program": "text",
     "arguments": "text or list of texts",
     "environment": "mapping, or list of `NAME=value`",
     "lines": "text or list of lines",

@@ -73,6 +73,13 @@ def _text(field: Field, value: Any) -> str:
     return text
 
 
+def _program(field: Field, value: Any) -> str:
+    """A text that is no number: `executable: 1` is a slip, and a program of such a name can be quoted."""
+    if not isinstance(value, str):
+        raise type_error(field, "a text", value)
+    return _text(field, value)
+
+
 def _texts(field: Field, value: Any, wanted: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise type_error(field, wanted, value)
@@ -326,6 +333,7 @@ def _input_file(
 
 READERS: Final[dict[str, Callable[[Field, Any], Any]]] = {
     "text": _text,
+    "program": _program,
     "arguments": _arguments,
     "environment": _environment,
     "lines": _lines,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from pilotage.server import disk_space
 from pilotage.server.context import Context
@@ -12,6 +13,7 @@ from pilotage.server.duties.duty_leases import RENEWAL_PERIOD, DutyLeases
 from pilotage.store.tables import instance
 
 CERTIFICATE_PERIOD = 1.0
+ANNOUNCEMENT_PERIOD = 2.0
 
 
 class DiskDuty(Duty):
@@ -47,6 +49,24 @@ class CertificateDuty(Duty):
 
     async def work(self) -> None:
         self._refresh()
+
+
+class AnnouncementDuty(Duty):
+    """Writes `server.json` again after somebody removed it: clients and pilots find the server by it."""
+
+    name = "server.json"
+
+    def __init__(self, context: Context, facts: Path, write: Callable[[], None]) -> None:
+        super().__init__(context)
+        self._facts = facts
+        self._write = write
+
+    def period(self) -> float:
+        return ANNOUNCEMENT_PERIOD
+
+    async def work(self) -> None:
+        if not self._facts.exists():
+            self._write()
 
 
 class RenewalDuty(Duty):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
+from pilotage.core.errors import InvalidInput
+
 RESERVED_FILES = 256
 """File descriptors reserved for the database, sandboxes and pilots' logs."""
 BODY_WITHOUT_TOKEN = 65_536
@@ -60,10 +62,17 @@ def raise_file_limit(connections: int = MAX_CONNECTIONS) -> tuple[int, int]:
     """Raise this process's soft limit of open files for `connections` connections, up to the hard limit.
 
     Returns (possible number of connections, previous soft limit). Child processes get the previous limit.
+    Raises InvalidInput if the hard limit is below the files that are reserved.
     """
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = MIN_CONNECTIONS + RESERVED_FILES
+    if hard != resource.RLIM_INFINITY and hard < least:
+        raise InvalidInput(
+            f"a process may open {hard} files here, and the server reserves {least}",
+            hint=f"raise the limit: `ulimit -n {least}`, or nofile in /etc/security/limits.conf",
+        )
     needed = connections + RESERVED_FILES
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if before != resource.RLIM_INFINITY and before < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return max(MIN_CONNECTIONS, min(connections, allowed - RESERVED_FILES)), before
+    return min(connections, allowed - RESERVED_FILES), before

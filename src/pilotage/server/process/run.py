@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import resource
 import signal
 import socket
 import time
@@ -18,6 +19,7 @@ import uvicorn
 import uvloop
 
 from pilotage.core import policy as policies
+from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.context import Context
@@ -26,7 +28,7 @@ from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
-from pilotage.server.duties.own_state import CertificateDuty, DiskDuty, RenewalDuty
+from pilotage.server.duties.own_state import AnnouncementDuty, CertificateDuty, DiskDuty, RenewalDuty
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
@@ -65,12 +67,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LEAST_MEMORY = 2 * 2**30
+"""Bytes of address space: an idle server takes half of them."""
 PILOTS_LOST = "pilots of the last server then do not find this one, and their jobs start again elsewhere"
 
 
 def serve(settings: Settings) -> None:
     """Run until the server is stopped. Raises errors of `core.errors` for problems that a person must solve."""
     home = settings.home
+    check_memory_limit()
     home.make()
     home.check_disk()
     lock = HomeLock(home)
@@ -89,6 +94,18 @@ def serve(settings: Settings) -> None:
         if listener is not None:
             listener.close()
         lock.release()
+
+
+def check_memory_limit() -> None:
+    """Refuse a limit of memory that a server of a large pool would meet in the middle of its work."""
+    for limit, option in ((resource.RLIMIT_AS, "-v"), (resource.RLIMIT_DATA, "-d")):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY and most < LEAST_MEMORY:
+            raise InvalidInput(
+                f"a process may have {most // 1024:,} KiB of memory here (`ulimit {option}`),"
+                f" and the server reserves {LEAST_MEMORY // 1024:,}",
+                hint=f"raise the limit: `ulimit {option} unlimited`, or start the server on another machine",
+            )
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -269,14 +286,18 @@ class _Server:
         listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
         while not server.started and not listening.done():
             await asyncio.sleep(0.01)
-        self._publish_address(context, server.config)
+
+        def publish() -> None:
+            self._publish_address(context, server.config)
+
+        publish()
         self._settings.announce(context.login_url)
         # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
-        running = [every(context, leases), every(context, DiskDuty(context))]
+        announcement = AnnouncementDuty(context, self._settings.home.facts, publish)
+        running = [every(context, duty) for duty in (leases, DiskDuty(context), announcement)]
         if duty_leases is not None:
             running.append(every(context, RenewalDuty(context, duty_leases)))
-            addresses = AddressDuty(context, lambda: self._publish_address(context, server.config))
-            running.append(every(context, addresses))
+            running.append(every(context, AddressDuty(context, publish)))
         running += self._tls_duties(context, server.config)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilotage.core.errors import Conflict
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.store.admin.upgrade import head_revision
 from pilotage.store.engine.connection import Connection
@@ -104,10 +105,16 @@ _RULES_OF_MONTHS = tuple(
 
 
 def find_damage(connection: Connection, revision: str | None) -> list[str]:
-    """One line for each broken rule, with count and examples; empty: no damage. For a reader's connection."""
+    """One line for each broken rule, with count and examples; empty: no damage. For a reader's connection.
+
+    Raises Conflict if the schema is of another version, whose rules are not known here.
+    """
     head = head_revision()
     if revision != head:
-        return [f"its schema is {revision or 'none'}, this version's is {head}: pilotage db upgrade"]
+        raise Conflict(
+            f"the schema of the database is {revision or 'none'}, and this version's is {head}",
+            hint="`pilotage db upgrade` changes it after a backup; then check again",
+        )
     connection.begin()
     try:
         damage = _check_instance(connection)
