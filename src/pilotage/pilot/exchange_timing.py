@@ -74,7 +74,10 @@ class ExchangeTiming:
         if response.offers and len(response.offers) >= take.count - take.ahead:
             self.take_at = now
             return
-        pause = min(_MIN_POLL * _POLL_GROWTH ** min(self.empty_takes, 20), _MAX_POLL, self._heartbeat)
+        longest = max(response.poll, _MIN_POLL) if response.poll > 0 else _MAX_POLL
+        pause = min(
+            _MIN_POLL * _POLL_GROWTH ** min(self.empty_takes, 20), longest, _MAX_POLL, self._heartbeat
+        )
         self.take_at = now + pause * self._rng.uniform(0.8, 1.2)
         self.empty_takes += 1
 

@@ -351,8 +351,7 @@ class Verdict:
     verdict: str
     reason: str = ""
     keep_streams: bool = False
-    """Of `stop`: the job was killed; put its standard output and error, as they are at its end, to its
-    `streams`, as stdout and stderr; only stdout if both go to one file."""
+    """Of `stop`: the job was killed; put its standard output and error to its `streams`, as stdout and stderr."""
 
 
 @dataclass
@@ -366,6 +365,8 @@ class ExchangeResponse:
     """The number of the take that `offers` answers; 0: the take found nothing."""
     no_match: Dict[str, int] = field(default_factory=dict)
     """Why a take found nothing: how many queues fell at which condition."""
+    poll: float = 0.0
+    """Of a take that found nothing: seconds within which the next take is welcome; 0: the pilot decides alone."""
     stop: List[Verdict] = field(default_factory=list)
     """Of `holding`: no longer the pilot's. End that work, report nothing of it."""
     follow: List[int] = field(default_factory=list)
@@ -374,8 +375,7 @@ class ExchangeResponse:
     heartbeat: float = 0.0
     """Seconds until the next contact is due, at the latest."""
     leave: str = ""
-    """Not empty: take no more work, leave when the held jobs have ended ("drain"), or at once after giving them
-    back ("cancel")."""
+    """Not empty: take no more work, leave when the held jobs have ended ("drain"), or give them back ("cancel")."""
 
 
 @dataclass

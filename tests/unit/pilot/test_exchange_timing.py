@@ -16,11 +16,11 @@ def new_contact() -> ExchangeTiming:
     return ExchangeTiming(PilotConfig(1, NODE, lease=100, heartbeat=60, idle=50), 0.0, random.Random(1))
 
 
-def pause_after(timing: ExchangeTiming, now: float, *finishes: Finish) -> float:
+def pause_after(timing: ExchangeTiming, now: float, *finishes: Finish, poll: float = 0.0) -> float:
     """Send a take with these reports, have it answered with nothing; how long takes alone rest then."""
     take = Take(timing.take_number, 1, NODE)
     timing.on_sent(ExchangeRequest(1, finishes=list(finishes), take=take), now)
-    timing.on_answer(ExchangeResponse(1), now)
+    timing.on_answer(ExchangeResponse(1, poll=poll), now)
     return timing.take_at - now
 
 
@@ -45,3 +45,12 @@ def test_a_pilot_that_has_been_idle_is_quick_again_after_work() -> None:
     for _ in range(8):
         pause_after(timing, timing.take_at)
     assert pause_after(timing, 1000.0, Finish(1, 1)) <= FIRST
+
+
+def test_a_server_of_few_pilots_lets_idle_ones_ask_often() -> None:
+    for poll, longest in ((0.08, 0.25), (4.0, 4.0), (1e9, 15.0)):
+        timing, pauses = new_contact(), []
+        for _ in range(12):
+            pauses.append(pause_after(timing, timing.take_at, poll=poll))
+        assert 0.8 * longest <= pauses[-1] <= 1.2 * longest
+        assert max(pauses) <= 1.2 * longest

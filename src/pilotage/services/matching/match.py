@@ -28,6 +28,8 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import MAX_HELD, ExchangeResponse, OfferedJob, Take
 
+EMPTY_TAKES = 25.0
+"""Takes a second that all pilots of a server may send in vain. Few pilots may ask often, and many must ask seldom."""
 MOST = 256
 """Jobs offered in one call at most."""
 
@@ -113,6 +115,8 @@ class Match:
         """Write the offers into the response, or the reasons why there are none. Returns the jobs of requests."""
         of_requests: list[OfferedRequestJob] = []
         response.no_match = self._no_match
+        if not self.given:
+            response.poll = len(self.pool.last_seen) / EMPTY_TAKES
         if self._answered:
             # Also when nothing is left of it: under this number there will never be anything else.
             response.take_number = self.take.number
