@@ -12,6 +12,7 @@ from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.pilots.waits import WaitClass
+from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
 from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
@@ -157,7 +158,7 @@ class PaperBatch:
 
     def describe(self) -> list[Partition]:
         self._fault_of()
-        return [Partition("paper", True, None, 1, self.cores, 1000 * self.cores, default=True)]
+        return [Partition("paper", True, None, (NodeKind(1, self.cores, 1000 * self.cores),), default=True)]
 
     def information(self) -> CeInformation:
         self._fault_of()

@@ -20,8 +20,8 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from tests.slurm import Cluster
 
-PROGRAMS = ("mariadbd", "mariadb-install-db", "slurmdbd", "sacctmgr", "sacct")
-PACKAGES = ("slurmdbd", "mariadb-server-core")
+PROGRAMS = ("mariadbd", "mariadb-install-db", "my_print_defaults", "slurmdbd", "sacctmgr", "sacct")
+PACKAGES = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
 PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 DATABASE = """\
 DbdHost=localhost

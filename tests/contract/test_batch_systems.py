@@ -474,7 +474,7 @@ def test_properties_are_read_back_for_many_in_one_listing(world: World, stamp: s
 def test_the_batch_system_describes_itself_and_checks_shapes(world: World) -> None:
     partitions = world.batch.describe()
     assert sum(partition.default for partition in partitions) == 1
-    assert all(partition.up and partition.processors > 0 for partition in partitions)
+    assert all(partition.up and partition.kinds for partition in partitions)
     assert world.batch.check(SHAPE) == ""
     assert world.batch.check(Shape(processors=4000))
 
@@ -524,7 +524,7 @@ def test_the_information_counts_hosts_and_jobs(world: World, stamp: str) -> None
     hosts = [name for known in information.host_classes for name in known.hosts]
     [default] = [partition for partition in world.batch.describe() if partition.default]
     assert len(hosts) == len(set(hosts)) == sum(known.count for known in information.host_classes)
-    assert len(hosts) == default.nodes
+    assert len(hosts) == sum(kind.nodes for kind in default.kinds)
     [known] = information.host_classes
     for name, value in known.attributes.items():
         if name.startswith("Glue"):

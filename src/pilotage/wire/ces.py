@@ -26,6 +26,16 @@ CeName = Annotated[str, Limit(longest=200)]
 
 
 @dataclass
+class NodeKind:
+    """The nodes of one size."""
+
+    nodes: int
+    processors: int
+    memory: int
+    """MB; at most 1: the batch system does not know it."""
+
+
+@dataclass
 class Partition:
     """A part of a batch system with limits of its own."""
 
@@ -35,11 +45,8 @@ class Partition:
     """False: it starts no jobs."""
     wall: Optional[float]
     """The longest time of a batch job, in seconds; None: no limit."""
-    nodes: int
-    processors: int
-    """Cores of its widest node."""
-    memory: int
-    """MB of the node with most."""
+    kinds: List[NodeKind]
+    """Of its nodes; several may have the same size."""
 
 
 @dataclass

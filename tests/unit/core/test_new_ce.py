@@ -14,6 +14,7 @@ from pilotage.core.policy.ce_names import mistake_in_name
 from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.core.policy.new_ce import (
     NewCe,
+    NodeKind,
     PartitionFacts,
     batch_section,
     choose_partition,
@@ -23,9 +24,9 @@ from pilotage.core.policy.new_ce import (
     require_free_name,
 )
 
-SHORT = PartitionFacts("short", True, True, 1800.0, 3, 16, 64000)
-LONG = PartitionFacts("long", False, True, 172800.0, 1, 6, 12000)
-ENDLESS = PartitionFacts("endless", False, False, None, 1, 7, 1)
+SHORT = PartitionFacts("short", True, True, 1800.0, (NodeKind(3, 16, 64000),))
+LONG = PartitionFacts("long", False, True, 172800.0, (NodeKind(1, 6, 12000),))
+ENDLESS = PartitionFacts("endless", False, False, None, (NodeKind(1, 7, 1),))
 NEW = NewCe("cluster", "here")
 
 
@@ -44,6 +45,26 @@ def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
     # Its nodes do not say how much memory they have.
     ce = proposed(NEW, ENDLESS).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (1, 0, 86400.0)
+
+
+def test_a_pilot_fits_the_commonest_nodes() -> None:
+    """A pilot as large as the fattest node would never run on most of them."""
+    fat, nearly = NodeKind(4, 16, 512_000), (NodeKind(3, 8, 32_100), NodeKind(5, 8, 32_000))
+    partition = PartitionFacts("mixed", True, True, None, (fat, *nearly))
+    ce = proposed(NEW, partition).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory) == (4, 16_000)
+    assert batch_section(NEW, "slurm", partition).startswith(
+        "# Partition mixed: 8 nodes with 8 cores and 32000 MB, 4 nodes with 16 cores and 512000 MB; no time limit."
+        " The pilots fit the first.\n"
+    )
+    # A size that only the others have is for them.
+    ce = proposed(replace(NEW, memory=100_000), partition).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory) == (4, 100_000)
+    ce = proposed(replace(NEW, processors=16), partition).ces["cluster"]
+    assert (ce.pilot_processors, ce.pilot_memory) == (16, 512_000)
+    with pytest.raises(InvalidInput, match="has 16 cores and 600000 MB") as caught:
+        proposed(replace(NEW, processors=16, memory=600_000), partition)
+    assert "4 nodes with 16 cores and 512000 MB" in caught.value.hint
 
 
 def test_a_person_may_choose() -> None:
@@ -146,7 +167,7 @@ def test_a_text_without_room_for_it_is_left_alone() -> None:
     st.none() | st.floats(60, 1e8),
 )
 def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wall: float | None) -> None:
-    partition = PartitionFacts('p "q\\', True, True, wall, 2, cores, memory)
+    partition = PartitionFacts('p "q\\', True, True, wall, (NodeKind(2, cores, memory),))
     ce = proposed(NewCe(name, "here"), partition).ces[name]
     assert ce.slurm.partition == 'p "q\\'
     assert cores % ce.pilot_processors == 0

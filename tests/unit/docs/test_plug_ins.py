@@ -281,9 +281,9 @@ def test_a_batch_system_can_be_added_to_a_policy(copy: Path) -> None:
     code = """
 from pilotage.cli.ces.add import _check_usage
 from pilotage.core.policy import initial, parse
-from pilotage.core.policy.new_ce import NewCe, PartitionFacts, batch_section, insert_section
+from pilotage.core.policy.new_ce import NewCe, NodeKind, PartitionFacts, batch_section, insert_section
 _check_usage("karma", {"lane": "fast"}, 3, None)
-partition = PartitionFacts("all", True, True, None, 1, 8, 8000)
+partition = PartitionFacts("all", True, True, None, (NodeKind(1, 8, 8000),))
 section = batch_section(NewCe("more", "here", options={"lane": "fast"}), "karma", partition)
 ce = parse(insert_section(initial("ada", "here"), "more", section)).ces["more"]
 print(ce.type, ce.karma.lane, ce.pilot_processors)

@@ -65,7 +65,7 @@ def listing(*instances: str) -> queues.QueueListing:
     return queues.read_queues(text + f"<job_info>{pending}</job_info></job_info>")
 
 
-def test_queues_become_partitions_with_the_limits_of_their_widest_host() -> None:
+def test_queues_become_partitions_with_the_kinds_of_their_hosts() -> None:
     known = queues.partitions(
         listing(
             queue("long.q", "n1", h_rt="infinity", mem_total="1.000G"),
@@ -73,9 +73,9 @@ def test_queues_become_partitions_with_the_limits_of_their_widest_host() -> None
             queue("all.q", "n2", "au", h_rt="01:00:00"),
         )
     )
-    assert [(row.name, row.up, row.wall, row.nodes, row.memory, row.default) for row in known] == [
-        ("all.q", False, 3600.0, 2, 24105, True),
-        ("long.q", True, None, 1, 1024, False),
+    assert [(row.name, row.up, row.wall, row.kinds, row.default) for row in known] == [
+        ("all.q", False, 3600.0, ((1, 16, 24105), (1, 16, 24105)), True),
+        ("long.q", True, None, ((1, 16, 1024),), False),
     ]
     assert queues.partitions(listing()) == []
 

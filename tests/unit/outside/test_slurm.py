@@ -293,8 +293,9 @@ def test_the_id_of_a_submission() -> None:
 
 def test_partitions() -> None:
     short, long, endless = output.read_partitions(PARTITIONS)
-    assert (short.name, short.up, short.wall, short.nodes) == ("short", True, 1800.0, 3)
-    assert (short.processors, short.memory, short.features) == (16, 32000, {"gen", "bigmem"})
+    assert (short.name, short.up, short.wall) == ("short", True, 1800.0)
+    assert short.kinds == ((1, 8, 16000), (2, 16, 32000))
+    assert short.features == {"gen", "bigmem"}
     assert short.gres == {"gpu:a100:4"}
     assert (long.up, long.wall, endless.wall) == (False, 172800.0, None)
     with pytest.raises(UnreadableOutput):

@@ -120,6 +120,7 @@ def test_a_take_that_loses_everything_binds_the_pilot_to_nobody(bench: Bench, ot
 
 
 def test_a_take_that_loses_one_owners_jobs_is_given_anothers(bench: Bench) -> None:
+    limited(bench, '[matching]\nrule = "dirac"\n')
     gone = bench.submit(3, cpu_time=5000)  # drawn first
     act_unheard(bench, "kill", *gone)
     left = bench.submit(owner="bob", group="sharing")

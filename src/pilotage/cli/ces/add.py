@@ -171,6 +171,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
     from dataclasses import asdict, replace
 
     from pilotage.core.policy.new_ce import (
+        NodeKind,
         PartitionFacts,
         batch_section,
         choose_partition,
@@ -182,7 +183,12 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
     if kind == "local":
         return local_section(ce)
     described = client.describe_batch_system(kind, ce.options)
-    partitions = [PartitionFacts(**asdict(partition)) for partition in described.partitions]
+    partitions = [
+        PartitionFacts(
+            row.name, row.default, row.up, row.wall, tuple(NodeKind(**asdict(kind)) for kind in row.kinds)
+        )
+        for row in described.partitions
+    ]
     accounts = [
         AccountFacts(row.name, row.partition, tuple(row.qos), row.default) for row in described.accounts
     ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,12 @@ from pilotage.core.policy.model import Policy
 
 LARGEST_PILOT = 4
 """Cores of a pilot at most, unless a person says otherwise."""
+
+MOST_KINDS = 4
+"""Kinds of nodes that are described."""
+
+NEARLY = 1.05
+"""Nodes of one purchase differ by some memory: firmware keeps a part of it."""
 
 LONGEST_WALL = 86400.0
 """Seconds of a pilot at most, unless a person says otherwise."""
@@ -36,6 +43,19 @@ POLITE = {
 Value = str | int | float
 
 
+class NodeKind(NamedTuple):
+    """The nodes of one size."""
+
+    nodes: int
+    processors: int
+    memory: int
+    """MB; at most 1: the batch system does not know it."""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.processors} cores and {self.memory} MB"
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
     """A partition as the batch system describes it."""
@@ -45,11 +65,26 @@ class PartitionFacts:
     up: bool
     wall: float | None
     """Seconds; None: no limit."""
-    nodes: int
-    processors: int
-    """Cores of the widest node."""
-    memory: int
-    """MB of the node with most."""
+    kinds: tuple[NodeKind, ...]
+    """Of its nodes; several may have the same size."""
+
+    @property
+    def nodes(self) -> int:
+        return sum(kind.nodes for kind in self.kinds)
+
+    def common_kinds(self) -> list[NodeKind]:
+        """The kinds of its nodes, the commonest first; of several as common ones the smallest.
+
+        Nodes with as many cores and nearly as much memory are one kind, with the least memory of them.
+        """
+        merged: list[NodeKind] = []
+        for kind in sorted(self.kinds, key=lambda kind: kind[1:]):
+            last = merged[-1] if merged else None
+            if last and last.processors == kind.processors and kind.memory <= last.memory * NEARLY:
+                merged[-1] = last._replace(nodes=last.nodes + kind.nodes)
+            else:
+                merged.append(kind)
+        return sorted(merged, key=lambda kind: -kind.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +203,26 @@ def _most_cores(kind: str, options: Mapping[str, str]) -> int:
 
 
 def _pilot_size(ce: NewCe, partition: PartitionFacts, most: int) -> tuple[int, int]:
-    """Cores and MB of a pilot: a whole part of a node, with its part of the memory."""
-    cores = partition.processors
-    if ce.processors is not None and ce.processors > cores:
+    """Cores and MB of a pilot: a whole part of a node of the commonest kind, with its part of the memory.
+
+    A size that a person gives chooses among the kinds of nodes that have as much.
+    """
+    fitting = [
+        kind
+        for kind in partition.common_kinds()
+        if kind.processors >= (ce.processors or 0) and kind.memory >= (ce.memory or 0)
+    ]
+    if not fitting:
+        wanted = [f"{ce.processors} cores"] if ce.processors else []
+        wanted += [f"{ce.memory} MB"] if ce.memory else []
         raise InvalidInput(
-            f"no node of partition {partition.name} has {ce.processors} cores",
-            hint=f"its widest node has {cores}",
+            f"no node of partition {partition.name} has {' and '.join(wanted)}",
+            hint=f"its nodes: {_kinds(partition)}",
         )
-    if ce.memory is not None and ce.memory > partition.memory:
-        raise InvalidInput(
-            f"no node of partition {partition.name} has {ce.memory} MB",
-            hint=f"its largest node has {partition.memory} MB",
-        )
+    _, cores, whole = fitting[0]
     processors = ce.processors or max(size for size in range(1, most + 1) if cores % size == 0)
     # A node whose memory is not configured says 1 MB: the batch system's default is better then.
-    memory = partition.memory * processors // max(1, cores) if partition.memory >= 100 * cores else 0
+    memory = whole * processors // max(1, cores) if whole >= 100 * cores else 0
     return processors, memory if ce.memory is None else ce.memory
 
 
@@ -200,9 +240,17 @@ def _wall(ce: NewCe, partition: PartitionFacts) -> float:
 
 def _describe(partition: PartitionFacts) -> str:
     limit = "no time limit" if partition.wall is None else f"time limit {partition.wall:g} s"
-    nodes = f"{partition.nodes} node{'' if partition.nodes == 1 else 's'}"
-    size = f"up to {partition.processors} cores and {partition.memory} MB"
-    return f"Partition {partition.name}: {nodes}, {size}, {limit}."
+    choice = " The pilots fit the first." if len(partition.common_kinds()) > 1 else ""
+    return f"Partition {partition.name}: {_kinds(partition)}; {limit}.{choice}"
+
+
+def _kinds(partition: PartitionFacts) -> str:
+    """The kinds of nodes, the commonest first, such as `8 nodes with 4 cores and 8000 MB`."""
+    kinds = partition.common_kinds()
+    shown = [f"{kind.nodes} node{'' if kind.nodes == 1 else 's'} with {kind.shown}" for kind in kinds]
+    if len(kinds) > MOST_KINDS:
+        shown[MOST_KINDS:] = [f"and {len(kinds) - MOST_KINDS} other kinds"]
+    return ", ".join(shown)
 
 
 def _table(path: Sequence[str], values: Mapping[str, Value | None]) -> str:

@@ -45,16 +45,18 @@ def parse_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 
 def stored_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
-    """The algorithm of a stored step, checked when it was submitted.
+    """As `parse_splitting`, for a stored step, which was checked when it was submitted.
 
-    A number beyond the bound becomes the bound, which may have been wider when the step was stored.
+    A number beyond its bound becomes the bound, which may have been wider when the step was stored.
     """
-    kind, bounded = ALGORITHMS[name], dict(parameters)
-    for key in keys_of(kind):
-        if key.setting.range is not None and (value := bounded.get(key.name)):
-            least, most = key.setting.range
-            bounded[key.name] = type(value)(min(max(value, least), most))
-    return msgspec.convert(bounded, kind)
+    kind = ALGORITHMS.get(name)
+    ranges = {key.name: key.setting.range for key in keys_of(kind)} if kind is not None else {}
+    bounded = dict(parameters)
+    for parameter, value in parameters.items():
+        limits = ranges.get(parameter)
+        if limits is not None and value and type(value) in (int, float):
+            bounded[parameter] = type(value)(min(max(value, limits[0]), limits[1]))
+    return parse_splitting(name, bounded)
 
 
 def _check(kind: type[Algorithm], name: str, value: object) -> InvalidInput | None:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from pilotage.core.brokering.information import CeInformation
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.submission import BatchListing, ListedTask
 
 
@@ -62,11 +63,8 @@ class Partition:
     """False: it starts no jobs."""
     wall: float | None
     """The longest time of a batch job, in seconds; None: no limit."""
-    nodes: int
-    processors: int
-    """Cores of the widest node."""
-    memory: int
-    """MB, of the node with most."""
+    kinds: tuple[NodeKind, ...]
+    """Not empty. Several may have the same size."""
     features: frozenset[str] = frozenset()
     gres: frozenset[str] = frozenset()
     default: bool = False

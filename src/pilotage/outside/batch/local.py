@@ -27,6 +27,7 @@ from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
+from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import (
     Account,
     Partition,
@@ -247,7 +248,7 @@ class LocalBatch:
 
     def describe(self) -> list[Partition]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-        return [Partition("local", True, None, 1, len(self.cores), memory, default=True)]
+        return [Partition("local", True, None, (NodeKind(1, len(self.cores), memory),), default=True)]
 
     def information(self) -> CeInformation:
         """One host: this machine. Cores on which no pilot is pinned are free."""

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.brokering.information import CeInformation, Value
+from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import Partition
 from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts
 from pilotage.outside.batch.command_client import UnreadableOutput
@@ -126,7 +127,7 @@ def read_memory(text: str) -> int | None:
 
 
 def partitions(listing: QueueListing) -> list[Partition]:
-    """The queues, each with the limits of its widest host."""
+    """The queues, each with the size of all its hosts."""
     described = []
     instances = sorted(listing.instances, key=lambda instance: instance.queue)
     names = [instance.queue for instance in instances]
@@ -138,9 +139,10 @@ def partitions(listing: QueueListing) -> list[Partition]:
                 name,
                 any(host.usable for host in hosts),
                 longest([host.wall for host in hosts]),
-                len(hosts),
-                max(host.slots for host in hosts),
-                max((read_memory(host.values.get("mem_total", "")) or 0) >> 20 for host in hosts),
+                tuple(
+                    NodeKind(1, host.slots, (read_memory(host.values.get("mem_total", "")) or 0) >> 20)
+                    for host in hosts
+                ),
                 default=name == default,
             )
         )

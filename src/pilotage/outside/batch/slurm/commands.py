@@ -148,8 +148,8 @@ def show_default_account(user: str) -> list[str]:
 
 
 def list_partitions() -> list[str]:
-    """List the nodes by partition and kind."""
-    return ["sinfo", "--noheader", f"--format={PARTITION_FORMAT}"]
+    """List the nodes by partition and kind. Without `--exact`, kinds of several sizes share a line."""
+    return ["sinfo", "--noheader", "--exact", f"--format={PARTITION_FORMAT}"]
 
 
 def show_partitions() -> list[str]:

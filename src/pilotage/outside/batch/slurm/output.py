@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import Account, Partition
 from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.properties import read_properties
@@ -273,13 +274,12 @@ def read_partitions(output: str) -> list[Partition]:
         marked, availability, wall, nodes, cores, memory, features, gres, _ = fields
         name = marked.removesuffix("*")
         known = partitions.get(name)
+        kind = NodeKind(_leading_number(nodes), _leading_number(cores), _leading_number(memory))
         partitions[name] = Partition(
             name,
             availability == "up",
             read_span(wall),
-            _leading_number(nodes) + (known.nodes if known else 0),
-            max(_leading_number(cores), known.processors if known else 0),
-            max(_leading_number(memory), known.memory if known else 0),
+            (*(known.kinds if known else ()), kind),
             _names(features) | (known.features if known else frozenset()),
             _names(gres) | (known.gres if known else frozenset()),
             marked.endswith("*"),

@@ -35,6 +35,7 @@ from pilotage.wire.ces import (
     CeRefusal,
     CeReport,
     CeSummary,
+    NodeKind,
     Partition,
 )
 
@@ -75,9 +76,7 @@ def _partition(partition: adapter.Partition) -> Partition:
         partition.default,
         partition.up,
         partition.wall,
-        partition.nodes,
-        partition.processors,
-        partition.memory,
+        [NodeKind(*kind) for kind in partition.kinds],
     )
 
 
