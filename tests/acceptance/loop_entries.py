@@ -445,6 +445,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/requests": EDGES,
     "GET /v1/requests/{id_}": EDGES,
     "GET /v1/requests/{id_}/history": EDGES,
+    "GET /v1/requests/{id_}/elements": EDGES,
     "POST /v1/requests/{id_}/approve": BY_TYPE,
     "POST /v1/requests/{id_}/reject": BY_TYPE,
     "POST /v1/requests/{id_}/abort": BY_TYPE,

@@ -86,6 +86,17 @@ files = ["*.npz"]
     assert "read from elsewhere\tinput" in said
     _, told = cli(shared, "request", "sites", str(number), "--sites", "heer", code=2)
     assert "heer is not in the policy" in told
+    until(lambda: list(shared.client().request_elements(number)), what="elements")
+    said, _ = cli(shared, "request", "elements", str(number), "--step", "process")
+    assert said.startswith("element\tstep\tstate\tagent\tsite\tjobs\tfailed\tchanged\treason\n")
+    said, _ = cli(shared, "request", "elements", str(number), "--stuck", "1h", "--json")
+    assert json.loads(said) == {"elements": []}
+    _, told = cli(shared, "request", "elements", str(number), "--stuck", "1h", "--state", "Done", code=2)
+    assert "leave out --state or --stuck" in told
+    said, _ = cli(shared, "status", "--request", str(number), "--json")
+    assert {job["name"].split("/")[0] for job in json.loads(said)["jobs"]} <= {"from-a-file"}
+    said, _ = cli(shared, "status", "--request", "999999", "--json")
+    assert json.loads(said)["jobs"] == []
     cli(shared, "request", "abort", str(number), "--reason", "no need")
     said, _ = cli(shared, "request", "history", str(number))
     for words in ("new → assignment-approved", "priority 77 → 10", "sites * → here", "→ aborted\tno need"):

@@ -256,7 +256,9 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
     jobs = submit(instance)
     client = instance.client()
 
-    # Then the server does not end the hold that follows.
+    # Then the server does not end the hold that follows. A later submission would be held and released by itself.
+    until(lambda: of_submissions(instance, "phase"), 120, "submissions")
+    assert instance.cli("ce", "disable", "slurm", "--reason", "no more pilots").returncode == 0
     until(lambda: set(of_submissions(instance, "phase")) == {"released"}, 120, "a listing without a hold")
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "hold", job)
@@ -269,6 +271,7 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
     assert client.counts(jobs).states.get("Done") is None
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "release", job)
+    assert instance.cli("ce", "enable", "slurm").returncode == 0
     assert_all_done(instance, cluster, jobs)
 
 

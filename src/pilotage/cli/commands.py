@@ -41,6 +41,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "request list": _here("requests.lists", "list_requests", "List requests and how far they have come"),
     "request show": _here("requests.show", "show", "Show the elements, jobs, sites and errors of a request"),
     "request why": _here("request_why", "why_request", "Explain why a request is not further"),
+    "request elements": _here(
+        "requests.lists", "elements", "List the elements of a request, also stuck ones"
+    ),
     "request history": _here("requests.lists", "history", "Show who changed a request, when and why"),
     "request wait": _here("requests.wait", "wait", "Wait until requests have ended"),
     "request approve": _here("requests.verbs", "approve", "Approve new requests (production managers)"),

@@ -27,6 +27,9 @@ IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Jo
 SubmissionOption = Annotated[
     int | None, typer.Option("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
 ]
+RequestOption = Annotated[
+    int | None, typer.Option("--request", metavar="N", help="Jobs that work for this request", min=1)
+]
 StateOption = Annotated[
     list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
 ]
@@ -120,6 +123,8 @@ def describe_selection(selection: Selection) -> str:
         )
     if selection.submission is not None:
         words.append(f"submission {selection.submission}")
+    if selection.request is not None:
+        words.append(f"request {selection.request}")
     if selection.states:
         words.append("state " + " or ".join(selection.states))
     for name in ("owner", "group", "job_group", "site", "name"):
@@ -136,6 +141,8 @@ def selection_as_options(selection: Selection, *more: str) -> str:
     words = _ranges(selection.ids or [])
     if selection.submission is not None:
         words.append(f"-s {selection.submission}")
+    if selection.request is not None:
+        words.append(f"--request {selection.request}")
     for name in ("owner", "group", "job_group", "site", "name"):
         if value := getattr(selection, name):
             words.append(f"--{name.replace('_', '-')} {shlex.quote(value)}")

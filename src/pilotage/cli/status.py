@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from pilotage.cli.job_selection import (
     JobGroupOption,
     NameOption,
     OwnerOption,
+    RequestOption,
     SinceOption,
     SiteOption,
     StateOption,
@@ -65,6 +67,7 @@ def status(
     name: NameOption = None,
     since: SinceOption = None,
     before: BeforeOption = None,
+    request: RequestOption = None,
     events: Annotated[bool, typer.Option("--events", help="Show the event log of the jobs")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until all jobs have ended")] = False,
     limit: LimitOption = None,
@@ -75,6 +78,7 @@ def status(
     Without a selection, show your jobs that have not ended. Jobs selected by id are sorted by id.
     """
     selection = build_selection(ids, submission, state, owner, group, job_group, site, name, since, before)
+    selection = replace(selection, request=request)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch cannot be combined with --json or --events")
     most = session.screen.row_limit(limit, DEFAULT_JOBS)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RequestCheck,
         RequestClone,
         RequestDetail,
+        RequestElement,
         RequestEvent,
         RequestSites,
         RequestSummary,
@@ -102,6 +103,27 @@ class RequestMethods(TypedRequests):
         while True:
             answer = self._get(f"/v1/requests/{request}/history", wire.requests.RequestHistory, query)
             yield from answer.events
+            if answer.next is None:
+                return
+            query["after"] = answer.next
+
+    def request_elements(
+        self, request: int, *, states: Sequence[str] = (), step: str = "", unchanged: float = 0.0
+    ) -> Iterator[RequestElement]:
+        """Iterate over the elements of a request by id. `unchanged`: the least number of seconds in their state.
+
+        Raises NotFound for an unknown request or step, InvalidInput for an unknown state.
+        """
+        asked: dict[str, Any] = {
+            "limit": MAX_PAGE,
+            "states": list(states),
+            "step": step,
+            "unchanged": unchanged,
+        }
+        query = {key: value for key, value in asked.items() if value}
+        while True:
+            answer = self._get(f"/v1/requests/{request}/elements", wire.requests.ElementsPage, query)
+            yield from answer.elements
             if answer.next is None:
                 return
             query["after"] = answer.next

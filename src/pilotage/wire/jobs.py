@@ -49,6 +49,8 @@ class Selection:
     ended_before: Annotated[Optional[Instant], NOT_NULL] = None
     outputs_incomplete: Annotated[Optional[bool], NOT_NULL] = None
     """Only jobs of which `JobSummary.outputs_incomplete` is so."""
+    request: Annotated[Optional[Id], NOT_NULL] = None
+    """Jobs that work for this request."""
 
 
 @dataclass

@@ -5,6 +5,7 @@ POST   /v1/requests/check                  RequestSubmission → RequestCheck; n
 GET    /v1/requests                        states, owner, team, campaign, name, before, limit → RequestsPage
 GET    /v1/requests/{id}                   RequestDetail
 GET    /v1/requests/{id}/history           after, limit → RequestHistory
+GET    /v1/requests/{id}/elements          states, step, unchanged, after, limit → ElementsPage
 POST   /v1/requests/{id}/approve           RequestChange → RequestSummary
 POST   /v1/requests/{id}/reject            RequestChange → RequestSummary
 POST   /v1/requests/{id}/assign            RequestAssignment → RequestSummary
@@ -181,7 +182,7 @@ class RequestSite:
 
 @dataclass
 class RequestError:
-    """Jobs whose last try failed alike, with one of them as an example."""
+    """Jobs whose last try failed alike, or elements that could not be split, with one of them as an example."""
 
     step: str
     exit_code: Optional[int]
@@ -193,6 +194,8 @@ class RequestError:
     message: str
     stderr: str = ""
     """The end of the job's standard error, if the server has it."""
+    element: Optional[int] = None
+    """The example of elements that could not be split; `count` is their number. None: of jobs."""
 
 
 @dataclass
@@ -213,6 +216,39 @@ class RequestDetail:
     errors: List[RequestError] = field(default_factory=list)
     estimated_end: Optional[float] = None
     """None: not enough jobs have ended, or all have."""
+
+
+@dataclass
+class RequestElement:
+    """An element: a piece of a request, of which an agent makes jobs."""
+
+    id: int
+    step: str
+    state: str
+    agent: str
+    """The name of the agent that has it or made its jobs; empty: none."""
+    site: str
+    """For which an agent got it; empty: none yet."""
+    jobs: int
+    """Estimated, until it is split."""
+    jobs_done: int
+    jobs_failed: int
+    """For good."""
+    jobs_canceled: int
+    events: int
+    files: int
+    created: float
+    changed: float
+    """When its state changed last."""
+    reason: str
+    """Why it is in this state, if that needs a reason."""
+
+
+@dataclass
+class ElementsPage:
+    elements: List[RequestElement]
+    next: Optional[int] = None
+    """`after` of the next page."""
 
 
 @dataclass

@@ -49,6 +49,7 @@ WORDS: dict[str, list[list[str]]] = {
     "request list": [["request", "list"], ["request", "list", "--state", "x"]],
     "request show": [["request", "show", "1"]],
     "request why": [["request", "why", "1"]],
+    "request elements": [["request", "elements", "1"], ["request", "elements", "1", "--stuck", "x"]],
     "request history": [["request", "history", "1"]],
     "request wait": [["request", "wait", "1", "--timeout", "soon"]],
     "request approve": [["request", "approve", "1"]],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from pilotage.core.policy.requests import Growth, Requests
 from pilotage.core.requests.specification import Retry
 from pilotage.core.workqueue.retries import PauseRule, RetryRules
+from pilotage.store.tables import listing
+from pilotage.store.tables.selections import JobSelection, Viewer
 from tests.unit.services.bench import POLICY, Bench, Paper
 from tests.unit.services.request_bench import RequestBench, limited
 
@@ -120,6 +122,29 @@ def test_the_policy_decides_the_retries_of_steps_that_name_none(tmp_path: Path) 
     )
     assert pause == 50.0
     bench.end()
+
+
+def test_the_jobs_of_a_request_are_selected_now_and_later(bench: Bench, of_requests: RequestBench) -> None:
+    first, second = of_requests.request(), of_requests.request()
+    for request in (first, second):
+        of_requests.element(request, 3)
+    of_requests.release()
+    bench.submit(2)
+    of_first = of_requests.pool_jobs(first)
+    assert len(of_first) == 3
+
+    def selected(**more: Any) -> list[int]:
+        return listing.job_ids(
+            bench.connection, JobSelection(request=first, **more), Viewer("", everything=True), 0, 100
+        )
+
+    assert selected() == of_first
+    assert selected(states=["Done"]) == []
+    run_all(bench.pilot(), 10)
+    bench.tidy()
+    assert selected() == selected(states=["Done"]) == of_first, "from the history"
+    assert selected(ids=of_first[:1]) == of_first[:1]
+    assert selected(name="other") == []
 
 
 def test_a_job_that_ran_for_too_long_is_not_made_again(tmp_path: Path) -> None:

@@ -411,6 +411,40 @@ def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBe
     assert names == ["process", "process.merge", "process.merge.rest", "process.merge.rest2"]
 
 
+def test_elements_are_listed_by_state_step_and_age(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit()
+    queue.intake(row.id)
+    agent = queue.agent()
+    agent.sync()
+    [kept, *others] = sorted(element.id for element in agent.held.values())
+    agent.sync(0)
+    agent.split(*others)
+    row = queue.request_row(row.id)
+    begun = queue.now
+
+    def listed(**conditions: Any) -> list[tuple[int, str]]:
+        given: dict[str, Any] = {
+            "states": (),
+            "step": "",
+            "unchanged_since": queue.now,
+            "after": 0,
+            "most": 100,
+        }
+        rows = queue.bench.do(lambda tx: progress.elements(tx.connection, row, **{**given, **conditions}))
+        return [(element.id, element.state) for element in rows]
+
+    assert listed() == sorted([(kept, "Acquired"), *((id_, "Running") for id_ in others)])
+    assert listed(most=1) == listed()[:1]
+    assert listed(after=listed()[0][0]) == listed()[1:]
+    assert listed(states=["Acquired"], step="process") == [(kept, "Acquired")]
+    assert listed(step="process.merge") == []
+    assert listed(unchanged_since=begun - 1000) == []
+    with pytest.raises(NotFound, match="has no step proces"):
+        listed(step="proces")
+    with pytest.raises(InvalidInput, match="'acquired' is no state of elements"):
+        listed(states=["acquired"])
+
+
 @pytest.mark.parametrize("generates", [False, True])
 @pytest.mark.parametrize("made", [0, 1])
 def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
@@ -444,6 +478,10 @@ def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
     ended = queue.request_row(row.id)
     [summary] = queue.bench.do(lambda tx: progress.summaries(tx.connection, [ended]))
     assert (summary.failed_jobs, summary.failed_elements) == (0, 1)
+    shown = queue.bench.do(lambda tx: progress.detail(tx.connection, ended, queue.now))
+    assert [(error.failure, error.count, error.element, error.message) for error in shown.errors] == [
+        ("not split", 1, element.id, "no lumis in file 3")
+    ]
     pool = queue.bench.pool
     again = queue.bench.do(lambda tx: copies.resubmit(pool, tx, row.id, MANAGER, key="", now=queue.now)).row
     queue.intake(again.id)

@@ -1,4 +1,4 @@
-"""`pilotage request list|history`."""
+"""`pilotage request list|elements|history`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import LimitOption, Session, connected
-from pilotage.cli.time_format import format_duration, format_instant, plural
+from pilotage.cli.time_format import format_duration, format_instant, parse_duration, plural
 from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.core.workqueue.roll_up import ENDED
+from pilotage.core.workqueue.states import ElementState
 
 if TYPE_CHECKING:
     from pilotage.wire.requests import RequestEvent, RequestSummary
@@ -114,6 +116,62 @@ def history(
         for event in events
     )
     session.screen.table(columns, rows)
+    return None
+
+
+@connected
+def elements(
+    session: Session,
+    request: NumberArgument,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated")
+    ] = None,
+    step: Annotated[str, typer.Option("--step", metavar="NAME", help="Only of this step")] = "",
+    stuck: Annotated[
+        str | None,
+        typer.Option(
+            "--stuck", metavar="AGE", help="Only those that have not ended, and unchanged for so long: 1h"
+        ),
+    ] = None,
+    limit: LimitOption = None,
+) -> int | None:
+    """List the elements of a request: the pieces of which agents make jobs, with agent, site and reason."""
+    if stuck is not None and state:
+        raise InvalidInput("--stuck chooses the states itself", hint="leave out --state or --stuck")
+    states = [str(known) for known in ElementState if known not in ENDED] if stuck else state or []
+    unchanged = parse_duration(stuck) if stuck is not None else 0.0
+    with session.client() as client:
+        listed = client.request_elements(request, states=states, step=step, unchanged=unchanged)
+        rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
+    if session.as_json:
+        session.screen.json({"elements": rows})
+        return None
+    now, exact = time.time(), not session.screen.terminal
+    columns = (
+        Column("element", right=True),
+        Column("step", rank=2),
+        Column("state", state=True),
+        Column("agent", rank=1),
+        Column("site"),
+        Column("jobs", right=True),
+        Column("failed", right=True),
+        Column("changed" if exact else "for"),
+        Column("reason", text=True),
+    )
+    session.screen.table(
+        columns,
+        (
+            (
+                *(row.id, row.step, row.state, row.agent, row.site, f"{row.jobs_done:,}/{row.jobs:,}"),
+                *(
+                    f"{row.jobs_failed:,}" if row.jobs_failed else "",
+                    _age(row.changed, now, exact=exact),
+                    row.reason,
+                ),
+            )
+            for row in rows
+        ),
+    )
     return None
 
 

@@ -158,6 +158,10 @@ def _show_errors(screen: CommandOutput, errors: list[RequestError]) -> None:
     screen.line()
     screen.line("errors")
     for error in errors:
+        if error.element is not None:
+            screen.line(f"  not split in {error.step}: {plural(error.count, 'element')}")
+            screen.line(f"    element {error.element}: {error.message or 'no message'}")
+            continue
         code = error.failure if error.exit_code is None else f"exit code {error.exit_code}"
         final = f", {error.exhausted:,} for good" if error.exhausted else ""
         jobs = "job" if error.count == 1 else "jobs"

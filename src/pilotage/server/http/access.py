@@ -155,6 +155,7 @@ ACCESS: dict[str, Access] = {
     "POST /v1/requests/check": DATA,
     "GET /v1/requests/{id_}": PERSON,
     "GET /v1/requests/{id_}/history": PERSON,
+    "GET /v1/requests/{id_}/elements": PERSON,
     "GET /v1/requests/{request}/why": PERSON,
     "GET /v1/elements/{element}/why": PERSON,
     "POST /v1/requests/{id_}/approve": _with(PRODUCTION_MANAGEMENT),

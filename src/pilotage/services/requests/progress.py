@@ -5,23 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import HELD
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.progress import RATE_WINDOW, estimated_end
 from pilotage.core.requests.states import ENDED
+from pilotage.core.workqueue.roll_up import ENDED as ENDED_ELEMENTS
 from pilotage.core.workqueue.roll_up import PartProgress, progress_of_whole
 from pilotage.core.workqueue.states import ElementJobState, ElementState
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, request_progress, requests
+from pilotage.store.tables import datasets, element_listing, request_progress, requests
 from pilotage.store.tables.request_progress import ElementCount, JobCount, PoolCount
 from pilotage.store.tables.requests import RequestRow, StepRow
-from pilotage.wire.requests import RequestDetail, RequestError, RequestSite, RequestStep, RequestSummary
+from pilotage.wire.requests import (
+    RequestDetail,
+    RequestElement,
+    RequestError,
+    RequestSite,
+    RequestStep,
+    RequestSummary,
+)
 
 ERRORS_SHOWN = 20
 STDERR_SHOWN = 1000
 """Characters of the example's standard error."""
 
-_ENDED_ELEMENTS = (ElementState.DONE, ElementState.FAILED, ElementState.CANCELED)
 _UNSPLIT = (ElementState.AVAILABLE, ElementState.NEGOTIATING, ElementState.ACQUIRED)
 _RUNNING = frozenset(str(state) for state in HELD)
 
@@ -47,7 +55,7 @@ def _add_jobs(summary: RequestSummary, state: str, count: int) -> None:
 def _add_elements(summary: RequestSummary, state: str, elements: int, jobs: int) -> None:
     summary.elements += elements
     summary.jobs += jobs
-    summary.ended_elements += elements if state in _ENDED_ELEMENTS else 0
+    summary.ended_elements += elements if state in ENDED_ELEMENTS else 0
     summary.failed_elements += elements if state == ElementState.FAILED else 0
 
 
@@ -168,10 +176,22 @@ def _sites(jobs: Sequence[JobCount], pool: Sequence[PoolCount]) -> list[RequestS
 
 
 def _errors(connection: Connection, request: int, names: dict[int, str]) -> list[RequestError]:
-    """Each kind of failure with one real job as an example."""
+    """Each kind of failure with one real job or element as an example; elements first, since they have no jobs."""
     counts = request_progress.errors_of(connection, request, ERRORS_SHOWN)
     examples = request_progress.messages_of(connection, [count.example for count in counts]) if counts else {}
-    errors = []
+    errors = [
+        RequestError(
+            step=names.get(of_elements.step, ""),
+            exit_code=None,
+            failure="not split",
+            count=of_elements.number,
+            exhausted=of_elements.number,
+            job=None,
+            message=of_elements.reason,
+            element=of_elements.example,
+        )
+        for of_elements in element_listing.failed(connection, request, ERRORS_SHOWN)
+    ]
     for count in counts:
         job, message = examples.get(count.example, (None, ""))
         stderr = b"" if job is None else request_progress.last_stderr(connection, job)
@@ -188,3 +208,41 @@ def _errors(connection: Connection, request: int, names: dict[int, str]) -> list
             )
         )
     return errors
+
+
+def elements(
+    connection: Connection,
+    row: RequestRow,
+    *,
+    states: Sequence[str],
+    step: str,
+    unchanged_since: float,
+    after: int,
+    most: int,
+) -> list[RequestElement]:
+    """A page of the elements of a request, by id.
+
+    Raises InvalidInput for an unknown state, NotFound for an unknown step. `unchanged_since`: only elements whose state
+    has not changed after it.
+    """
+    for state in states:
+        if state not in set(ElementState):
+            raise InvalidInput(
+                f"{state!r} is no state of elements",
+                hint=f"states: {', '.join(ElementState)}",
+                field="states",
+            )
+    names = {planned.position: planned.name for planned in requests.steps_of(connection, row.id)}
+    positions = [position for position, name in names.items() if step in ("", name)]
+    if step and not positions:
+        raise NotFound(f"request {row.id} has no step {step}", hint=f"steps: {', '.join(names.values())}")
+    listed = element_listing.page(
+        connection,
+        row.id,
+        positions,
+        states or list(ElementState),
+        unchanged_since=unchanged_since,
+        after=after,
+        most=most,
+    )
+    return [RequestElement(*element._replace(step=names[element.step])) for element in listed]  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from typing import Any
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, in_list
 
+_OF_REQUEST = "IN (SELECT id FROM submissions WHERE request_id = ?)"
 _FINAL = sorted(map(str, FINAL))
 
 OUTPUTS_INCOMPLETE = (
@@ -51,12 +52,14 @@ class JobSelection:
     ended_since: float | None = None
     ended_before: float | None = None
     outputs_incomplete: bool | None = None
+    request: int | None = None
 
     @property
     def uses_counted_columns(self) -> bool:
         """Whether `history_counts` can answer it: it has conditions on owner, group and state only."""
-        others = (self.ids, self.submission, self.job_group, self.site, self.name, self.outputs_incomplete)
-        return all(given is None for given in (*others, self.ended_since, self.ended_before))
+        others = (self.ids, self.submission, self.request, self.job_group, self.site, self.name)
+        times = (self.ended_since, self.ended_before)
+        return all(given is None for given in (*others, *times, self.outputs_incomplete))
 
 
 @dataclass(slots=True)
@@ -96,6 +99,7 @@ def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) 
         where.add(*_in_list(connection, "j.state", selection.states))
     for column, value in (
         ("j.submission_id", selection.submission),
+        ("s.request_id", selection.request),
         ("s.owner", selection.owner),
         ("s.grp", selection.group),
         ("s.job_group", selection.job_group),
@@ -150,6 +154,9 @@ def _index_conditions(
     if selection.ids is not None:
         condition, *values = _in_list(connection, "j.id", selection.ids)
         return [_IndexCondition(condition, [*values], "id")]
+    if selection.request is not None:
+        part = f"j.submission_id {_OF_REQUEST}"
+        return [_IndexCondition(part, [selection.request], "request_id")]
     if selection.submission is not None:
         return [_IndexCondition("j.submission_id = ?", [selection.submission], "submission_id")]
     if selection.name:
@@ -206,6 +213,8 @@ def _branch(
     ):
         if value is not None and column != drive.implies:
             where.add(f"coalesce(j.{column}, {nothing}) = ?", value)
+    if selection.request is not None and drive.implies != "request_id":
+        where.add(f"coalesce(j.submission_id, 0) {_OF_REQUEST}", selection.request)
     if selection.ended_since is not None and drive.implies != "ended":
         where.add("coalesce(j.ended, 0) >= ?", selection.ended_since)
     if selection.ended_before is not None:

@@ -71,6 +71,7 @@ def selection_of(
     ended_since: limits.Instant | None = None,
     ended_before: limits.Instant | None = None,
     outputs_incomplete: bool | None = None,
+    request: limits.Id | None = None,
 ) -> JobSelection:
     """The conditions of a query. A condition that is present but empty is refused, as in a body."""
     return JobSelection(
@@ -85,6 +86,7 @@ def selection_of(
         ended_since,
         ended_before,
         outputs_incomplete,
+        request,
     )
 
 

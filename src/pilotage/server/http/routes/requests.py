@@ -29,6 +29,7 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.requests import (
+    ElementsPage,
     RequestAccepted,
     RequestAssignment,
     RequestChange,
@@ -179,6 +180,32 @@ def request_history(
         for event in stored
     ]
     return RequestHistory(events, stored[-1].id if len(stored) == limit else None)
+
+
+@router.get("/{id_}/elements", response_model=ElementsPage)
+def request_elements(
+    id_: RequestId,
+    states: Annotated[list[limits.GivenName] | None, Query(max_length=50)] = None,
+    step: limits.Name = "",
+    unchanged: limits.Seconds = 0.0,
+    after: limits.Cursor = 0,
+    limit: int = Query(100, ge=1, le=MAX_PAGE),
+    context: Context = Depends(context_of),
+    caller: Caller = Depends(caller_of),
+) -> Response:
+    """Elements of a request by rising id above `after`. `unchanged`: the least number of seconds in their state."""
+    connection = context.readers.connection()
+    row = seen_request(connection, _actor(caller), id_)
+    listed = progress.elements(
+        connection,
+        row,
+        states=states or (),
+        step=step,
+        unchanged_since=context.clock() - unchanged,
+        after=after,
+        most=limit,
+    )
+    return page("elements", ((element.id, element) for element in listed), limit)
 
 
 Verb = Callable[[Transaction, Change], RequestRow]
