@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -211,3 +212,19 @@ def test_the_canonical_form_has_the_same_value(expression: Expression, my: Class
     again = parse_expression(text)
     assert canonical(again) == text
     check(again, my, None)
+
+
+def test_versions_with_leading_zeros() -> None:
+    rng = Random(20)
+    for _ in range(5000):
+        a, b = ("".join(rng.choice("00129a.") for _ in range(rng.randrange(7))) for _ in range(2))
+        theirs = classad2.ExprTree(f'versioncmp("{a}", "{b}")').eval()
+        ours = evaluate(parse_expression(f'versioncmp("{a}", "{b}")'))
+        assert ours == (theirs > 0) - (theirs < 0), (a, b)
+
+
+@pytest.mark.parametrize(
+    "text", ["quantize(-1.0, 128)", "quantize(-0.5, 2)", "quantize(0.5, -2)", "quantize(-1.5, {2})"]
+)
+def test_the_sign_of_a_quantized_zero(text: str) -> None:
+    assert repr(evaluate(parse_expression(text))) == repr(classad2.ExprTree(text).eval())

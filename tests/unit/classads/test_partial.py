@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.classads import ClassAd, parse_ad, parse_expression, unparse
+from pilotage.core.classads import ClassAd, evaluate, parse_ad, parse_expression, unparse
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
 
 DOCUMENT = """other.GlueHostBenchmarkSI00 > 500 ?
@@ -29,7 +29,30 @@ def reduced(text: str, target: str = "[]", my: str = "[]", kinds: dict[str, Kind
     ("seconds", "left"), [(500, "false"), (1500, "other.GlueHostBenchmarkSI00 > 500"), (3000, "true")]
 )
 def test_the_conditional_on_host_and_queue(seconds: int, left: str) -> None:
-    assert reduced(DOCUMENT, f"[GlueCEPolicyMaxCPUTime = {seconds}]") == left
+    kinds = {"gluehostbenchmarksi00": Kind.QUANTITY}
+    assert reduced(DOCUMENT, f"[GlueCEPolicyMaxCPUTime = {seconds}]", kinds=kinds) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "isUndefined(other.MyFlag > 3)",
+        "(other.HasGPU == true) =?= undefined",
+        'isUndefined(member("a", other.List))',
+        "(other.B > 3 || other.B <= 3) =?= undefined",
+    ],
+)
+def test_an_attribute_that_nothing_declares_may_be_absent(text: str) -> None:
+    expression = parse_expression(text)
+    assert can_be_true(expression, {})
+    left = residual(expression, parse_ad("[]"), parse_ad("[]"), {})
+    assert evaluate(left, parse_ad("[]"), parse_ad("[]")) is True
+
+
+def test_a_certainty_needs_a_declared_attribute() -> None:
+    text = "other.B > 3 || other.B <= 3"
+    assert reduced(text, kinds={"b": Kind.INTEGER}) == "true"
+    assert reduced(text, kinds={}) == text
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ def quantize(value: Any, quantum: Any) -> Any:
     if step != step:
         return step
     # Beyond 64 bits of steps there is nothing to round.
-    return math.ceil(low / step) * float(step) if abs(low / step) < 2.0**63 else value
+    quotient = low / step
+    # The sign of a zero is kept.
+    return math.copysign(math.ceil(quotient), quotient) * float(step) if abs(quotient) < 2.0**63 else value
 
 
 def _int_multiple(value: int, step: int) -> int:

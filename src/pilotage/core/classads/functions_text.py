@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 from pilotage.core.classads.functions_basic import Function, World, one, two
@@ -98,20 +98,56 @@ def _order(a: str, b: str) -> int:
     return (left > right) - (left < right)
 
 
-_PIECES = re.compile(r"\d+|\D")
+class _Digits(Enum):
+    """The run of digits in which two texts are alike so far."""
+
+    NONE = "none"
+    WHOLE = "whole"
+    ZEROS = "zeros"
+    """Only leading zeros."""
+    FRACTION = "fraction"
+    """Digits after leading zeros."""
 
 
 def version_order(a: str, b: str) -> int:
-    """Runs of digits compare as numbers, all else by character: 1.9 < 1.10."""
-    left, right = _PIECES.findall(a), _PIECES.findall(b)
-    for x, y in zip(left, right, strict=False):
-        if x.isdigit() and y.isdigit():
-            digits = (len(x.lstrip("0")), x.lstrip("0")), (len(y.lstrip("0")), y.lstrip("0"))
-            if digits[0] != digits[1]:
-                return 1 if digits[0] > digits[1] else -1
-        if x != y and not (x.isdigit() and y.isdigit()):
-            return _order(x, y)
-    return (len(left) > len(right)) - (len(left) < len(right))
+    """Runs of digits compare as numbers, with leading zeros as fractions, all else by character.
+
+    So 1.9 < 1.10, and 1.01 < 1.010 < 1.09 < 1.1, as strverscmp(3) of the GNU library has them.
+    """
+    run = _Digits.NONE
+    for place, (x, y) in enumerate(zip(a + _END, b + _END, strict=False)):
+        if x != y:
+            return _order_after(run, a[place:], b[place:])
+        run = _run_after(run, x)
+    return 0
+
+
+_END = "\0"
+_DIGITS = frozenset("0123456789")
+
+
+def _run_after(run: _Digits, letter: str) -> _Digits:
+    if letter not in _DIGITS:
+        return _Digits.NONE
+    if run in (_Digits.WHOLE, _Digits.FRACTION):
+        return run
+    if letter == "0":
+        return _Digits.ZEROS
+    return _Digits.WHOLE if run is _Digits.NONE else _Digits.FRACTION
+
+
+def _order_after(run: _Digits, a: str, b: str) -> int:
+    """The order of the rests of two texts, which differ in their first character."""
+    digits = a[:1] in _DIGITS, b[:1] in _DIGITS
+    if run in (_Digits.WHOLE, _Digits.ZEROS) and digits[0] is not digits[1]:
+        # A whole number grows with each digit. After zeros alone, a further digit makes a smaller fraction.
+        return 1 if digits[0] is (run is _Digits.WHOLE) else -1
+    numbers = run is _Digits.NONE and "0" not in (a[:1], b[:1])
+    if all(digits) and (numbers or run is _Digits.WHOLE):
+        left, right = (len(rest) - len(rest.lstrip("0123456789")) for rest in (a, b))
+        if left != right:
+            return 1 if left > right else -1
+    return _order(a[:1], b[:1])
 
 
 def _version_in_range(arguments: Sequence[Any], world: Any) -> Any:

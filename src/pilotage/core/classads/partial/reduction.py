@@ -11,12 +11,12 @@ from pilotage.core.classads.parser import MAX_NODES
 from pilotage.core.classads.partial.contexts import Context
 from pilotage.core.classads.partial.folding import fold
 from pilotage.core.classads.partial.folding_run import TREES, Folding, Irreducible
-from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind, kinds_by_use
+from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind
 from pilotage.core.classads.partial.outcomes import BOOLEAN
 from pilotage.core.classads.partial.satisfiability import can_be
 from pilotage.core.classads.partial.simplify import simplify
 from pilotage.core.classads.partial.unknowns import Unknowns
-from pilotage.core.classads.tree import Attribute, ClassAd, Conditional, Expression, Literal, Logic, children
+from pilotage.core.classads.tree import ClassAd, Conditional, Expression, Literal, Logic, children
 
 MAX_STEPS: Final = 20_000
 
@@ -101,7 +101,7 @@ def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) 
         value = fold(expression, run)
     if type(value) not in TREES:
         return Residual(_TRUE if value is True else _FALSE, None)
-    known = _outcomes(value, run.unknown, kinds)
+    known = {name: OUTCOMES_OF[kinds.get(name, Kind.ANY)] for name in run.unknown}
     quantities = {name for name in run.unknown if kinds.get(name) is Kind.QUANTITY}
     unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps, quantities)
     tree, outcomes = simplify(value, Context.MATCH, unknowns)
@@ -114,14 +114,6 @@ def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) 
     if steps - unknowns.steps > _SMALL:
         _check_size(tree)
     return Residual(tree, unknowns)
-
-
-def _outcomes(
-    tree: Expression, unknown: Mapping[str, Attribute], kinds: Mapping[str, Kind]
-) -> dict[str, int]:
-    """The outcomes of each unknown attribute, by its declared kind or its use."""
-    used = kinds if all(name in kinds for name in unknown) else {**kinds_by_use(tree, unknown), **kinds}
-    return {name: OUTCOMES_OF[used[name]] for name in unknown}
 
 
 def _check_size(tree: Expression) -> None:
