@@ -35,7 +35,7 @@ def last_seen(pilot: PilotRow, draining: bool) -> LastSeen:
     """A pilot as its director's back-off sees it. `draining`: the server sends pilots away, so an end says nothing."""
     had_job = pilot.take_number > 0
     by_itself = pilot.ended is not None and pilot.started is not None and not pilot.leave and not draining
-    return LastSeen(pilot.id, pilot.stamp, had_job, by_itself and not had_job)
+    return LastSeen(pilot.id, pilot.submission_stamp, had_job, by_itself and not had_job)
 
 
 def is_unfit(pilot: PilotRow) -> bool:

@@ -105,5 +105,5 @@ def account(connection: Connection, row: CeProbeRow, ce: Ce, log: str, now: floa
 
 
 def _wait_reason(connection: Connection, pilot: PilotRow) -> str:
-    submission = pilot_submissions.live_by_stamp(connection, pilot.stamp.partition("/")[0])
+    submission = pilot_submissions.live_by_stamp(connection, pilot.submission_stamp)
     return "" if submission is None else submission.reason

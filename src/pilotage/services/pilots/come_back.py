@@ -25,7 +25,7 @@ def contradict_absence(pool: Pool, tx: Transaction, pilot: PilotRow, now: float)
 def come_back(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """A pilot that was given up lives: it works on, except at jobs that others were given since."""
     PILOT_STATES.check(pilot.state, PilotState.RUNNING)
-    pilot_submissions.reopen(tx.connection, pilot.stamp.partition("/")[0])
+    pilot_submissions.reopen(tx.connection, pilot.submission_stamp)
     pool.pilots.touch(tx, pilot)
     pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
     pilots.update(

@@ -52,6 +52,10 @@ class PilotRow:
     absent_since: float | None = None
     """Since when complete listings lack its batch job, or its last sign of life since then; None: the last has it."""
 
+    @property
+    def submission_stamp(self) -> str:
+        return self.stamp.partition("/")[0]
+
 
 _COLUMNS = (
     "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
@@ -85,8 +89,6 @@ _CHANGEABLE = frozenset(
         "jobs",
     ]
 )
-
-
 _STATES = {str(state): state for state in PilotState}
 
 
