@@ -18,6 +18,7 @@ from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.demand import post_orders, run_iteration
+from pilotage.services.director.look_back import last_seen
 from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
@@ -242,6 +243,9 @@ def test_pilots_are_bound_to_an_owner_and_equals_share_a_submission(site: Site) 
     rows = pilots.live(site.bench.connection, "batch")
     assert sorted(row.only_owner or "" for row in rows) == ["alice", "alice", "bob"]
     assert len({job.stamp for job in site.batch.jobs}) == 2
+    # The back-off counts pilots of one submission as one event.
+    counted = {row.id: last_seen(row, draining=False).submission for row in rows}
+    assert set(counted.values()) == {job.stamp for job in site.batch.jobs}
     assert_settled(site)
 
 
