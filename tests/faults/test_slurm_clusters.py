@@ -124,7 +124,7 @@ def test_a_ce_that_is_moved_to_another_cluster_loses_none_of_its_pilots(
     assert client.pilot(pilot).pilot.ended is None
     assert client.job(job).job.state == "Running"
     client.apply_policy(before)
-    until(lambda: client.ce("first").ce.state == "active", 60, "the former cluster")
+    until(lambda: client.ce("first").ce.state == "active", 180, "the former cluster")
     assert client.pilot(pilot).pilot.ended is None
     client.kill(Selection(ids=[job]))
 

@@ -147,6 +147,8 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
             assert type(answer) is type(other), (answer, other)
             if isinstance(answer, PilotageError):
                 continue
+            # The pause between polls follows the number of pilots, which a later message of the group changes.
+            answer.poll = other.poll
             assert dumped(answer) == dumped(other)
             self.offers += [(pilot, offer) for offer in answer.offers]
             self.numbers[pilot] = max(self.numbers[pilot], answer.take_number + 1)

@@ -1,0 +1,262 @@
+"""Changes that an administrator of a real Slurm makes while pilots wait and run, and nodes of several sizes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from pilotage.wire.jobs import Selection
+from tests import slurm
+from tests.acceptance.test_slurm import instance_on
+from tests.faults.test_slurm import Faulty, assert_all_done, submit
+from tests.faults.test_slurm_lies import SETTLE, attempts, let_end, running, wait_for_listings
+from tests.instance import Instance, until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm.Cluster]:
+    with slurm.cluster(nodes=2, processors=8, sizes={"n2": 4}, MessageTimeout="2") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Faulty:
+    return Faulty(cluster, tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.fixture(scope="module")
+def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    folder = tmp_path_factory.mktemp("server")
+    with instance_on(
+        faulty.cluster, folder, environment=faulty.environment, settle=str(SETTLE), max_waiting="6"
+    ) as made:
+        # Pilots shall wait in a partition that is down, which the director would not submit them to.
+        head, mark, rest = made.policy.partition("[director]")
+        made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
+        yield made
+
+
+@pytest.fixture
+def instance(server: Instance, faulty: Faulty) -> Instance:
+    """The one server of all tests. A change of the CE ends the pause that the last test has caused."""
+    old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
+    server.policy = server.policy.replace(old, new)
+    server.apply()
+    faulty.clear()
+    return server
+
+
+@contextmanager
+def changed_policy(instance: Instance, old: str, new: str) -> Iterator[None]:
+    """The server has another policy for a while."""
+    policy = instance.policy
+    assert old in policy
+    instance.policy = policy.replace(old, new)
+    instance.apply()
+    try:
+        yield
+    finally:
+        instance.policy = policy
+        instance.apply()
+
+
+def kinds_of_events(instance: Instance) -> set[str]:
+    with closing(sqlite3.connect(f"file:{instance.home / 'pilotage.db'}?mode=ro", uri=True)) as connection:
+        return {row[0] for row in connection.execute("SELECT kind FROM events")}
+
+
+def has_ended_again(cluster: slurm.Cluster, batch_job: str) -> bool:
+    """Whether a batch job was started twice and has ended."""
+    words = cluster.run("scontrol", "show", "job", batch_job).split()
+    facts = dict(word.partition("=")[::2] for word in words)
+    return facts.get("Restarts") == "1" and facts["JobState"] in ("COMPLETED", "FAILED")
+
+
+def running_batch_jobs(faulty: Faulty) -> list[str]:
+    return faulty.cluster.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()
+
+
+def test_suspended_pilots_go_on(instance: Instance, faulty: Faulty) -> None:
+    jobs = running(instance, 2)
+    ids = running_batch_jobs(faulty)
+    for job in ids:
+        faulty.cluster.run("scontrol", "suspend", job)
+    until(
+        lambda: faulty.cluster.run("squeue", "-h", "-o", "%T").split().count("SUSPENDED") == 2,
+        120,
+        "the suspension",
+    )
+    wait_for_listings(instance, 2 * SETTLE)
+    for job in ids:
+        faulty.cluster.run("scontrol", "resume", job)
+    let_end(instance, faulty, jobs, 2)
+    assert attempts(instance, jobs) == [1, 1]
+
+
+def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
+    instance: Instance, faulty: Faulty
+) -> None:
+    """An administrator allows the requeue that the submission forbids. The first program says goodbye."""
+    cluster, client = faulty.cluster, instance.client()
+    jobs = running(instance, 1)
+    [first] = [pilot for pilot in client.pilots() if not pilot.ended]
+    [batch_job] = running_batch_jobs(faulty)
+    cluster.run("scontrol", "update", f"jobid={batch_job}", "requeue=1")
+    cluster.run("scontrol", "requeue", batch_job)
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-j", batch_job, "-o", "%T"), 120, "the requeue")
+    until(lambda: client.pilot(first.id).pilot.ended, 120, "the first program's end")
+    # Slurm lets a requeued batch job wait for two minutes.
+    cluster.run("scontrol", "update", f"jobid={batch_job}", "starttime=now")
+    until(lambda: has_ended_again(cluster, batch_job), 120, "the newcomer's end")
+    let_end(instance, faulty, jobs, 1)
+    # The job went back without a try that counts, and another pilot has done it.
+    assert attempts(instance, jobs) == [2]
+    assert [job.failures for job in client.jobs(jobs)] == [0]
+    assert "alarm" not in kinds_of_events(instance)
+
+
+def test_a_partition_and_a_reservation_that_change(instance: Instance, faulty: Faulty) -> None:
+    cluster, client = faulty.cluster, instance.client()
+
+    def reasons() -> set[str]:
+        """The reasons of the waits that the site ends by itself, or that are cancelled."""
+        return {wait.reason for wait in client.ce("slurm").ce.waits if (wait.wait, wait.action) == SITE}
+
+    cluster.run("scontrol", "update", "partitionname=short", "state=down")
+    jobs = submit(instance, count=4)
+    until(reasons, 120, "the reason of the wait")
+    assert "cancelled in 7 d" in instance.cli("ce", "list").stdout
+    cluster.run("scontrol", "update", "partitionname=short", "state=inactive")
+    until(lambda: any("PartitionInactive" in reason for reason in reasons()), 120, "the new reason")
+    cluster.run(
+        *("scontrol", "create", "reservation", "reservationname=test", "starttime=now", "duration=60"),
+        *("users=daemon", "nodes=n1"),
+    )
+    for batch_job in cluster.run("squeue", "-h", "-o", "%F").split():
+        cluster.run("scontrol", "update", f"jobid={batch_job}", "partition=long")
+    wait_for_listings(instance, SETTLE)
+    assert client.counts(jobs).states == {"Waiting": 4}
+    cluster.run("scontrol", "delete", "reservationname=test")
+    cluster.run("scontrol", "update", "partitionname=short", "state=up")
+    assert_all_done(instance, cluster, jobs, 4)
+
+
+SITE = ("site", "cancel")
+
+
+def test_a_partition_that_takes_no_submission_is_no_failure_of_jobs(
+    instance: Instance, faulty: Faulty
+) -> None:
+    cluster = faulty.cluster
+    cluster.run("scontrol", "update", "partitionname=short", "state=inactive")
+    jobs = submit(instance, count=2)
+    until(lambda: "partition not available" in instance.cli("ce", "list").stdout, 120, "the pause")
+    cluster.run("scontrol", "update", "partitionname=short", "state=up")
+    instance.cli("ce", "enable", "slurm")
+    assert_all_done(instance, cluster, jobs, 2)
+
+
+def test_batch_jobs_that_can_never_start_are_cancelled(instance: Instance, faulty: Faulty) -> None:
+    """The feature that they ask for goes after their release."""
+    cluster, client = faulty.cluster, instance.client()
+    attributes = "[ces.slurm.attributes]"
+    with changed_policy(instance, attributes, f'[ces.slurm.slurm]\nconstraint = "first"\n{attributes}'):
+        cluster.run("scontrol", "update", "partitionname=short", "state=down")
+        jobs = submit(instance, count=2)
+        until(lambda: client.ce("slurm").ce.waits, 120, "waiting pilots")
+        try:
+            cluster.run(
+                "scontrol", "update", "nodename=n1", "availablefeatures=other", "activefeatures=other"
+            )
+            cluster.run("scontrol", "update", "partitionname=short", "state=up")
+            until(lambda: "BadConstraints" in instance.cli("ce", "list").stdout, 120, "the pause")
+            until(lambda: not cluster.run("squeue", "-h"), 120, "the cancel")
+        finally:
+            cluster.run(
+                "scontrol", "update", "nodename=n1", "availablefeatures=first", "activefeatures=first"
+            )
+    assert_all_done(instance, cluster, jobs, 2)
+
+
+def test_two_servers_of_one_account_leave_each_other_alone(
+    instance: Instance, faulty: Faulty, tmp_path: Path
+) -> None:
+    ours = running(instance, 2)
+    other = Instance(tmp_path)
+    other.policy, other.environment = instance.policy, faulty.cluster.environment
+    try:
+        other.start()
+        other.apply()
+        theirs = running(other, 2)
+        faulty.set("squeue", "always-empty")
+        wait_for_listings(instance, 2 * SETTLE)
+        faulty.clear()
+        wait_for_listings(instance, SETTLE)
+        (other.home / "gate").touch()
+        client = other.client()
+        until(lambda: client.counts(theirs).states.get("Done") == 2, 120, "the jobs of the other server")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of its pilots")
+        assert attempts(other, theirs) == [1, 1]
+    finally:
+        other.close()
+    let_end(instance, faulty, ours, 2)
+    assert attempts(instance, ours) == [1, 1]
+
+
+def test_nodes_of_several_sizes(instance: Instance, faulty: Faulty) -> None:
+    """Pilots of six cores fit the wide node only; the others wait for it and are not cancelled."""
+    cluster, client = faulty.cluster, instance.client()
+    with changed_policy(instance, "pilot_processors = 2", "pilot_processors = 6"):
+        jobs = running(instance, 3)
+        until(lambda: "n1|RUNNING" in cluster.run("squeue", "-h", "-o", "%N|%T"), 120, "a pilot")
+        assert "n2" not in cluster.run("squeue", "-h", "-o", "%N")
+        let_end(instance, faulty, jobs, 3)
+        assert client.ce("slurm").ce.alike == 0
+
+
+def test_pilots_of_one_array_that_are_preempted_before_their_first_job(
+    instance: Instance, faulty: Faulty
+) -> None:
+    """They count as one. The command line tells the pause that they cause, and ends it."""
+    cluster, client = faulty.cluster, instance.client()
+    before = {pilot.id for pilot in client.pilots()}
+
+    def started() -> list[str]:
+        new = (pilot for pilot in client.pilots() if pilot.id not in before)
+        return [pilot.batch_id for pilot in new if pilot.state == "Running"]
+
+    def preempt(batch_id: str) -> None:
+        cluster.run("scancel", batch_id)
+        until(lambda: batch_id not in started(), 120, "the end of a pilot")
+        # The next one ends in another cycle.
+        wait_for_listings(instance, 0.1)
+
+    def is_told() -> bool:
+        return "no pilots for 1 task queue" in instance.cli("ce", "list").stdout
+
+    with changed_policy(instance, "idle = 2", "idle = 200"):
+        # No node has this name, which only a pilot learns.
+        job = {"executable": "true", "processors": 2, "requirements": 'other.Hostname == "nowhere"'}
+        jobs = Selection(submission=client.submit(job, values=range(6)).submission)
+        first = until(lambda: now if len(now := started()) == 6 else None, 120, "six pilots")
+        assert len({batch_id.partition("_")[0] for batch_id in first}) == 1
+        preempt(first[0])
+        pause = until(lambda: client.ce("slurm").ce.until, 120, "the pause")
+        for batch_id in first[1:]:
+            preempt(batch_id)
+            assert client.ce("slurm").ce.until in (pause, None)
+        second = until(lambda: now if (now := started()) else None, 120, "the next array")
+        preempt(second[0])
+        until(is_told, 120, "the second pause")
+        assert instance.cli("ce", "enable", "slurm").stdout.strip() == "CE slurm is enabled"
+        until(lambda: not is_told(), 120, "the end of the pause")
+        until(lambda: set(started()) - {*second}, 120, "the next pilots")
+        client.kill(jobs)
+    cluster.run("scancel", "--user=root")
+    until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
