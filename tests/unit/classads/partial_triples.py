@@ -84,8 +84,9 @@ class Drawing:
     Few attributes are used often, so that conditions on one of them meet.
     """
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, declared: float) -> None:
         self.rng = rng
+        self.declared = declared
         self.often = rng.sample(sorted(KINDS), 3)
 
     def triple(self) -> Triple:
@@ -97,7 +98,7 @@ class Drawing:
                 target[name] = self.value(kind) if rng.random() < 0.9 else Literal(rng.choice(OTHERS))
             elif rng.random() < 0.05:
                 my[name] = self.value(kind)
-        kinds = {name: kind for name, kind in KINDS.items() if rng.random() < 0.8}
+        kinds = {name: kind for name, kind in KINDS.items() if rng.random() < self.declared}
         return Triple(
             self.boolean(rng.choice((2, 3, 4))),
             ClassAd(tuple(my.items())),
@@ -279,8 +280,9 @@ class Drawing:
         return Chain(left, ((op, right),))
 
 
-def draw(rng: Random) -> Triple:
-    return Drawing(rng).triple()
+def draw(rng: Random, declared: float = 0.8) -> Triple:
+    """`declared` is the share of attributes with a declared kind; a full ad may lack the others."""
+    return Drawing(rng, declared).triple()
 
 
 def of_kind(kind: Kind) -> int:
@@ -338,7 +340,9 @@ def counterexample(
     """A reason why partial evaluation is wrong for this triple, found in full ads drawn at random."""
     partial = partially_evaluated(triple.expression, triple.my, triple.target, triple.kinds)
     tree = partial.tree
-    outcomes = {} if partial.unknowns is None else dict(partial.unknowns.outcomes)
+    # Not the outcomes that the evaluator supposes: a full ad may lack each undeclared attribute.
+    met = () if partial.unknowns is None else partial.unknowns.outcomes
+    outcomes = {name: of_kind(triple.kinds.get(name, Kind.ANY)) for name in met}
     # A name that `my` defines is `my`'s own, also where the target uses it, unless it is declared.
     quantities = {name for name, kind in triple.kinds.items() if kind is Kind.QUANTITY}
     near = _near(tree)
@@ -354,9 +358,15 @@ def counterexample(
     alternatives = host_conditions(tree, kinds)
     read_back = parse_expression(unparse(tree))
     for _ in range(ads):
-        values = {
-            name: constant(value_of(rng, known, near, 2**42 if name in quantities else 2**63 - 1))
+        drawn = {
+            name: value_of(rng, known, near, 2**42 if name in quantities else 2**63 - 1)
             for name, known in unknown.items()
+        }
+        values = {
+            name: constant(value)
+            for name, value in drawn.items()
+            # An absent attribute is undefined, unless `my` has one of its name.
+            if value is not UNDEFINED or name in triple.my.index or rng.random() < 0.5
         }
         full = ClassAd((*triple.target.attributes, *values.items()))
         expected = judge(triple.expression, triple.my, full)

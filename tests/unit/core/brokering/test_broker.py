@@ -285,3 +285,20 @@ def names_of(text: str) -> frozenset[str]:
     """Attributes that an expression of the property refers to, also through `Derived`."""
     names = dependencies_of(parse_expression(text)).names - SCOPES
     return names | {"a", "b", "gluehostbenchmarksi00"} if "derived" in names else names
+
+
+@pytest.mark.parametrize(
+    "requirements",
+    [
+        "isUndefined(other.MyFlag > 3)",
+        "(other.HasGPU == true) =?= undefined",
+        'isUndefined(member("a", other.List))',
+    ],
+)
+def test_hosts_may_lack_attributes_that_no_schema_declares(requirements: str) -> None:
+    """It is true on such a host, so pilots are sent there; it is false where the host has the attributes."""
+    asking = requester(requirements)
+    lacking = ce("lacking", (400,))
+    having = ce("having", (400,), MyFlag=4, HasGPU=True, List=("a",))
+    assert verdicts(asking, lacking, ce("unknown"), having) == [Verdict.YES, Verdict.YES, Verdict.IMPOSSIBLE]
+    assert evaluate(parse_expression(requirements), asking, lacking.hosts[0]) is True
