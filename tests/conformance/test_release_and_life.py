@@ -91,7 +91,8 @@ def test_a_site_takes_jobs_up_to_the_first_limit(name: str) -> None:
     expected = case["expect"][name]
     number, stop = ON_PURPOSE.get(name, (expected["submittable"], STOPS[expected["stop"]]))
     assert release(loads, job_type, row["job_prio"], 1000) == number
-    assert loads.refusal(1, "S", job_type, row["job_prio"]) is stop
+    reached = loads.reached_limit(1, "S", job_type, row["job_prio"])
+    assert (reached and reached.refusal) is stop
 
 
 def test_merges_have_their_own_limits_beside_processing() -> None:

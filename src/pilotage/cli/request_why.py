@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pilotage.wire.request_why import RequestWhy
 
 OPEN = "open: the next pull may take them"
+RELEASED_NEXT = "open: the next release may take them"
 
 
 @connected
@@ -35,20 +36,35 @@ def show_request(session: Session, answer: RequestWhy, now: float) -> None:
         session.screen.json(answer)
         return
     session.screen.facts(_facts(answer, now, exact=not session.screen.terminal))
-    if answer.sites:
-        session.screen.line()
-        session.screen.line("Elements that no agent has, by site")
-        session.screen.table(
-            (Column("site"), Column("elements", right=True), Column("condition")),
-            ((row.site, f"{row.elements:,}", row.reason or OPEN) for row in answer.sites),
-        )
-    if answer.changes:
-        session.screen.line()
-        session.screen.line("Single changes that would let elements go")
-        session.screen.table(
-            (Column("elements", right=True), Column("change")),
-            ((f"{row.elements:,}", row.change) for row in answer.changes),
-        )
+    for title, columns, rows in _tables(answer):
+        if rows:
+            session.screen.line()
+            session.screen.line(title)
+            session.screen.table(columns, rows)
+
+
+def _tables(answer: RequestWhy) -> Iterator[tuple[str, tuple[Column, ...], list[tuple[str, ...]]]]:
+    elements, jobs = Column("elements", right=True), Column("jobs", right=True)
+    yield (
+        "Elements that no agent has, by site",
+        (Column("site"), elements, Column("condition")),
+        [(row.site, f"{row.elements:,}", row.reason or OPEN) for row in answer.sites],
+    )
+    yield (
+        "Single changes that would let elements go",
+        (elements, Column("change")),
+        [(f"{row.elements:,}", row.change) for row in answer.changes],
+    )
+    yield (
+        "Jobs that are made and not released, by site",
+        (Column("site"), jobs, Column("condition")),
+        [(row.site, f"{row.jobs:,}", row.reason or RELEASED_NEXT) for row in answer.made_jobs],
+    )
+    yield (
+        "Single changes that would let made jobs go",
+        (jobs, Column("change")),
+        [(f"{row.jobs:,}", row.change) for row in answer.releases],
+    )
 
 
 def _facts(answer: RequestWhy, now: float, *, exact: bool) -> Iterator[tuple[str, object]]:

@@ -29,6 +29,24 @@ class RequestChange:
 
 
 @dataclass
+class ReleaseCondition:
+    """The first condition that keeps made jobs from a site."""
+
+    site: str
+    reason: str
+    """With the numbers of a limit that is reached. Empty: the next release may take them for this site."""
+    jobs: int
+
+
+@dataclass
+class ReleaseChange:
+    """A single change, and the made jobs without an open site that it would let go at once."""
+
+    change: str
+    jobs: int
+
+
+@dataclass
 class RequestWhy:
     """Why a request, or one of its elements, is not further."""
 
@@ -45,6 +63,10 @@ class RequestWhy:
     sites: List[SiteCondition] = field(default_factory=list)
     """For the elements that no agent has."""
     changes: List[RequestChange] = field(default_factory=list)
+    made_jobs: List[ReleaseCondition] = field(default_factory=list)
+    """For the jobs that are made and not released."""
+    releases: List[ReleaseChange] = field(default_factory=list)
+    """Changes that would let made jobs go."""
     next_retry: Optional[float] = None
     """When the first failed job is made again."""
     waiting_job: Optional[int] = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush, heapreplace
-from math import floor
+from math import ceil, floor
 from random import Random
 from typing import NamedTuple
 
@@ -134,22 +134,40 @@ def with_overflow(pending: int, overflow: float) -> int:
     return floor(pending * (1 + overflow) + 1e-9)
 
 
-def refusal(
+class LimitCheck(NamedTuple):
+    """A limit of a site, and the jobs that count against it."""
+
+    refusal: Refusal
+    jobs: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.refusal}: {self.jobs:,} of {self.limit:,}"
+
+
+def checks(
     load: SiteLoad, limits: Limits, job_type: str, priority: int, overflow: float = 0.2
-) -> Refusal | None:
-    """The first limit that a further job would exceed; None: the site takes it."""
+) -> tuple[LimitCheck, ...]:
+    """The limits for a job, with the jobs that count against each, in the order of the checks."""
     of_type = load.types.get(job_type) or TypeLoad()
     pending, type_pending = limits.pending, limits.type_pending
     if job_type not in WITHOUT_OVERFLOW and is_above(priority, of_type.priorities):
         pending, type_pending = with_overflow(pending, overflow), with_overflow(type_pending, overflow)
-    if load.pending >= pending:
-        return Refusal.PENDING
-    if of_type.pending >= type_pending:
-        return Refusal.TYPE_PENDING
-    if load.pending + load.running >= pending + limits.running:
-        return Refusal.ALL
-    if of_type.pending + of_type.running >= type_pending + limits.type_running:
-        return Refusal.TYPE_ALL
+    return (
+        LimitCheck(Refusal.PENDING, load.pending, pending),
+        LimitCheck(Refusal.TYPE_PENDING, of_type.pending, type_pending),
+        LimitCheck(Refusal.ALL, load.pending + load.running, pending + limits.running),
+        LimitCheck(Refusal.TYPE_ALL, of_type.pending + of_type.running, type_pending + limits.type_running),
+    )
+
+
+def reached_limit(
+    load: SiteLoad, limits: Limits, job_type: str, priority: int, overflow: float = 0.2
+) -> LimitCheck | None:
+    """The first limit that a further job would exceed; None: the site takes it."""
+    for check in checks(load, limits, job_type, priority, overflow):
+        if check.jobs >= check.limit:
+            return check
     return None
 
 
@@ -206,11 +224,23 @@ class AgentLoads:
         """Whether the agent is below the limit of an owner. Nothing passes it, also with a high priority."""
         return self.totals.get(agent, 0) < self.rules.owner_limit
 
-    def refusal(self, agent: int, site: str, job_type: str, priority: int) -> Refusal | None:
+    def reached_limit(self, agent: int, site: str, job_type: str, priority: int) -> LimitCheck | None:
+        """The first limit of the site that a further job would exceed; None: the site takes it."""
+        limits, overflow = self._limits_of(site, job_type), self.rules.overflow
+        return reached_limit(self._load(agent, site), limits, job_type, priority, overflow)
+
+    def room(self, agent: int, site: str, job_type: str, priority: int) -> int:
+        """The number of further jobs that the site and the limit of an owner take."""
+        limits, overflow = self._limits_of(site, job_type), self.rules.overflow
+        of_site = checks(self._load(agent, site), limits, job_type, priority, overflow)
+        of_owner = ceil(self.rules.owner_limit) - self.totals.get(agent, 0)
+        return max(0, min(of_owner, *(check.limit - check.jobs for check in of_site)))
+
+    def _limits_of(self, site: str, job_type: str) -> Limits:
         limits = self._limits.get((site, job_type))
         if limits is None:
             limits = self._limits[site, job_type] = self.limits(site, job_type)
-        return refusal(self._load(agent, site), limits, job_type, priority, self.rules.overflow)
+        return limits
 
     def _load(self, agent: int, site: str) -> SiteLoad:
         load = self.loads.get((agent, site))
@@ -262,7 +292,7 @@ class ReleasePass:
         return [site for site in sorted(group.sites) if self._takes(group, site)]
 
     def _takes(self, group: ReleaseGroup, site: str) -> bool:
-        return self._loads.refusal(group.agent, site, group.job_type, group.priority) is None
+        return self._loads.reached_limit(group.agent, site, group.job_type, group.priority) is None
 
     def _draw_site(self, group: ReleaseGroup, sites: list[str]) -> str | None:
         """A random site that takes the job; None: no site does. Drops the sites that refuse it from `sites`."""

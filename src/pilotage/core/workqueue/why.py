@@ -1,31 +1,141 @@
-"""Why elements wait, and which single change would let how many go.
+"""Why elements and made jobs wait, and which single change would let how many go.
 
-Every verdict comes from the functions that decide a pull: `eligibility.obstacle` and `SiteRoom.has_room`.
+Every verdict comes from the functions that decide: of a pull `eligibility.obstacle` and `SiteRoom.has_room`, of a
+release `usable_sites` and the loads of agents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import NamedTuple
+from enum import IntEnum, StrEnum
+from typing import Generic, NamedTuple, TypeVar
 
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.eligibility import Locations, Obstacle, SiteRules, obstacle
 from pilotage.core.workqueue.pull import SiteRoom
+from pilotage.core.workqueue.release import LimitCheck, Refusal
 
 
 class Hold(StrEnum):
-    """A condition outside of request and data that keeps an element from a site."""
+    """A condition outside of request and data that keeps work from a site."""
 
+    AVOIDED = "the jobs failed there, and are tried at another site"
     DRAINED = "the site is drained"
     DOWN = "the site is down"
+    DRAINED_BY_POLICY = "the policy drains the site"
+    BANNED_BY_POLICY = "the policy bans the site"
     NO_AGENT = "no live agent of the team"
     OWNER_LIMIT = "every agent of the team is at its limit of jobs"
     NO_ROOM = "the slots are filled with work of the same or a higher priority"
 
 
-Verdict = Obstacle | Hold
+class OwnerLimit(NamedTuple):
+    """An agent has as many jobs in the pool as it may have."""
+
+    jobs: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"the agent is at its limit of jobs: {self.jobs:,} of {self.limit:,}"
+
+
+Verdict = Obstacle | Hold | OwnerLimit | LimitCheck
+
+_ORDER: Sequence[object] = (*Obstacle, *Hold, OwnerLimit, *Refusal)
+"""The conditions in the order in which they are checked."""
+
+
+def closeness(verdict: Verdict) -> int:
+    """The place of a condition in the order of the checks. A higher one means that the site comes closer."""
+    if isinstance(verdict, LimitCheck):
+        return _ORDER.index(verdict.refusal)
+    return _ORDER.index(OwnerLimit if isinstance(verdict, OwnerLimit) else verdict)
+
+
+class Effort(IntEnum):
+    """Among changes with the same effect, the lesser effort is named first."""
+
+    ENABLE_SITE = 0
+    START_AGENT = 1
+    CHANGE_REQUEST = 2
+    CHANGE_POLICY = 3
+    MORE_SLOTS = 4
+    MOVE_DATA = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingGroup:
+    """Available elements, or made jobs, with one priority and one set of locations."""
+
+    number: int
+    priority: int
+    data: Locations = field(default_factory=Locations)
+
+
+class SiteVerdict(NamedTuple):
+    """The first condition that keeps some work from a site; None: there is none."""
+
+    site: str
+    verdict: Verdict | None
+    number: int
+
+
+class Unblock(NamedTuple):
+    """A single change, and how much of the work without any open site it would let go."""
+
+    change: str
+    number: int
+
+
+Group = TypeVar("Group", bound=WaitingGroup)
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[Group]):
+    """The facts after a single change."""
+
+    effort: Effort
+    text: str
+    facts: SiteFacts[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFacts(ABC, Generic[Group]):
+    """All that decides at which sites waiting work may go on, apart from the work."""
+
+    rules: SiteRules
+    states: Mapping[str, SiteState]
+    """Every site of the policy."""
+    closed_by_policy: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Sites that `site enable` does not open."""
+
+    @abstractmethod
+    def verdict(self, site: str, group: Group) -> Verdict | None:
+        """The first condition that keeps a group from a site; None: there is none."""
+
+    def effect(self, site: str, group: Group) -> int:
+        """How much of a group may go on at a site."""
+        return group.number if self.verdict(site, group) is None else 0
+
+    def closure(self, site: str) -> Hold:
+        """Why a site whose state is not normal takes no work."""
+        is_down = self.states.get(site, SiteState.DOWN) is SiteState.DOWN
+        if site in self.closed_by_policy:
+            return Hold.BANNED_BY_POLICY if is_down else Hold.DRAINED_BY_POLICY
+        return Hold.DOWN if is_down else Hold.DRAINED
+
+    @abstractmethod
+    def changes_for_all_sites(self) -> Iterator[Change[Group]]: ...
+
+    @abstractmethod
+    def changes_for_site(self, site: str) -> Iterator[Change[Group]]:
+        """Changes at one site. Its state, the lists of the request and its data have changes of their own."""
+
+    def is_open(self, group: Group) -> bool:
+        """Whether a group may go on at any site."""
+        return any(self.verdict(site, group) is None for site in self.states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,150 +149,117 @@ class AgentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PullFacts:
+class PullFacts(SiteFacts[WaitingGroup]):
     """All that a pull takes into account, apart from the element."""
 
-    rules: SiteRules
-    states: Mapping[str, SiteState]
-    """Every site of the policy."""
     agents: tuple[AgentFacts, ...] = ()
+    team: str = ""
+    other_teams: tuple[str, ...] = ()
+    """Teams that have agents."""
+
+    def verdict(self, site: str, group: WaitingGroup) -> Verdict | None:
+        refused = obstacle(site, self.rules, group.data)
+        if refused is not None:
+            return refused
+        if self.states.get(site) is not SiteState.NORMAL:
+            return self.closure(site)
+        if not self.agents:
+            return Hold.NO_AGENT
+        free = [agent for agent in self.agents if not agent.at_limit]
+        if not free:
+            return Hold.OWNER_LIMIT
+        return None if any(agent.room.has_room(site, group.priority) for agent in free) else Hold.NO_ROOM
+
+    def changes_for_all_sites(self) -> Iterator[Change[WaitingGroup]]:
+        if not self.agents:
+            started = replace(self, agents=(AgentFacts("", SiteRoom(dict.fromkeys(self.states, 1))),))
+            yield Change(Effort.START_AGENT, f"start an agent: pilotage agent --team {self.team}", started)
+            for other in self.other_teams:
+                text = f"the team {other}, which has agents: pilotage request assign REQUEST --team {other}"
+                yield Change(Effort.CHANGE_REQUEST, text, started)
+        elif all(agent.at_limit for agent in self.agents):
+            below = tuple(replace(agent, at_limit=False) for agent in self.agents)
+            yield Change(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, agents=below))
+
+    def changes_for_site(self, site: str) -> Iterator[Change[WaitingGroup]]:
+        if self.agents:
+            roomy = tuple(replace(agent, room=SiteRoom({site: 1})) for agent in self.agents)
+            text = f"more slots at site {site}, or the end of work that fills them"
+            yield Change(Effort.MORE_SLOTS, text, replace(self, agents=roomy))
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingGroup:
-    """Available elements with one priority and one set of locations."""
-
-    elements: int
-    priority: int
-    data: Locations = field(default_factory=Locations)
+RAISE_OWNER_LIMIT = "raise requests.max_jobs_per_owner in the policy"
 
 
-class SiteVerdict(NamedTuple):
-    """The first condition that keeps some elements from a site; None: the next pull may take them."""
-
-    site: str
-    verdict: Verdict | None
-    elements: int
-
-
-class Unblock(NamedTuple):
-    """A single change, and the elements without any open site that it would give one."""
-
-    change: str
-    elements: int
-
-
-def first_obstacle(site: str, group: WaitingGroup, facts: PullFacts) -> Verdict | None:
-    """The first condition that keeps the elements of a group from a site; None: there is none."""
-    refused = obstacle(site, facts.rules, group.data)
-    if refused is not None:
-        return refused
-    state = facts.states.get(site, SiteState.DOWN)
-    if state is not SiteState.NORMAL:
-        return Hold.DOWN if state is SiteState.DOWN else Hold.DRAINED
-    if not facts.agents:
-        return Hold.NO_AGENT
-    free = [agent for agent in facts.agents if not agent.at_limit]
-    if not free:
-        return Hold.OWNER_LIMIT
-    return None if any(agent.room.has_room(site, group.priority) for agent in free) else Hold.NO_ROOM
-
-
-def verdicts(groups: Sequence[WaitingGroup], facts: PullFacts) -> list[SiteVerdict]:
-    """For each site of the policy, the conditions that keep elements from it, the commonest first."""
+def verdicts(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[SiteVerdict]:
+    """For each site of the policy, the conditions that keep work from it, the commonest first."""
     answer: list[SiteVerdict] = []
     for site in sorted(facts.states):
         counts: dict[Verdict | None, int] = {}
         for group in groups:
-            verdict = first_obstacle(site, group, facts)
-            counts[verdict] = counts.get(verdict, 0) + group.elements
+            verdict = facts.verdict(site, group)
+            counts[verdict] = counts.get(verdict, 0) + group.number
         ordered = sorted(counts.items(), key=lambda entry: -entry[1])
         answer += [SiteVerdict(site, verdict, count) for verdict, count in ordered]
     return answer
 
 
-def is_open(group: WaitingGroup, facts: PullFacts) -> bool:
-    """Whether the next pull may take elements of a group."""
-    return any(first_obstacle(site, group, facts) is None for site in facts.states)
-
-
-def unblocks(groups: Sequence[WaitingGroup], facts: PullFacts, team: str, *other_teams: str) -> list[Unblock]:
-    """The single changes that would let elements go which have no open site now, the most useful first."""
-    closed = [group for group in groups if not is_open(group, facts)]
-    useful: list[Unblock] = []
+def unblocks(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[Unblock]:
+    """The single changes that would let work go which has no open site now, by their effect, then their effort."""
+    closed = [group for group in groups if not facts.is_open(group)]
+    useful: list[tuple[int, Effort, str]] = []
     if not closed:
-        return useful
-    for change, changed in _changes_for_all_sites(facts, team, other_teams):
-        count = sum(group.elements for group in closed if is_open(group, changed))
-        if count:
-            useful.append(Unblock(change, count))
+        return []
+    for change in (*_trust_changes(facts), *facts.changes_for_all_sites()):
+        number = sum(
+            min(group.number, sum(change.facts.effect(site, group) for site in facts.states))
+            for group in closed
+        )
+        useful.append((-number, change.effort, change.text))
     for site in facts.states:
-        for change, changed, moved in _changes_for_site(site, facts):
-            count = sum(
-                group.elements for group in closed if first_obstacle(site, moved(group), changed) is None
-            )
-            if count:
-                useful.append(Unblock(change, count))
-    return sorted(useful, key=lambda unblock: (-unblock.elements, unblock.change))
+        for change in (*_changes_of_place(site, facts), *facts.changes_for_site(site)):
+            number = sum(change.facts.effect(site, group) for group in closed)
+            useful.append((-number, change.effort, change.text))
+        number = sum(facts.effect(site, _with_replica(group, site)) for group in closed)
+        useful.append((-number, Effort.MOVE_DATA, f"a replica of the input at site {site}"))
+    return [Unblock(text, -number) for number, _, text in sorted(useful) if number]
 
 
-def _changes_for_all_sites(
-    facts: PullFacts, team: str, other_teams: Sequence[str]
-) -> Iterator[tuple[str, PullFacts]]:
+def _with_replica(group: Group, site: str) -> Group:
+    inputs = tuple((known or frozenset()) | {site} for known in group.data.inputs)
+    return replace(group, data=replace(group.data, inputs=inputs))
+
+
+def _trust_changes(facts: SiteFacts[Group]) -> Iterator[Change[Group]]:
     rules = facts.rules
-    if not rules.trust_input:
-        yield (
-            "trust_input: read the input from elsewhere",
-            replace(facts, rules=_with(rules, trust_input=True)),
-        )
-    if not rules.trust_pileup:
-        yield (
-            "trust_pileup: read the pile-up from elsewhere",
-            replace(facts, rules=_with(rules, trust_pileup=True)),
-        )
-    slots = dict.fromkeys(facts.states, 1)
-    if not facts.agents:
-        started = AgentFacts("", SiteRoom(slots))
-        yield f"start an agent: pilotage agent --team {team}", replace(facts, agents=(started,))
-        for other in other_teams:
-            change = f"the team {other}, which has agents: pilotage request assign REQUEST --team {other}"
-            yield change, replace(facts, agents=(started,))
-    elif all(agent.at_limit for agent in facts.agents):
-        below = tuple(replace(agent, at_limit=False) for agent in facts.agents)
-        yield "raise requests.max_jobs_per_owner in the policy", replace(facts, agents=below)
+    for name, noun, is_set in (
+        ("trust_input", "input", rules.trust_input),
+        ("trust_pileup", "pile-up", rules.trust_pileup),
+    ):
+        if not is_set:
+            text = f"{name}: read the {noun} from elsewhere"
+            changed = replace(rules, **{name: True})  # type: ignore[arg-type]
+            yield Change(Effort.CHANGE_REQUEST, text, replace(facts, rules=changed))
 
 
-def _changes_for_site(
-    site: str, facts: PullFacts
-) -> Iterator[tuple[str, PullFacts, Callable[[WaitingGroup], WaitingGroup]]]:
+def _changes_of_place(site: str, facts: SiteFacts[Group]) -> Iterator[Change[Group]]:
+    """Changes of the site's state, and of the request's lists."""
     rules = facts.rules
-
-    def same(group: WaitingGroup) -> WaitingGroup:
-        return group
-
-    def with_replica(group: WaitingGroup) -> WaitingGroup:
-        data = group.data
-        inputs = tuple((known or frozenset()) | {site} for known in data.inputs)
-        return replace(group, data=replace(data, inputs=inputs))
-
-    if rules.listed is not None and site not in rules.listed:
-        listed = _with(rules, listed=rules.listed | {site})
-        yield f"add site {site} to the request's list", replace(facts, rules=listed), same
-    if site in rules.banned:
-        allowed = _with(rules, banned=rules.banned - {site})
-        yield f"take site {site} off the request's banned sites", replace(facts, rules=allowed), same
     if facts.states[site] is not SiteState.NORMAL:
         states = {**facts.states, site: SiteState.NORMAL}
-        yield f"make the site normal: pilotage site enable {site}", replace(facts, states=states), same
-    yield f"a replica of the input at site {site}", facts, with_replica
-    if facts.agents:
-        roomy = tuple(replace(agent, room=SiteRoom({site: 1})) for agent in facts.agents)
-        yield (
-            f"more slots at site {site}, or the end of work that fills them",
-            replace(facts, agents=roomy),
-            same,
-        )
+        in_policy = site in facts.closed_by_policy
+        effort = Effort.CHANGE_POLICY if in_policy else Effort.ENABLE_SITE
+        yield Change(effort, opening(site, in_policy=in_policy), replace(facts, states=states))
+    if rules.listed is not None and site not in rules.listed:
+        listed = replace(facts, rules=replace(rules, listed=rules.listed | {site}))
+        yield Change(Effort.CHANGE_REQUEST, f"add site {site} to the request's list", listed)
+    if site in rules.banned:
+        allowed = replace(facts, rules=replace(rules, banned=rules.banned - {site}))
+        yield Change(Effort.CHANGE_REQUEST, f"take site {site} off the request's banned sites", allowed)
 
 
-def _with(rules: SiteRules, **changes: object) -> SiteRules:
-    return replace(rules, **changes)  # type: ignore[arg-type]
+def opening(site: str, *, in_policy: bool) -> str:
+    """How a site that is down or drained gets work again."""
+    if in_policy:
+        return f"take banned and draining off sites.{site} in the policy"
+    return f"make the site normal: pilotage site enable {site}"

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
-from pilotage.core.workqueue.eligibility import Obstacle
 from pilotage.core.workqueue.pull import SiteRoom
+from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.core.workqueue.states import ElementState
 from pilotage.core.workqueue.thresholds import slots_of_sites
-from pilotage.core.workqueue.why import AgentFacts, Hold, PullFacts, WaitingGroup, is_open, unblocks, verdicts
+from pilotage.core.workqueue.why import AgentFacts, PullFacts, WaitingGroup, unblocks, verdicts
+from pilotage.services.requests.input_why import awaited_input
+from pilotage.services.requests.made_jobs_why import explain_made_jobs
+from pilotage.services.requests.why_wording import CHANGES_SHOWN, best_advice, closest_condition
 from pilotage.services.workqueue.loads import AgentLoad
 from pilotage.services.workqueue.pull import room_of_agent
 from pilotage.services.workqueue.state import WorkQueue, site_rules
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import agents, queued_requests, request_waits
+from pilotage.store.tables import agents, element_listing, queued_requests, request_waits, requests
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.queued_requests import QueuedRequest
 from pilotage.store.tables.request_waits import ElementFacts
 from pilotage.wire.request_why import RequestChange, RequestWhy, SiteCondition
 
-CHANGES_SHOWN = 20
-
 QUEUED = frozenset({RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED})
 """States in which elements are pulled."""
-
-_ORDER = {str(verdict): place for place, verdict in enumerate([*Obstacle, *Hold])}
-"""The conditions in the order in which a pull checks them."""
 
 _BEFORE_THE_QUEUE: Mapping[RequestState, tuple[str, str]] = {
     RequestState.NEW: ("it is not approved", "`pilotage request approve {id}` (production managers)"),
@@ -55,16 +53,18 @@ def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest
         answer.summary, advice = _BEFORE_THE_QUEUE[state]
         answer.advice = advice.format(id=request.id)
     elif state in (RequestState.ASSIGNED, RequestState.STAGED):
-        answer.summary, answer.advice = _intake(request)
-    elif state not in QUEUED:
-        answer.summary = f"it is {state}: {REQUEST_STATES.rows[state].meaning}"
-    elif answer.elements.get(ElementState.AVAILABLE):
-        groups = _groups(queue, connection, request, now)
-        _explain(
-            answer, groups, pull_facts(queue, connection, request, now), _teams(queue, connection, request)
-        )
+        answer.summary, answer.advice = _intake(connection, request)
+    elif state not in WORKING:
+        row = requests.by_id(connection, request.id)
+        reason = "" if row is None else row.reason
+        answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
+    elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
+        _explain_elements(queue, connection, request, answer, now)
+        if answer.jobs.get("made"):
+            explain_made_jobs(queue, connection, request, answer, now)
     else:
-        answer.summary, answer.advice = _after_the_queue(answer)
+        answer.summary, answer.advice = _after_the_queue(queue, connection, request, answer, now)
+    _name_failures(connection, answer)
     return answer
 
 
@@ -89,10 +89,7 @@ def why_element(
     )
     state = ElementState(element.state)
     if state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
-        groups = _groups(queue, connection, request, now, element)
-        _explain(
-            answer, groups, pull_facts(queue, connection, request, now), _teams(queue, connection, request)
-        )
+        _explain_elements(queue, connection, request, answer, now, element)
     elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
         agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)
         holder = "an agent" if agent is None else f"agent {agent.name} ({agent.status(now)})"
@@ -104,7 +101,7 @@ def why_element(
         answer.summary = f"its request is {request.state}"
         answer.advice = f"`pilotage why request:{request.id}`"
     elif state is ElementState.RUNNING:
-        answer.summary, answer.advice = _after_the_queue(answer)
+        answer.summary, answer.advice = _after_the_queue(queue, connection, request, answer, now)
     else:
         answer.summary = f"it is {state}" + (f": {element.reason}" if element.reason else "")
     return answer
@@ -119,6 +116,9 @@ def pull_facts(queue: WorkQueue, connection: Connection, request: QueuedRequest,
         site_rules(request),
         queue.site_states(),
         tuple(_agent(queue, connection, row, slots, now) for row in rows),
+        request.team,
+        _other_teams(queue, connection, request),
+        closed_by_policy=queue.closed_by_policy(),
     )
 
 
@@ -152,54 +152,69 @@ def _groups(
     ]
 
 
-def _teams(queue: WorkQueue, connection: Connection, request: QueuedRequest) -> list[str]:
-    """The team of the request, then the other teams that have agents."""
+def _other_teams(queue: WorkQueue, connection: Connection, request: QueuedRequest) -> tuple[str, ...]:
+    """The teams, but for that of the request, that have agents."""
     known = {*agents.teams(connection), queue.pool.policy.requests.agent_team}
-    return [request.team, *sorted(known - {request.team, ""})]
+    return tuple(sorted(known - {request.team, ""}))
 
 
-def _explain(answer: RequestWhy, groups: list[WaitingGroup], facts: PullFacts, teams: list[str]) -> None:
-    """Tell the verdicts of the sites, and the changes that help."""
-    total = sum(group.elements for group in groups)
-    open_ = sum(group.elements for group in groups if is_open(group, facts))
+def _explain_elements(
+    queue: WorkQueue,
+    connection: Connection,
+    request: QueuedRequest,
+    answer: RequestWhy,
+    now: float,
+    element: ElementFacts | None = None,
+) -> None:
+    """Tell the verdicts of the sites about available elements, and the changes that help."""
+    groups = _groups(queue, connection, request, now, element)
+    facts = pull_facts(queue, connection, request, now)
+    total = sum(group.number for group in groups)
+    open_ = sum(group.number for group in groups if facts.is_open(group))
+    rows, changes = verdicts(groups, facts), unblocks(groups, facts)
     answer.sites = [
-        SiteCondition(row.site, "" if row.verdict is None else str(row.verdict), row.elements)
-        for row in verdicts(groups, facts)
+        SiteCondition(row.site, "" if row.verdict is None else str(row.verdict), row.number) for row in rows
     ]
-    answer.changes = [RequestChange(*unblock) for unblock in unblocks(groups, facts, *teams)[:CHANGES_SHOWN]]
+    answer.changes = [RequestChange(*change) for change in changes[:CHANGES_SHOWN]]
     noun = "element" if total == 1 else "elements"
     if open_:
         answer.summary = f"{open_:,} of {total:,} waiting {noun} may be taken by the next pull of an agent"
     else:
-        answer.summary = f"no site takes its {total:,} waiting {noun} now: {_last_condition(answer)}"
-    if answer.changes:
-        best = answer.changes[0]
-        answer.advice = f"{best.change} (would let {best.elements:,} go)"
+        answer.summary = f"no site takes its {total:,} waiting {noun} now: {closest_condition(rows)}"
+    if open_ < total:
+        answer.advice = best_advice(rows, changes, facts.closed_by_policy)
 
 
-def _last_condition(answer: RequestWhy) -> str:
-    """The reason of the site that comes closest: it fails at the last condition."""
-    reasons = {row.reason for row in answer.sites if row.reason}
-    return max(reasons, key=_ORDER.__getitem__, default="the policy has no site")
+def _name_failures(connection: Connection, answer: RequestWhy) -> None:
+    """Add the commonest reason of elements that could not be split."""
+    if not answer.elements.get(ElementState.FAILED):
+        return
+    for failed in element_listing.failed(connection, answer.request, 1):
+        noun = "element" if failed.number == 1 else "elements"
+        answer.summary += f"; {failed.number:,} {noun} failed: {failed.reason or 'no reason is known'}"
+    answer.advice = answer.advice or f"`pilotage request show {answer.request}` shows the errors"
 
 
-def _intake(request: QueuedRequest) -> tuple[str, str]:
+def _intake(connection: Connection, request: QueuedRequest) -> tuple[str, str]:
     if not request.team:
         return (
             "it has no team, so no agent may take it",
             f"`pilotage request assign {request.id} --team TEAM` (production managers)",
         )
+    if not request_waits.elements_by_state(connection, request.id):
+        summary, advice = awaited_input(connection, request)
+        if summary:
+            return summary, advice
     return "its elements are being made", "intake takes requests by priority, some each second"
 
 
-def _after_the_queue(answer: RequestWhy) -> tuple[str, str]:
+def _after_the_queue(
+    queue: WorkQueue, connection: Connection, request: QueuedRequest, answer: RequestWhy, now: float
+) -> tuple[str, str]:
     """For work that agents have taken: where it is now."""
     jobs = answer.jobs
     if jobs.get("made"):
-        return (
-            f"{jobs['made']:,} jobs are made and wait for their release to the pool",
-            "sites take as many as their thresholds allow: `pilotage site list`",
-        )
+        return explain_made_jobs(queue, connection, request, answer, now)
     if answer.waiting_job is not None:
         return (
             f"{jobs.get('released', 0):,} jobs are in the pool, and some wait there",
@@ -211,7 +226,7 @@ def _after_the_queue(answer: RequestWhy) -> tuple[str, str]:
         return f"{jobs['cooloff']:,} failed jobs are made again after a pause", ""
     if answer.elements.get(ElementState.NEGOTIATING) or answer.elements.get(ElementState.ACQUIRED):
         return "agents split its elements into jobs", "`pilotage agent list`"
-    return (
-        "no element or job of it waits",
-        "a step that is open gets more elements when blocks of its input are closed",
-    )
+    if answer.elements.get(ElementState.CANCEL_REQUESTED):
+        return "elements are being cancelled", "their agents answer, or lose them when they are silent"
+    summary, advice = awaited_input(connection, request) if answer.element is None else ("", "")
+    return summary or "all of its work has ended, and its state follows", advice

@@ -149,8 +149,13 @@ class _Intake:
         more = len(self.left_out) - len(named)
         if more > 0:
             named.append(f"{more} more blocks")
-        why = f" ({'; '.join(named)})" if named else ": its input has no closed block with files"
-        return f"there is no work{why}"
+        if named:
+            return f"there is no work ({'; '.join(named)})"
+        steps = requests.steps_of(self.tx.connection, self.request.id)
+        inputs = [step.input_dataset for step in steps if step.input_dataset is not None]
+        if any(datasets.closed_blocks(self.tx.connection, dataset, 0, 1) for dataset in inputs):
+            return "there is no work: each block of its input is empty, or its lists of blocks and runs exclude it"
+        return "there is no work" + (": its input has no closed block" if inputs else "")
 
     def _take(self, step: StepRow, planned: PlannedStep) -> bool:
         policy = START_POLICIES.get(step.start_policy)

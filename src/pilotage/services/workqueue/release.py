@@ -15,20 +15,16 @@ import msgspec
 from pilotage.core.sites import SiteState
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.workqueue.release import (
-    PROCESSING,
-    AgentLoads,
-    Limits,
     Release,
     ReleaseGroup,
     ReleasePass,
-    ReleaseRules,
-    limits_of,
     usable_sites,
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
 from pilotage.services.workqueue.programs import ProgramCache, TimeBucket, time_bucket
 from pilotage.services.workqueue.pull import MEASURED_JOBS
+from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, event_times, queued_requests, releasing
@@ -38,16 +34,6 @@ from pilotage.store.writer.transaction import Transaction
 
 GROUPS = 100
 """Groups of made jobs read by one transaction."""
-
-
-def release_rules(queue: WorkQueue) -> ReleaseRules:
-    settings = queue.pool.policy.requests
-    return ReleaseRules(
-        pending_fraction=settings.pending_fraction,
-        overflow=settings.overflow,
-        max_jobs_per_owner=settings.max_jobs_per_owner,
-        owner_limit_factor=settings.owner_limit_factor,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +115,7 @@ class ReleaseRun:
         if not sites:
             return
         jobs = element_jobs.made_jobs(self._connect, group)
-        agent = self._agent(request.team, group.agent)
+        agent = counted_agent(group.agent, self._live.get(request.team, []))
         made = ReleaseGroup(step.type, request.priority, agent, sites, jobs)
         self._pass_of(request.team).add(len(self.groups), made)
         self.groups.append(SiteGroup(group, request, sites))
@@ -138,46 +124,14 @@ class ReleaseRun:
         assert self.connection is not None
         return self.connection
 
-    def _agent(self, team: str, agent: int) -> int:
-        """The agent to which jobs count: a live one of the team stands for an agent that is gone."""
-        live = self._live.get(team, [])
-        return agent if agent in live or not live else live[agent % len(live)]
-
     def _pass_of(self, team: str) -> ReleasePass:
         """The pass over the requests of a team. Its agents share the slots of each site."""
         one_pass = self._passes.get(team)
         if one_pass is None:
-            agents, rules = len(self._live.get(team, ())), release_rules(self.queue)
-            slots = self.queue.pool.site_slots()
-
-            def limits(site: str, job_type: str) -> Limits:
-                return self._fixed(
-                    site, job_type, limits_of(slots.get(site, 0), agents, job_type, rules), agents
-                )
-
-            loads = AgentLoads(limits, rules)
-            for count in self.counts:
-                request, step = (
-                    self._requests.get(count.request),
-                    self._steps.get((count.request, count.step)),
-                )
-                if request is not None and request.team == team:
-                    kind = step.type if step else PROCESSING
-                    number = {"running" if count.running else "pending": count.jobs}
-                    agent = self._agent(team, count.agent)
-                    loads.add(agent, count.site, kind, request.priority, **number)
+            live = self._live.get(team, [])
+            loads = loads_of_team(self.queue, team, live, self.counts, self._requests, self._steps)
             one_pass = self._passes[team] = ReleasePass(loads, self.rng)
         return one_pass
-
-    def _fixed(self, site: str, job_type: str, limits: Limits, agents: int) -> Limits:
-        """The limits with the fixed numbers of the policy in place of the computed ones."""
-        settings, values = self.queue.pool.policy.requests, list(limits)
-        for place, kind in ((0, ""), (2, job_type)):
-            threshold = settings.threshold(site, kind)
-            for part, fixed in enumerate((threshold.pending, threshold.running)):
-                if fixed is not None:
-                    values[place + part] = -(-fixed // max(agents, 1))
-        return Limits(*values)
 
     def _store(self, tx: Transaction, taken: Sequence[Release], now: float) -> None:
         """Submit the jobs that are still made, and whose requests are still as they were."""

@@ -57,6 +57,11 @@ class WorkQueue:
         """The state of each site of the policy."""
         return {site: self.pool.site_state(site) for site in self.pool.policy.sites}
 
+    def closed_by_policy(self) -> frozenset[str]:
+        """The sites whose state the policy decides: `site enable` does not open them."""
+        sites = self.pool.policy.sites
+        return frozenset(name for name, site in sites.items() if site.banned or site.draining)
+
     def eligible(
         self, connection: Connection, request: QueuedRequest, step: QueuedStep, location_set: int, now: float
     ) -> Sites:

@@ -39,6 +39,28 @@ def waiting_elements(connection: Connection, request: int) -> list[WaitingElemen
     return [WaitingElements(*row) for row in connection.execute(sql, (request,))]
 
 
+class MadeCount(NamedTuple):
+    """Made jobs that differ in nothing that decides about their release."""
+
+    step: int
+    location_set: int
+    agent: int
+    avoided_sites: str
+    """JSON list."""
+    jobs: int
+
+
+def made_jobs(connection: Connection, request: int, element: int | None = None) -> list[MadeCount]:
+    """The made jobs of a request; of one element only if it is given."""
+    condition, values = ("", (request,)) if element is None else (" AND element_id = ?", (request, element))
+    sql = (
+        "SELECT step, location_set, agent_id, avoided_sites, count(*) FROM element_jobs"
+        f" WHERE state = 'made' AND request_id = ?{condition}"
+        " GROUP BY step, location_set, agent_id, avoided_sites"
+    )
+    return [MadeCount(*row) for row in connection.execute(sql, values)]
+
+
 def elements_by_state(connection: Connection, request: int) -> dict[str, int]:
     sql = "SELECT state, count(*) FROM elements WHERE request_id = ? GROUP BY state"
     return dict(connection.execute(sql, (request,)).fetchall())

@@ -22,7 +22,7 @@ from pilotage.core.workqueue.release import (
     ReleaseRules,
     SiteLoad,
     limits_of,
-    refusal,
+    reached_limit,
     usable_sites,
 )
 
@@ -171,17 +171,33 @@ def test_no_limit_is_exceeded_by_more_than_the_overflow(
     for place, (kind, priority, agent, sites, count) in enumerate(drawn):
         # A job is left only if each of its sites refuses it.
         if sum(release.group == place for release in taken) < count:
-            assert all(held.refusal(agent, site, kind, priority) for site in sites)
+            assert all(held.reached_limit(agent, site, kind, priority) for site in sites)
 
 
 def test_the_order_of_the_refusals() -> None:
     load = SiteLoad()
     load.add("Processing", 5, pending=5, running=5)
-    assert refusal(load, Limits(5, 5, 5, 5), "Processing", 5) is Refusal.PENDING
-    assert refusal(load, Limits(6, 4, 5, 5), "Processing", 5) is Refusal.TYPE_PENDING
-    assert refusal(load, Limits(6, 4, 6, 4), "Processing", 5) is Refusal.ALL
-    assert refusal(load, Limits(6, 5, 6, 4), "Processing", 5) is Refusal.TYPE_ALL
-    assert refusal(load, Limits(6, 5, 6, 5), "Processing", 5) is None
+    told = [
+        reached_limit(load, limits, "Processing", 5)
+        for limits in (Limits(5, 5, 5, 5), Limits(6, 4, 5, 5), Limits(6, 4, 6, 4), Limits(6, 5, 6, 4))
+    ]
+    assert told == [
+        (Refusal.PENDING, 5, 5),
+        (Refusal.TYPE_PENDING, 5, 5),
+        (Refusal.ALL, 10, 10),
+        (Refusal.TYPE_ALL, 10, 10),
+    ]
+    assert str(told[0]) == "the site has enough waiting jobs: 5 of 5"
+    assert reached_limit(load, Limits(6, 5, 6, 5), "Processing", 5) is None
+
+
+def test_the_room_is_the_number_of_jobs_that_a_pass_releases() -> None:
+    held = loads(Limits(7, 5, 6, 5), ReleaseRules(max_jobs_per_owner=12))
+    held.add(1, "A", "Processing", 5, pending=2, running=1)
+    assert held.room(1, "A", "Processing", 5) == 4
+    assert len(released([group(range(100), priority=5)], held)) == 4
+    assert held.room(1, "A", "Processing", 5) == 0
+    assert held.room(1, "B", "Processing", 5) == 2, "the owner may have 9"
 
 
 @pytest.mark.parametrize(("pending", "most"), [(1, 1), (3, 3), (4, 4), (5, 6), (15, 18), (35, 42), (45, 54)])

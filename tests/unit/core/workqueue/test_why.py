@@ -17,7 +17,6 @@ from pilotage.core.workqueue.why import (
     SiteVerdict,
     Verdict,
     WaitingGroup,
-    first_obstacle,
     unblocks,
     verdicts,
 )
@@ -32,7 +31,7 @@ def agent(slots: int = 10, held: int = 0, priority: int = 5, *, at_limit: bool =
     return AgentFacts("a1", room, at_limit)
 
 
-FACTS = PullFacts(SiteRules(), NORMAL, (agent(),))
+FACTS = PullFacts(SiteRules(), NORMAL, (agent(),), "home")
 AT_A = WaitingGroup(3, 5, Locations((frozenset({"A"}),)))
 
 
@@ -54,14 +53,14 @@ AT_A = WaitingGroup(3, 5, Locations((frozenset({"A"}),)))
     ],
 )
 def test_the_first_condition_is_told(facts: PullFacts, verdict: Verdict | None) -> None:
-    assert first_obstacle("A", AT_A, facts) is verdict
+    assert facts.verdict("A", AT_A) is verdict
 
 
 def test_unknown_is_not_nowhere() -> None:
     unknown = replace(AT_A, data=Locations((None,)))
-    assert first_obstacle("A", unknown, FACTS) is Obstacle.INPUT_UNKNOWN
+    assert FACTS.verdict("A", unknown) is Obstacle.INPUT_UNKNOWN
     nowhere = replace(AT_A, data=Locations((frozenset(),)))
-    assert first_obstacle("A", nowhere, FACTS) is Obstacle.NO_INPUT
+    assert FACTS.verdict("A", nowhere) is Obstacle.NO_INPUT
 
 
 def test_each_site_has_its_verdicts_the_commonest_first() -> None:
@@ -74,7 +73,7 @@ def test_each_site_has_its_verdicts_the_commonest_first() -> None:
 
 
 def told(facts: PullFacts, *groups: WaitingGroup) -> dict[str, int]:
-    return {unblock.change: unblock.elements for unblock in unblocks(groups or [AT_A], facts, "home")}
+    return {unblock.change: unblock.number for unblock in unblocks(groups or [AT_A], facts)}
 
 
 def test_open_elements_need_no_change() -> None:
@@ -84,7 +83,8 @@ def test_open_elements_need_no_change() -> None:
 def test_an_agent_is_missing() -> None:
     alone = replace(FACTS, agents=())
     assert told(alone) == {"start an agent: pilotage agent --team home": 3}
-    assert [unblock.change for unblock in unblocks([AT_A], alone, "hmoe", "home")] == [
+    misspelt = replace(alone, team="hmoe", other_teams=("home",))
+    assert [unblock.change for unblock in unblocks([AT_A], misspelt)] == [
         "start an agent: pilotage agent --team hmoe",
         "the team home, which has agents: pilotage request assign REQUEST --team home",
     ]
@@ -97,7 +97,7 @@ def test_a_drained_site_is_enabled_or_the_data_read_elsewhere() -> None:
         "a replica of the input at site B": 3,
     }, "its files have no address"
     readable = WaitingGroup(7, 3, Locations((frozenset({"A", ELSEWHERE}),)))
-    changes = unblocks([readable], drained, "home")
+    changes = unblocks([readable], drained)
     assert "trust_input: read the input from elsewhere" in [unblock.change for unblock in changes]
 
 
@@ -107,6 +107,24 @@ def test_the_lists_of_the_request() -> None:
     assert changes == {"a replica of the input at site B": 3}
     listed = replace(FACTS, rules=SiteRules(listed=frozenset({"B"})))
     assert told(listed)["add site A to the request's list"] == 3
+
+
+def test_changes_with_the_same_effect_are_ordered_by_effort() -> None:
+    """The site that is down comes first, also where all others lack the data."""
+    states = {"A": SiteState.NORMAL, "B": SiteState.NORMAL, "Z": SiteState.DOWN}
+    at_z = WaitingGroup(3, 5, Locations((frozenset({"Z"}),)))
+    both = WaitingGroup(2, 5, Locations((frozenset(),)))
+    anywhere = AgentFacts("a1", SiteRoom(dict.fromkeys(states, 10)))
+    down = replace(FACTS, states=states, agents=(anywhere,))
+    assert unblocks([at_z], down) == [
+        ("make the site normal: pilotage site enable Z", 3),
+        ("a replica of the input at site A", 3),
+        ("a replica of the input at site B", 3),
+    ]
+    assert unblocks([at_z, both], down)[0] == ("a replica of the input at site A", 5), "effect goes first"
+    banned = replace(down, closed_by_policy=frozenset({"Z"}))
+    assert banned.verdict("Z", at_z) is Hold.BANNED_BY_POLICY
+    assert ("take banned and draining off sites.Z in the policy", 3) in unblocks([at_z], banned)
 
 
 def test_filled_slots_and_the_limit_of_the_owner() -> None:

@@ -61,7 +61,19 @@ def test_an_open_request_without_blocks_fails_at_its_end(queue: QueueBench) -> N
     row = queue.request_row(request)
     assert (row.state, row.reason) == (
         RequestState.FAILED,
-        "there is no work: its input has no closed block with files",
+        "there is no work: its input has no closed block",
+    )
+
+
+def test_a_request_whose_lists_exclude_all_blocks_does_not_tell_of_open_ones(queue: QueueBench) -> None:
+    """The first slices took the blocks; the last one knows only that there are some."""
+    data = queue.dataset("data")
+    for number in range(3):
+        queue.block(data, f"b{number}")
+    request = queue.request(queue.step(banned_blocks=("b0", "b1", "b2")), inputs=[data])
+    queue.intake(request, limit=1)
+    assert queue.request_row(request).reason == (
+        "there is no work: each block of its input is empty, or its lists of blocks and runs exclude it"
     )
 
 

@@ -1,0 +1,44 @@
+"""Why an open step of a request gets no further elements now."""
+
+from __future__ import annotations
+
+from pilotage.core.requests.specification import CLEANUP
+from pilotage.core.workqueue.start_policies import START_POLICIES
+from pilotage.core.workqueue.start_policy import Reads
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import dataset_blocks, queued_requests
+from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
+
+OWN_DATA = "`pilotage dataset close {name}` if no more files will come"
+OUTPUT = (
+    "its last block is closed when the step before it has ended, or after requests.output_block_age seconds"
+)
+
+
+def awaited_input(connection: Connection, request: QueuedRequest) -> tuple[str, str]:
+    """The summary and the advice for the first step that waits for input; empty: no step does."""
+    for step in queued_requests.steps_of(connection, [request.id]):
+        said = ("", "") if step.closed else _awaited(connection, request, step)
+        if said[0]:
+            return said
+    return "", ""
+
+
+def _awaited(connection: Connection, request: QueuedRequest, step: QueuedStep) -> tuple[str, str]:
+    if step.type == CLEANUP:
+        return f"step {step.name} begins when all is merged", ""
+    if step.input_dataset is None:
+        return "", ""
+    dataset = dataset_blocks.datasets_by_id(connection, [step.input_dataset]).get(step.input_dataset)
+    if dataset is None:
+        return "", ""
+    has_open = dataset_blocks.has_open_block(connection, dataset.id)
+    advice = OUTPUT if step.after is not None else OWN_DATA.format(name=dataset.name)
+    policy = START_POLICIES.get(step.start_policy)
+    if policy is not None and policy.reads is Reads.DATASET and (dataset.open or has_open):
+        return f"step {step.name} waits until its input {dataset.name} is closed", advice
+    if has_open:
+        return f"step {step.name} waits: a block of its input {dataset.name} is not closed", advice
+    if dataset.open:
+        return f"step {step.name} has taken all blocks of {dataset.name}, and more may come", advice
+    return "", ""
