@@ -94,6 +94,8 @@ class RequestSummary:
     """Failed for good."""
     failed_elements: int = 0
     """With failed jobs, or not split."""
+    canceled_elements: int = 0
+    """Ended by an abort or a force-complete."""
 
 
 @dataclass

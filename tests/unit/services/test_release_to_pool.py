@@ -97,6 +97,30 @@ def test_a_failed_job_is_made_again_after_its_pause(bench: Bench, of_requests: R
     assert tuple(failed) == (1, 3, "payload", "exit code 3; it failed 2 times")
 
 
+def test_a_piece_that_failed_and_is_killed_with_its_request_keeps_its_error(
+    bench: Bench, of_requests: RequestBench
+) -> None:
+    request = of_requests.request(retry=Retry(max_retries=5, cooloff=1))
+    element = of_requests.element(request, 2)
+    of_requests.release()
+    run_all(bench.pilot(), 1, exit_code=3)
+    of_requests.roll_up()
+    bench.now += 2.0
+    of_requests.make_again()
+    of_requests.release()
+    bench.do(
+        lambda tx: tx.connection.execute(
+            "UPDATE elements SET state = 'CancelRequested' WHERE id = ?", (element,)
+        )
+    )
+    bench.act("kill", *[job for job in of_requests.pool_jobs() if bench.state(job) == "Waiting"])
+    of_requests.roll_up()
+    assert of_requests.jobs() == {"exhausted": 1, "canceled": 1}
+    kept = "SELECT exit_code, failure, message FROM element_jobs WHERE state = 'exhausted'"
+    [(code, failure, message)] = bench.connection.execute(kept).fetchall()
+    assert (code, failure, message) == (3, "payload", "exit code 3")
+
+
 RULES = """
 [requests]
 max_retries = 1

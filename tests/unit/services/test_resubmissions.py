@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from pilotage.cli.outcome import JOB_FAILED
+from pilotage.cli.requests.wait import RequestOutcome
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import Mask
-from pilotage.services.requests import changes, copies
+from pilotage.services.requests import changes, copies, progress
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.propagation import Propagation
@@ -233,6 +235,40 @@ def test_a_resubmission_of_an_earlier_version_gets_its_parts_at_intake(chain: Ch
     assert len(chain.make_jobs(first.row.id)) == 2
     with pytest.raises(Conflict, match="each failed part"):
         chain.resubmit(row.id)
+
+
+@pytest.mark.parametrize("verb", [changes.force_complete, changes.abort])
+def test_failed_pieces_of_a_request_that_is_ended_early_keep_their_errors(
+    chain: ChainDesk, verb: Any
+) -> None:
+    """Jobs that pause after a failure, or were made again, are not merely cancelled."""
+    row = chain.submit(**FILES)
+    jobs = chain.make_jobs(row.id)
+    run = chain.queue.run
+    failure = "retries = 1, exit_code = 3, failure = 'payload', message = 'exit code 3'"
+    run(f"UPDATE element_jobs SET state = 'cooloff', not_before = 9e9, {failure} WHERE id = ?", jobs[0])
+    run(f"UPDATE element_jobs SET state = 'made', {failure} WHERE id = ?", jobs[1])
+    run("UPDATE requests SET state = 'running-closed' WHERE id = ?", row.id)
+    chain.do(verb, row)
+    propagation = Propagation(chain.queue.queue, row.id)
+    while not chain.bench.do(lambda tx: propagation.run(tx, chain.bench.now, 1)):
+        pass
+    # The agent has finished; the elements end with their jobs.
+    chain.bench.do(lambda tx: roll_up.advance(tx, row.id, chain.bench.now))
+    states = chain.queue.sql("SELECT id, state, message FROM element_jobs ORDER BY id")
+    assert [tuple(state) for state in states[:2]] == [(job, "exhausted", "exit code 3") for job in jobs[:2]]
+    assert {state for _, state, _ in states[2:]} == {"canceled"}
+    ended_row = chain.queue.request_row(row.id)
+    detail = chain.bench.do(lambda tx: progress.detail(tx.connection, ended_row, chain.bench.now))
+    [error] = detail.errors
+    assert (error.exit_code, error.count, error.exhausted, error.message) == (3, 2, 2, "exit code 3")
+    ended = detail.request
+    assert (ended.failed_jobs, ended.canceled_elements) == (2, ended.elements)
+    outcome = RequestOutcome(row.id, ended.state, True, 0, 0, 0, ended.canceled_elements)
+    assert outcome.code == JOB_FAILED
+    again = chain.resubmit(row.id)
+    assert again.parts == 2
+    assert chain.masks_of(*chain.make_jobs(again.row.id)) == chain.masks_of(*jobs[:2])
 
 
 def done_events(chain: ChainDesk) -> Counter[tuple[int, int]]:

@@ -27,12 +27,13 @@ class RequestOutcome:
     done_jobs: int
     failed_jobs: int
     failed_elements: int
+    canceled_elements: int
 
     @property
     def code(self) -> int:
-        """0 if it is completed, and no job or element of it failed for good."""
-        has_failures = self.failed_jobs or self.failed_elements
-        return 0 if self.state in SUCCESSFUL and not has_failures else JOB_FAILED
+        """0 if it is completed, and no job or element of it failed for good or was cancelled."""
+        is_whole = not (self.failed_jobs or self.failed_elements or self.canceled_elements)
+        return 0 if self.state in SUCCESSFUL and is_whole else JOB_FAILED
 
 
 @connected
@@ -43,7 +44,10 @@ def wait(
         str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
 ) -> int | None:
-    """Wait until requests have ended. The exit code is 0 if all are completed without a failed job or element."""
+    """Wait until requests have ended. The exit code is 0 if all are completed, and no job or element failed.
+
+    A request that `force-complete` has ended before all of its work was done counts as failed.
+    """
     limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
         outcomes = [watch_request(session, client, number, limit) for number in ids]
@@ -71,8 +75,11 @@ def watch_request(
     failed = f", {row.failed_jobs:,} failed" if row.failed_jobs else ""
     if row.failed_elements:
         failed += f", {plural(row.failed_elements, 'element')} failed"
+    if row.canceled_elements:
+        failed += f", {plural(row.canceled_elements, 'element')} canceled"
     reason = f": {row.reason}" if row.reason else ""
     screen.line(f"request {number} ({row.name}) is {row.state}{reason}; {row.done_jobs:,} jobs done{failed}")
     if row.failed_jobs or row.failed_elements:
         screen.note(f"next: pilotage request show {number}")
-    return RequestOutcome(number, row.state, ended, row.done_jobs, row.failed_jobs, row.failed_elements)
+    counts = (row.done_jobs, row.failed_jobs, row.failed_elements, row.canceled_elements)
+    return RequestOutcome(number, row.state, ended, *counts)

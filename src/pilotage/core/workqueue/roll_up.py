@@ -86,7 +86,17 @@ def next_states(
     return states_between(current, target)
 
 
-def state_of_job(outcome: JobState, *, canceling: bool) -> ElementJobState | None:
+def state_when_canceled(*, failed_before: bool) -> ElementJobState:
+    """The state of a job that is not tried again, since its request is ended early.
+
+    A job with a failed try keeps its error, and a resubmission makes it again.
+    """
+    return ElementJobState.EXHAUSTED if failed_before else ElementJobState.CANCELED
+
+
+def state_of_job(
+    outcome: JobState, *, canceling: bool, failed_before: bool = False
+) -> ElementJobState | None:
     """The state of an element job after the end of its pool job; None: the retry rules decide.
 
     Somebody who kills or deletes a pool job does not want it again, so its piece is kept for a resubmission.
@@ -94,7 +104,7 @@ def state_of_job(outcome: JobState, *, canceling: bool) -> ElementJobState | Non
     if outcome is JobState.DONE:
         return ElementJobState.DONE
     if canceling:
-        return ElementJobState.CANCELED
+        return state_when_canceled(failed_before=failed_before or outcome is JobState.FAILED)
     return None if outcome is JobState.FAILED else ElementJobState.EXHAUSTED
 
 

@@ -97,6 +97,6 @@ ELEMENT_JOB_STATES: StateTable[ElementJobState] = StateTable(
         ),
         J.DONE: _job_row("", "done; its outputs are registered"),
         J.EXHAUSTED: _job_row("", "failed for good; a resubmission takes exactly these"),
-        J.CANCELED: _job_row("", "ended by an abort or a force-complete"),
+        J.CANCELED: _job_row("", "ended by an abort or a force-complete, without a failed try"),
     },
 )

@@ -57,6 +57,7 @@ def _add_elements(summary: RequestSummary, state: str, elements: int, jobs: int)
     summary.jobs += jobs
     summary.ended_elements += elements if state in ENDED_ELEMENTS else 0
     summary.failed_elements += elements if state == ElementState.FAILED else 0
+    summary.canceled_elements += elements if state == ElementState.CANCELED else 0
 
 
 def summary_of(row: RequestRow) -> RequestSummary:

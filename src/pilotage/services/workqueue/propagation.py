@@ -7,6 +7,7 @@ that nobody has are cancelled. One that an agent splits, or has split, waits for
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,14 @@ from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.release import usable_sites
-from pilotage.core.workqueue.roll_up import ENDED, GO_ON_WHEN_FORCED, WORKING
-from pilotage.core.workqueue.states import ELEMENT_STATES, ElementState
+from pilotage.core.workqueue.roll_up import ENDED, GO_ON_WHEN_FORCED, WORKING, state_when_canceled
+from pilotage.core.workqueue.states import ELEMENT_STATES, ElementJobState, ElementState
 from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.relocation import Place, relocate
 from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables import cancelling, element_jobs, element_progress, jobs, queued_requests, requests
-from pilotage.store.tables.cancelling import CanceledJob, JobSite, WaitingElementJob
+from pilotage.store.tables.cancelling import CanceledJob, ExhaustedJob, JobSite, WaitingElementJob
 from pilotage.store.tables.element_progress import EndedElement, JobsEnded
 from pilotage.store.tables.requests import RequestRow
 from pilotage.store.writer.transaction import Transaction
@@ -159,13 +160,19 @@ class _CancelJobs(_Step):
     def slice(self, run: Propagation, tx: Transaction, row: RequestRow, now: float, most: int) -> int | None:
         page = cancelling.jobs_in(tx.connection, row.id, self.steps, self.state, run.after, most)
         reason = _reason(row)
-        cancelling.save_canceled(tx.connection, [CanceledJob(now, reason, job.id) for job in page])
-        counts: dict[int, int] = {}
-        for job in page:
-            counts[job.element] = counts.get(job.element, 0) + 1
-        ended = [JobsEnded(0, 0, count, 0, element) for element, count in sorted(counts.items())]
+        failed = [job for job in page if _ends_failed(job)]
+        canceled = [job for job in page if not _ends_failed(job)]
+        cancelling.save_canceled(tx.connection, [CanceledJob(now, reason, job.id) for job in canceled])
+        cancelling.save_exhausted(tx.connection, [ExhaustedJob(now, job.id) for job in failed])
+        counts = Counter((job.element, _ends_failed(job)) for job in page)
+        elements = sorted({job.element for job in page})
+        ended = [JobsEnded(0, counts[id_, True], counts[id_, False], 0, id_) for id_ in elements]
         element_progress.add(tx.connection, ended)
         return page[-1].id if len(page) == most else None
+
+
+def _ends_failed(job: WaitingElementJob) -> bool:
+    return state_when_canceled(failed_before=job.retries > 0) is ElementJobState.EXHAUSTED
 
 
 @dataclass(frozen=True, slots=True)

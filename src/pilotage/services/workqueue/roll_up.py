@@ -88,7 +88,10 @@ def _rolled(
     """The element job after this end of its pool job."""
     retries, not_before, message = row.retries, None, outcome.message
     avoided_sites = row.avoided_sites
-    state = state_of_job(JobState(outcome.state), canceling=row.canceling)
+    exit_code, failure = outcome.exit_code, outcome.failure
+    state = state_of_job(JobState(outcome.state), canceling=row.canceling, failed_before=row.retries > 0)
+    if state is J.EXHAUSTED and row.canceling and outcome.state != JobState.FAILED:
+        exit_code, failure, message = row.exit_code, row.failure, row.message
     if state is None:
         program = programs.get(connection, row.request, row.step)
         if program is None:
@@ -112,7 +115,7 @@ def _rolled(
     ELEMENT_JOB_STATES.check(row.state, state)
     text = message[: element_jobs.MESSAGE_LENGTH]
     return RolledJob(
-        *(state, retries, not_before, outcome.at, outcome.exit_code, outcome.failure, text, avoided_sites),
+        *(state, retries, not_before, outcome.at, exit_code, failure, text, avoided_sites),
         row.id,
     )
 

@@ -49,9 +49,11 @@ class WaitingElementJob(NamedTuple):
     site: str
     job: int | None
     avoided_sites: str
+    retries: int
+    """Failed tries that were followed by another."""
 
 
-_JOB = "id, element_id, step, location_set, site, job_id, avoided_sites"
+_JOB = "id, element_id, step, location_set, site, job_id, avoided_sites, retries"
 
 
 def jobs_in(
@@ -81,6 +83,22 @@ save_canceled = RowWriter[CanceledJob](
         "id = {id}",
     )
 )
+
+
+class ExhaustedJob(NamedTuple):
+    at: float
+    id: int
+
+
+save_exhausted = RowWriter[ExhaustedJob](
+    update(
+        "element_jobs",
+        ("ended", "id"),
+        "state = 'exhausted', not_before = NULL, ended = {ended}",
+        "id = {id}",
+    )
+)
+"""The error of the last try stays."""
 
 
 class JobSite(NamedTuple):

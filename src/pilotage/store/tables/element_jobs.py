@@ -163,13 +163,17 @@ class ElementJobRow(NamedTuple):
     location_set: int
     avoided_sites: str
     job: int | None
+    exit_code: int | None
+    failure: str
+    message: str
+    """Of its last failed try."""
     canceling: bool
     """Its element is being cancelled, or was."""
 
 
 _ROLLED = (
     "j.id, j.element_id, j.request_id, j.step, j.state, j.events, j.files, j.retries, j.location_set,"
-    " j.avoided_sites, j.job_id,"
+    " j.avoided_sites, j.job_id, j.exit_code, j.failure, j.message,"
     " e.state IN ('CancelRequested', 'Canceled')"
 )
 
@@ -183,7 +187,7 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> dict[int, ElementJobRo
     )
     rows = connection.execute(sql, (value,))
     return {
-        row[0]: ElementJobRow._make((*row[:4], ElementJobState(row[4]), *row[5:11], bool(row[11])))
+        row[0]: ElementJobRow._make((*row[:4], ElementJobState(row[4]), *row[5:14], bool(row[14])))
         for row in rows
     }
 

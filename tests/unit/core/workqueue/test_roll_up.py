@@ -102,4 +102,7 @@ def test_ends_of_pool_jobs() -> None:
     assert state_of_job(JobState.FAILED, canceling=False) is None
     assert state_of_job(JobState.KILLED, canceling=False) is J.EXHAUSTED
     for outcome in (JobState.FAILED, JobState.KILLED, JobState.DELETED):
-        assert state_of_job(outcome, canceling=True) is J.CANCELED
+        assert state_of_job(outcome, canceling=True) is (
+            J.EXHAUSTED if outcome is JobState.FAILED else J.CANCELED
+        )
+        assert state_of_job(outcome, canceling=True, failed_before=True) is J.EXHAUSTED
