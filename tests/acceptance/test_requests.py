@@ -216,14 +216,14 @@ max_retries = 0
 
 
 def test_failed_jobs_are_shown_with_their_stderr_and_resubmitted(shared: Instance, tmp_path: Path) -> None:
-    data, repaired = tmp_path / "data", tmp_path / "repaired"
+    data = tmp_path / "data"
     for name in ("a/1", "a/2", "b/3"):
         (data / name).parent.mkdir(parents=True, exist_ok=True)
         (data / name).write_text(name)
     script = tmp_path / "run.sh"
-    script.write_text(f"""\
+    script.write_text("""\
 #!/bin/sh
-if grep -q a/2 "$PILOTAGE_FILE_LIST" && [ ! -e {repaired} ]; then
+if grep -q a/2 "$PILOTAGE_FILE_LIST"; then
     echo "no calibration for a/2" >&2
     exit 3
 fi
@@ -245,8 +245,14 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     said, _ = cli(shared, "request", "show", str(number))
     assert "exit code 3 in process: 1 job, 1 for good" in said
     assert "no calibration for a/2" in said
-    repaired.touch()
-    said, _ = cli(shared, "request", "resubmit", str(number), "--json")
+    _, told = cli(shared, "request", "resubmit", str(number), "--program", str(file), code=2)
+    assert "no program of the request has the input file copy.toml" in told
+    assert "it has: run.sh" in told
+    mended = tmp_path / "mended.sh"
+    mended.write_text('#!/bin/sh\ncp "$PILOTAGE_FILE_LIST" out.txt\n')
+    program = ("--program", f"{mended}=run.sh")
+    cli(shared, "request", "resubmit", str(number), *program, *program, code=2)
+    said, _ = cli(shared, "request", "resubmit", str(number), *program, "--json")
     again = json.loads(said)
     assert (again["state"], again["parts"], again["left_out"]) == ("assigned", 1, [])
     cli(shared, "request", "wait", str(again["id"]), "--timeout", "100s")
@@ -261,3 +267,6 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     assert "has failed for good" in told
     _, told = cli(shared, "request", "resubmit", str(number), code=5)
     assert f"each failed part of request {number} has a resubmission: 1 in request {again['id']}" in told
+    said, _ = cli(shared, "request", "clone", str(number), *program, "--json")
+    said, _ = cli(shared, "request", "wait", str(json.loads(said)["id"]), "--timeout", "100s")
+    assert "completed" in said

@@ -14,7 +14,7 @@ from pilotage.client.inputs import LocalFile, gather_files
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.requests.parser import parse_mapping, parse_text
-from pilotage.core.requests.specification import Program, Specification
+from pilotage.core.requests.specification import Specification
 
 if TYPE_CHECKING:
     from pilotage.wire.requests import RequestSubmission
@@ -69,7 +69,9 @@ def prepare_request(
     specification = parse_mapping(mapping)
     plain = plain_values(mapping)
     inputs, files = {}, []
-    for name, program, table in _programs(specification, plain):
+    tables = _program_tables(plain, specification)
+    for name, program in specification.programs.items():
+        table = tables[name]
         described = LocalDescription(Submission(program.description), folder)
         table["input_sandbox"] = described.as_mapping().get("input_sandbox", [])
         if not table["input_sandbox"]:
@@ -81,17 +83,14 @@ def prepare_request(
     return PreparedRequest(body, specification, tuple(files))
 
 
-def _programs(
-    specification: Specification, plain: dict[str, Any]
-) -> list[tuple[str, Program, dict[str, Any]]]:
-    """(name, program, its table in the mapping) of each program of a request."""
-    tables = plain.get("steps", [plain])
-    programs = []
-    for step, table in zip(specification.steps, tables, strict=True):
-        programs.append((step.name, step.program, table["program"]))
-        if step.merge is not None and step.merge.program is not None:
-            programs.append((f"{step.name}.merge", step.merge.program, table["merge"]["program"]))
-    return programs
+def _program_tables(plain: dict[str, Any], specification: Specification) -> dict[str, dict[str, Any]]:
+    """The table of each program of a request in its mapping."""
+    tables = {}
+    for step, table in zip(specification.steps, plain.get("steps", [plain]), strict=True):
+        tables[step.name] = table["program"]
+        if (name := f"{step.name}.merge") in specification.programs:
+            tables[name] = table["merge"]["program"]
+    return tables
 
 
 def plain_values(value: Any) -> Any:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RequestSummary,
         ResubmissionAccepted,
     )
+    from pilotage.wire.submissions import UploadedInput
 
 ENDED_STATES = frozenset(str(state) for state in ENDED)
 
@@ -181,18 +182,40 @@ class RequestMethods(TypedRequests):
         """Walk an ended request to its archived state."""
         return self._change(request, "archive", wire.requests.RequestChange(reason))
 
-    def clone_request(self, request: int, changes: RequestClone | None = None) -> RequestSummary:
-        """Submit a request again, with some facts changed; return the new request. Its outputs get new names."""
-        body = changes or wire.requests.RequestClone()
-        return self._change(request, "clone", replace(body, key=body.key or str(uuid.uuid4())))
+    def clone_request(
+        self,
+        request: int,
+        changes: RequestClone | None = None,
+        *,
+        programs: Mapping[str, Path | str] | None = None,
+    ) -> RequestSummary:
+        """Submit a request again, with some facts changed; return the new request. Its outputs get new names.
 
-    def resubmit_request(self, request: int, *, key: str = "") -> ResubmissionAccepted:
+        `programs`: as for `resubmit_request`.
+        """
+        body = changes or wire.requests.RequestClone()
+        body = replace(body, key=body.key or str(uuid.uuid4()), inputs=self._sent(programs))
+        return self._change(request, "clone", body)
+
+    def resubmit_request(
+        self, request: int, *, key: str = "", programs: Mapping[str, Path | str] | None = None
+    ) -> ResubmissionAccepted:
         """Make the failed parts of an ended request again; return the new request.
 
+        `programs`: local files that replace the files of these names in the programs of all steps.
         Parts that another resubmission does or has done are left out. Raises Conflict if no part remains.
         """
-        body = wire.requests.RequestResubmission(key or str(uuid.uuid4()))
+        body = wire.requests.RequestResubmission(key or str(uuid.uuid4()), self._sent(programs))
         return self._post(f"/v1/requests/{request}/resubmit", body, wire.requests.ResubmissionAccepted)
+
+    def _sent(self, programs: Mapping[str, Path | str] | None) -> list[UploadedInput]:
+        """Upload files, by the name of the file that each replaces."""
+        from pilotage.client.inputs import gather_files, upload
+
+        files = gather_files((name, Path(path)) for name, path in (programs or {}).items())
+        if files:
+            upload(self._transport, files)
+        return [file.uploaded() for file in files]
 
     def why_request(self, request: int) -> RequestWhy:
         """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""

@@ -282,6 +282,8 @@ class RequestClone:
     priority: Optional[Priority] = None
     key: Name = ""
     """Idempotency key, as of a submission."""
+    inputs: ProgramInputs = field(default_factory=list)
+    """Uploaded files that replace the files with their names in the programs of all steps."""
 
 
 @dataclass
@@ -290,6 +292,8 @@ class RequestResubmission:
 
     key: Name = ""
     """Idempotency key, as of a submission."""
+    inputs: ProgramInputs = field(default_factory=list)
+    """Uploaded files that replace the files with their names in the programs of all steps."""
 
 
 @dataclass

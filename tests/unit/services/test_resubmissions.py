@@ -24,6 +24,7 @@ from pilotage.services.workqueue.propagation import Propagation
 from pilotage.services.workqueue.resubmission import KEEPING
 from pilotage.store.tables import resubmissions
 from pilotage.store.tables.requests import RequestRow
+from pilotage.wire.submissions import UploadedInput
 from tests import writer_guard
 from tests.unit.services.bench import Bench
 from tests.unit.services.test_requests import ALICE, MANAGER, Desk
@@ -204,6 +205,18 @@ def test_a_key_of_another_request_is_refused(chain: ChainDesk) -> None:
     chain.resubmit(row.id, key="k")
     with pytest.raises(Conflict, match="the key k belongs to another request"):
         chain.resubmit(other.id, key="k")
+
+
+def test_a_key_of_another_program_is_refused(chain: ChainDesk) -> None:
+    row, _ = chain.failed_request(1, **FILES)
+    chain.resubmit(row.id, key="k")
+    bench, other = chain.bench, UploadedInput("run.sh", "0" * 64, 3)
+    with pytest.raises(Conflict, match="the key k belongs to another request"):
+        bench.do(
+            lambda tx: copies.resubmit(
+                bench.pool, tx, row.id, MANAGER, inputs=[other], key="k", now=bench.now
+            )
+        )
 
 
 def test_unsplit_elements_are_resubmitted_once(chain: ChainDesk) -> None:

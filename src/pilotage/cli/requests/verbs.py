@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +30,14 @@ SitesOption = Annotated[
 ]
 BannedOption = Annotated[
     str | None, typer.Option("--banned-sites", metavar="NAMES", help="Banned sites; empty: none")
+]
+ProgramOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--program",
+        metavar="FILE",
+        help="File that replaces the program's file of its name, or of NAME: FILE=NAME",
+    ),
 ]
 TrustInputOption = Annotated[
     bool | None,
@@ -173,11 +182,13 @@ def clone(
     priority: Annotated[
         int | None, typer.Option("--priority", metavar="NUMBER", help="Another priority, 0 to 999999")
     ] = None,
+    program: ProgramOption = None,
     key: KeyOption = "",
 ) -> int | None:
     """Submit a request again as a new one, with the files that were sent with it. Its outputs get new names."""
+    changes = wire.requests.RequestClone(name, team, campaign, priority, key)
     with session.client() as client:
-        row = client.clone_request(request, wire.requests.RequestClone(name, team, campaign, priority, key))
+        row = client.clone_request(request, changes, programs=_files_by_name(program))
     _show_new(session, row, f"a clone of request {request}")
     return None
 
@@ -186,6 +197,7 @@ def clone(
 def resubmit(
     session: Session,
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    program: ProgramOption = None,
     key: KeyOption = "",
 ) -> int | None:
     """Make exactly the failed parts of a request again, as a new request with data sets of its own.
@@ -194,13 +206,25 @@ def resubmit(
     Parts that another resubmission does or has done are left out.
     """
     with session.client() as client:
-        row = client.resubmit_request(request, key=key)
+        row = client.resubmit_request(request, key=key, programs=_files_by_name(program))
     parts = f"{row.parts:,} failed {'part' if row.parts == 1 else 'parts'} of request {request}"
     _show_new(session, row, parts)
     for other in row.left_out:
         noun = "part" if other.parts == 1 else "parts"
         session.screen.line(f"left out: {other.parts:,} {noun} that request {other.request} does or has done")
     return None
+
+
+def _files_by_name(given: list[str] | None) -> dict[str, Path]:
+    """The local files of --program, by the name of the file that each replaces."""
+    files: dict[str, Path] = {}
+    for text in given or ():
+        path, equals, name = text.rpartition("=")
+        local = Path(path if equals else text)
+        if (name := name if equals else local.name) in files:
+            raise InvalidInput(f"--program gives the file {name} twice", hint="give one file for each name")
+        files[name] = local
+    return files
 
 
 def _show_new(session: Session, row: RequestSummary, origin: str) -> None:

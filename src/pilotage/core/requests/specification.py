@@ -163,6 +163,16 @@ class Specification:
     """Requests whose failed jobs are made again, each by the next, the last one by this request. No field of a file."""
 
     @property
+    def programs(self) -> dict[str, Program]:
+        """The programs by step: NAME, and NAME.merge for the program of its merge."""
+        programs = {}
+        for step in self.steps:
+            programs[step.name] = step.program
+            if step.merge is not None and step.merge.program is not None:
+                programs[f"{step.name}.merge"] = step.merge.program
+        return programs
+
+    @property
     def input_datasets(self) -> tuple[str, ...]:
         """Data sets that must exist before the request."""
         return tuple(dict.fromkeys(name for step in self.steps for name in step.input))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict, InvalidInput, check_mistakes
 from pilotage.core.requests.json_format import specification_from_text
 from pilotage.core.requests.parser import NAME
-from pilotage.core.requests.specification import MAX_PRIORITY, Specification
+from pilotage.core.requests.specification import MAX_PRIORITY, Program, Specification
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
-from pilotage.services.requests.submission import PreparedRequest, submit
+from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
 from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import requests, resubmissions
+from pilotage.store.tables import requests, resubmissions, submissions
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.submissions import UploadedInput
 
 RESUBMITTABLE = (
     *(*SUCCESSFUL, RequestState.ABORTED_COMPLETED),
@@ -30,11 +32,20 @@ RESUBMIT = "resubmit"
 
 
 def clone(
-    pool: Pool, tx: Transaction, number: int, actor: Actor, *, changes: dict[str, Any], key: str, now: float
+    pool: Pool,
+    tx: Transaction,
+    number: int,
+    actor: Actor,
+    *,
+    changes: dict[str, Any],
+    inputs: Sequence[UploadedInput] = (),
+    key: str,
+    now: float,
 ) -> RequestRow:
     """Submit a request again, with its present priority, team and lists of sites, and with `changes`.
 
-    Its output data sets get new names. Its programs have the files that were sent with the earlier request.
+    Its output data sets get new names. Its programs have the files that were sent with the earlier request;
+    `inputs` replace the files with their names.
     """
     row = seen_request(tx.connection, actor, number)
     specification = replace(_present(row), resubmits=())
@@ -45,7 +56,9 @@ def clone(
     logs = specification.log_collect
     logs = logs if logs is None else replace(logs, dataset="")
     changed = _with_changes(replace(specification, steps=steps, log_collect=logs), changes)
-    return submit(pool, tx, PreparedRequest(changed, _owner_for(actor, row), key, row.id), now)
+    owner = _owner_for(actor, row)
+    changed = _with_inputs(pool, tx.connection, changed, inputs, owner)
+    return submit(pool, tx, PreparedRequest(changed, owner, key, row.id), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +72,20 @@ class Resubmitted:
     """Another resubmission, and the number of failed parts that it does or has done."""
 
 
-def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str, now: float) -> Resubmitted:
+def resubmit(
+    pool: Pool,
+    tx: Transaction,
+    number: int,
+    actor: Actor,
+    *,
+    inputs: Sequence[UploadedInput] = (),
+    key: str,
+    now: float,
+) -> Resubmitted:
     """A new request of exactly the failed parts of an ended one that no other resubmission has.
 
     These are the jobs that have failed for good, and the rest of elements that could not be split.
+    `inputs` replace the files with their names in the programs.
     """
     connection = tx.connection
     root = lock_chain(connection, seen_request(connection, actor, number))
@@ -70,7 +93,7 @@ def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str
     owner = _owner_for(actor, row)
     known = requests.by_key(connection, owner.user, key) if key else None
     if known is not None:
-        return _resubmitted_before(connection, known, row, key)
+        return _resubmitted_before(connection, known, row, inputs, key)
     if row.state not in RESUBMITTABLE:
         raise Conflict(
             f"request {number} is {row.state}: its failed jobs may still be tried again",
@@ -79,6 +102,7 @@ def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str
     parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)
+    specification = _with_inputs(pool, connection, specification, inputs, owner)
     new = submit(pool, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
     store_parts(tx, new, parts, now)
     left_out = tuple(sorted(parts.left_out.items()))
@@ -87,9 +111,13 @@ def resubmit(pool: Pool, tx: Transaction, number: int, actor: Actor, *, key: str
     return Resubmitted(new, parts.taken, left_out)
 
 
-def _resubmitted_before(connection: Connection, known: RequestRow, row: RequestRow, key: str) -> Resubmitted:
+def _resubmitted_before(
+    connection: Connection, known: RequestRow, row: RequestRow, inputs: Sequence[UploadedInput], key: str
+) -> Resubmitted:
     """The answer to a resubmission that was sent before. Raises `Conflict` if the key belongs to another request."""
-    if known.root is None or known.origin != row.id:
+    programs = specification_from_text(known.specification).programs
+    sent = {(file.name, file.digest) for program in programs.values() for file in program.inputs}
+    if known.root is None or known.origin != row.id or any((x.name, x.digest) not in sent for x in inputs):
         raise Conflict(
             f"the key {key} belongs to another request ({known.id})",
             hint="a key identifies one request: use another key, or none",
@@ -98,6 +126,46 @@ def _resubmitted_before(connection: Connection, known: RequestRow, row: RequestR
     document: dict[str, Any] = json.loads(event.detail) if event is not None else {"parts": 0, "left_out": []}
     left_out = tuple((request, parts) for request, parts in document["left_out"])
     return Resubmitted(known, document["parts"], left_out)
+
+
+def _with_inputs(
+    pool: Pool,
+    connection: Connection,
+    specification: Specification,
+    inputs: Sequence[UploadedInput],
+    owner: Actor,
+) -> Specification:
+    """The specification with `inputs` in place of the files with their names. Raises InvalidInput for other names."""
+    if not inputs:
+        return specification
+    new = {file.name: file for file in inputs}
+    known = {file.name for program in specification.programs.values() for file in program.inputs}
+    check_mistakes(
+        InvalidInput(
+            f"no program of the request has the input file {name}",
+            hint=f"it has: {', '.join(sorted(known)[:20]) or 'none'}; FILE=NAME sends a file under another name",
+            field="inputs",
+        )
+        for name in sorted(new.keys() - known)
+    )
+
+    def sent(program: Program) -> list[UploadedInput]:
+        return [
+            UploadedInput(
+                name=file.name,
+                digest=new[file.name].digest if file.name in new else file.digest,
+                size=file.size,
+                executable=file.executable or (file.name in new and new[file.name].executable),
+            )
+            for file in program.inputs
+        ]
+
+    uploaded = {name: sent(program) for name, program in specification.programs.items()}
+
+    def size_of(digest: str) -> int | None:
+        return submissions.upload_size(connection, owner.user, digest)
+
+    return with_uploads(specification, uploaded, size_of, pool.policy)
 
 
 def _owner_for(actor: Actor, row: RequestRow) -> Actor:

@@ -283,7 +283,7 @@ def _check_quota(pool: Pool, connection: Connection, owner: str) -> None:
 def _use_uploads(tx: Transaction, prepared: PreparedRequest, now: float) -> None:
     """Mark the uploaded files as used, so that retention keeps them."""
     digests = sorted(
-        {file.digest for program in programs_of(prepared.specification) for file in program.inputs}
+        {file.digest for program in prepared.specification.programs.values() for file in program.inputs}
     )
     if not digests:
         return
@@ -291,13 +291,6 @@ def _use_uploads(tx: Transaction, prepared: PreparedRequest, now: float) -> None
         raise InvalidInput(
             "an uploaded input file was deleted, because it was too old", hint="submit again with the files"
         )
-
-
-def programs_of(request: Specification) -> Iterable[Program]:
-    for step in request.steps:
-        yield step.program
-        if step.merge is not None and step.merge.program is not None:
-            yield step.merge.program
 
 
 def _create_steps(tx: Transaction, row: RequestRow, request: Specification, now: float) -> None:

@@ -316,7 +316,9 @@ async def clone_request(
     given = {name: value for name, value in facts.items() if value is not None}
     pool, actor, now = context.pool, _actor(caller), context.clock()
     row = await context.writer.acall(
-        lambda tx: copies.clone(pool, tx, id_, actor, changes=given, key=body.key, now=now)
+        lambda tx: copies.clone(
+            pool, tx, id_, actor, changes=given, inputs=body.inputs, key=body.key, now=now
+        )
     )
     return progress.summary_of(row)
 
@@ -330,6 +332,8 @@ async def resubmit_request(
 ) -> ResubmissionAccepted:
     """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
-    new = await context.writer.acall(lambda tx: copies.resubmit(pool, tx, id_, actor, key=body.key, now=now))
+    new = await context.writer.acall(
+        lambda tx: copies.resubmit(pool, tx, id_, actor, inputs=body.inputs, key=body.key, now=now)
+    )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]
     return ResubmissionAccepted(**asdict(progress.summary_of(new.row)), parts=new.parts, left_out=left_out)
