@@ -17,13 +17,15 @@ from pilotage.cli.requests.wait import RequestOutcome
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import Mask
+from pilotage.services.catalogue import registration
 from pilotage.services.requests import changes, copies, progress
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.propagation import Propagation
 from pilotage.services.workqueue.resubmission import KEEPING
-from pilotage.store.tables import resubmissions
+from pilotage.store.tables import requests, resubmissions
 from pilotage.store.tables.requests import RequestRow
+from pilotage.store.tables.selections import Viewer
 from pilotage.wire.submissions import UploadedInput
 from tests import writer_guard
 from tests.unit.services.bench import Bench
@@ -142,6 +144,52 @@ def test_siblings_and_grandchildren_share_the_parts(chain: ChainDesk) -> None:
     # One part is done in the child, two are under way in the grandchild; one was cancelled.
     assert (sibling.parts, sibling.left_out) == (1, ((child.row.id, 1), (grandchild.row.id, 2)))
     assert chain.masks_of(*chain.make_jobs(sibling.row.id)) == chain.masks_of(jobs[2])
+
+
+def test_the_last_request_of_a_chain_closes_the_data_set_that_all_write(chain: ChainDesk) -> None:
+    queue, bench = chain.queue, chain.bench
+
+    def output_of(number: int) -> int | None:
+        [step] = bench.do(lambda tx: requests.steps_of(tx.connection, number))
+        return step.output_dataset
+
+    def is_open() -> bool:
+        return bool(queue.sql("SELECT open FROM datasets WHERE id = ?", output_of(row.id))[0][0])
+
+    def finish(number: int) -> None:
+        queue.run("UPDATE element_jobs SET state = 'done' WHERE request_id = ?", number)
+        queue.run("UPDATE elements SET state = 'Done' WHERE request_id = ?", number)
+        bench.do(lambda tx: roll_up.advance(tx, number, bench.now))
+
+    row, _ = chain.failed_request(3, **FILES)
+    child = chain.resubmit(row.id).row.id
+    jobs = chain.make_jobs(child)
+    chain.end(child, jobs[:1], aborted=jobs[1:2])
+    grandchild, sibling = chain.resubmit(child).row.id, chain.resubmit(row.id).row.id
+    assert {output_of(number) for number in (row.id, child, grandchild, sibling)} == {output_of(row.id)}
+    queue.run("UPDATE datasets SET open = 0 WHERE id = ?", output_of(row.id))
+    chain.make_jobs(grandchild)
+    chain.make_jobs(sibling)
+    assert is_open()
+    finish(grandchild)
+    assert is_open()
+    finish(sibling)
+    assert not is_open()
+
+
+def test_a_resubmission_opens_no_data_set_before_it_is_acquired(chain: ChainDesk) -> None:
+    """It may be rejected until then. Without the data set of the first request it has a new one."""
+    row, _ = chain.failed_request(1, **FILES)
+    queue = chain.queue
+    queue.run("UPDATE datasets SET open = 0 WHERE request_id = ?", row.id)
+    rejected = chain.resubmit(row.id, actor=ALICE).row
+    chain.do(changes.reject, rejected)
+    assert not queue.sql("SELECT id FROM datasets WHERE request_id IS NOT NULL AND open = 1")
+    [[name]] = queue.sql("SELECT name FROM datasets WHERE request_id = ?", row.id)
+    everybody = Viewer("", everything=True)
+    chain.bench.do(lambda tx: registration.remove(tx, name, changer=everybody, now=chain.bench.now))
+    again = chain.resubmit(row.id).row.id
+    assert queue.sql("SELECT name, open FROM datasets WHERE request_id = ?", again) == [(name, 1)]
 
 
 @pytest.mark.parametrize("end", ["withdrawn", "rejected", "aborted"])

@@ -200,7 +200,7 @@ def resubmit(
     program: ProgramOption = None,
     key: KeyOption = "",
 ) -> int | None:
-    """Make exactly the failed parts of a request again, as a new request with data sets of its own.
+    """Make exactly the failed parts of a request again, as a new request. Its results join the first one's data sets.
 
     These are the jobs that have failed for good, and elements that could not be split into jobs.
     Parts that another resubmission does or has done are left out.

@@ -81,7 +81,8 @@ def plan_steps(request: Specification, number: int) -> tuple[PlannedStep, ...]:
 def _resubmission(request: Specification, base: tuple[PlannedStep, ...]) -> tuple[PlannedStep, ...]:
     """Each step of the earlier request makes its failed jobs again; further steps read the outputs of these.
 
-    The outputs are new data sets, since the earlier ones are closed. `base`: as if nothing were resubmitted.
+    Data sets that a further step reads are new, since the earlier ones are closed and were taken. The others are the
+    data sets of the first request: so its result becomes whole. `base`: as if nothing were resubmitted.
     """
     *before, last = request.resubmits
     earlier = plan_steps(replace(request, resubmits=tuple(before)), last)
@@ -131,10 +132,9 @@ def _with_logs(
     request: Specification, collect: LogCollect, number: int, planned: list[PlannedStep]
 ) -> Iterator[PlannedStep]:
     """The planned steps, whose jobs store their logs; the row that archives the logs; the row that removes them."""
-    dataset = collect.dataset or f"{request.name}-{number}/{LOGS}"
-    if collect.dataset and request.resubmits:
-        dataset = f"{dataset}.{number}"
-    logs = Output((LOG_FILE,), dataset + UNMERGED, collect.places)
+    dataset = _dataset_name(request, LOGS, collect.dataset, number, is_read=False)
+    unmerged = _dataset_name(request, LOGS, collect.dataset, number, is_read=True) + UNMERGED
+    logs = Output((LOG_FILE,), unmerged, collect.places)
     for step in planned:
         yield step if step.type in WITHOUT_LOGS else replace(step, logs=logs)
     last = max((step for step in planned if step.type not in WITHOUT_LOGS), key=lambda step: step.position)
@@ -168,6 +168,15 @@ def _without_number(name: str) -> str:
     return base if number.isdigit() else name
 
 
+def _dataset_name(request: Specification, step: str, given: str, number: int, *, is_read: bool) -> str:
+    """The name of an output data set. `is_read`: by a further step; `given`: by the user, or empty."""
+    if not request.resubmits:
+        return given or f"{request.name}-{number}/{step}"
+    if not is_read:
+        return given or f"{request.name}-{request.resubmits[0]}/{step}"
+    return f"{given}.{number}" if given else f"{request.name}-{number}/{step}"
+
+
 def _rows(
     request: Specification, step: Step, number: int, position: int, before: PlannedStep | None
 ) -> Iterator[PlannedStep]:
@@ -175,12 +184,14 @@ def _rows(
 
     Rows of several inputs write the same data set. It is closed when all of them have ended.
     """
-    output = step.output
-    if output.files and not output.dataset:
-        output = replace(output, dataset=f"{request.name}-{number}/{step.name}")
-    elif output.files and request.resubmits:
-        output = replace(output, dataset=f"{output.dataset}.{number}")
-    written = replace(output, dataset=output.dataset + UNMERGED) if step.merge else output
+    output, written = step.output, step.output
+    if output.files:
+        is_read = any(other.after == step.name for other in request.steps)
+        dataset = _dataset_name(request, step.name, output.dataset, number, is_read=is_read)
+        output = written = replace(output, dataset=dataset)
+    if step.merge:
+        unmerged = _dataset_name(request, step.name, step.output.dataset, number, is_read=True) + UNMERGED
+        written = replace(output, dataset=unmerged)
     inputs = (before.output.dataset,) if before else step.input or ("",)
     for place, dataset in enumerate(inputs):
         row = PlannedStep(

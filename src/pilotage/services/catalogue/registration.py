@@ -209,9 +209,11 @@ def close(tx: Transaction, name: str, *, changer: Viewer) -> DataSetRow:
     """Close a data set and its open blocks: no more files will come. Closing it again changes nothing."""
     row = _lock(tx, name, changer)
     if row.request is not None and row.open:
+        # A resubmission writes the data set of an earlier request.
+        writer = max(datasets.requests_using(tx.connection, row.id), default=row.request)
         raise Conflict(
-            f"request {row.request} writes the data set {name}, and closes it at its end",
-            hint=f"`pilotage request force-complete {row.request}` ends it now",
+            f"request {writer} writes the data set {name}, and closes it at its end",
+            hint=f"`pilotage request force-complete {writer}` ends it now",
         )
     for block in datasets.open_blocks(tx.connection, row.id):
         datasets.close_block(tx.connection, row.id, block.id)

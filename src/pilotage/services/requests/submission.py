@@ -28,7 +28,7 @@ from pilotage.services.requests.estimate import (
 from pilotage.services.requests.rights import Actor
 from pilotage.services.submission.accept import resolve_inputs
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import agents, datasets, requests, submissions
+from pilotage.store.tables import agents, datasets, requests, resubmissions, submissions
 from pilotage.store.tables.datasets import DataSetRow, Totals
 from pilotage.store.tables.replicas import places_of
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
@@ -308,12 +308,22 @@ def _create_steps(tx: Transaction, row: RequestRow, request: Specification, now:
 def _create_dataset(tx: Transaction, row: RequestRow, name: str, step: int, now: float) -> int:
     created = create_output(tx, name, owner=row.owner, group=row.group, request=row.id, step=step, now=now)
     if created is None:
+        known = datasets.by_name(tx.connection, name)
+        if known is not None and known.request in _chain(tx.connection, row):
+            return known.id
         raise InvalidInput(
             f"the data set {name} exists already",
             hint="give output.dataset or log_collect.dataset another name, or leave it out",
             field="output.dataset",
         )
     return created.id
+
+
+def _chain(connection: Connection, row: RequestRow) -> set[int]:
+    """All requests of the chain of resubmissions of a request; empty: it resubmits none."""
+    if row.root is None:
+        return set()
+    return {row.root, *(other.id for other in resubmissions.of_chain(connection, row.root))}
 
 
 def _step_row(

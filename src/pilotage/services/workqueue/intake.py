@@ -130,6 +130,8 @@ class _Intake:
         """All elements that can be made are stored: the queue takes the request over, or it fails without work."""
         connection = self.tx.connection
         if elements.count_of_request(connection, self.request.id):
+            # A resubmission may write data sets that earlier requests closed.
+            datasets.reopen_outputs(connection, self.request.id)
             requests.move(connection, self.request, RequestState.ACQUIRED, actor=ACTOR, now=self.now)
         elif self.waits_for:
             reason = f"waits for blocks of {', '.join(self.waits_for)}"

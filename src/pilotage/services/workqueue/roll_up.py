@@ -18,7 +18,15 @@ from pilotage.services.catalogue.outputs import close_output
 from pilotage.services.workqueue.programs import ProgramCache, retry_rules
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import element_jobs, element_progress, job_outcomes, queued_requests, requests
+from pilotage.store.tables import (
+    datasets,
+    element_jobs,
+    element_progress,
+    job_outcomes,
+    queued_requests,
+    requests,
+    resubmissions,
+)
 from pilotage.store.tables.element_jobs import ElementJobRow, RolledJob
 from pilotage.store.tables.element_progress import ElementProgress, EndedElement, JobsEnded
 from pilotage.store.tables.job_outcomes import Outcome
@@ -209,7 +217,8 @@ def _end_step(
 ) -> bool:
     """End a step that gets no further elements, and all of whose elements have ended. Returns whether it has ended.
 
-    The last one of the `running` steps that write a data set, of outputs or of logs, closes it.
+    The last one of the `running` steps that write a data set, of outputs or of logs, closes it. Resubmissions of one
+    chain may write the same data set: then the last one of their steps closes it.
     """
     if not step.closed and row.state is not RequestState.ABORTED:
         return False
@@ -217,8 +226,16 @@ def _end_step(
         return False
     others = [other.written for other in running if other.position != step.position]
     for dataset in sorted(step.written.difference(*others)):
-        if not close_output(tx, dataset, now):
+        if not _has_other_writer(tx, row, dataset) and not close_output(tx, dataset, now):
             return False
     element_progress.end_step(tx.connection, step.request, step.position)
     requests.record(tx.connection, row, "step-ended", actor=ACTOR, now=now, detail=step.name)
     return True
+
+
+def _has_other_writer(tx: Transaction, row: RequestRow, dataset: int) -> bool:
+    """Whether another request of the chain writes the data set. The lock orders steps that end at two servers."""
+    if datasets.lock(tx.connection, dataset) is None:
+        return False
+    root = row.root or row.id
+    return resubmissions.has_other_writer(tx.connection, row.id, root, dataset, ROLLED)

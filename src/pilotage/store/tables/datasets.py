@@ -154,6 +154,15 @@ def close(connection: Connection, dataset: int) -> None:
     connection.execute("UPDATE datasets SET open = 0 WHERE id = ?", (dataset,))
 
 
+def reopen_outputs(connection: Connection, request: int) -> None:
+    """Open the data sets again that a request writes."""
+    connection.execute(
+        "UPDATE datasets SET open = 1 WHERE removed IS NULL AND open = 0 AND id IN (SELECT output_dataset"
+        " FROM request_steps WHERE request_id = ? UNION SELECT log_dataset FROM request_steps WHERE request_id = ?)",
+        (request, request),
+    )
+
+
 # --- blocks
 
 

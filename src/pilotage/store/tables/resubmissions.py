@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pilotage.core.requests.specification import RESUBMIT
@@ -21,6 +21,20 @@ def of_chain(connection: Connection, root: int) -> list[Resubmission]:
     """The resubmissions of a request, of these resubmissions, and so on, in order of their ids."""
     sql = "SELECT id, state FROM requests WHERE root_id = ? ORDER BY id"
     return [Resubmission(row[0], RequestState(row[1])) for row in connection.execute(sql, (root,))]
+
+
+def has_other_writer(
+    connection: Connection, request: int, root: int, dataset: int, states: Iterable[RequestState]
+) -> bool:
+    """Whether another request of a chain, in one of `states`, has a step that writes a data set and has not ended."""
+    condition, value = in_list(connection, "r.state", sorted(states))
+    row = connection.execute(
+        "SELECT 1 FROM requests r JOIN request_steps s ON s.request_id = r.id"
+        " WHERE (r.root_id = ? OR r.id = ?) AND r.id <> ? AND s.ended = 0"
+        f" AND (s.output_dataset = ? OR s.log_dataset = ?) AND {condition} LIMIT 1",
+        (root, root, request, dataset, dataset, value),
+    ).fetchone()
+    return row is not None
 
 
 def without_elements(connection: Connection, requests: Sequence[int]) -> list[int]:

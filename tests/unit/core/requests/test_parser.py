@@ -192,17 +192,17 @@ def test_a_resubmission_has_the_steps_of_the_earlier_request_and_more() -> None:
     assert [(row.name, row.start_policy, row.after, row.input, row.output.dataset) for row in rows] == [
         ("a", "Resubmit", None, "/x", "chain-9/a/unmerged"),
         ("a.merge", "Resubmit", None, "chain-7/a/unmerged", "chain-9/a"),
-        ("b", "Resubmit", None, "chain-7/a", "/final.9"),
+        ("b", "Resubmit", None, "chain-7/a", "/final"),
         ("a.cleanup", "Resubmit", 1, "chain-7/a/unmerged", ""),
         ("a.merge.rest", "Block", 0, "chain-9/a/unmerged", "chain-9/a"),
-        ("b.rest", "Block", 4, "chain-9/a", "/final.9"),
+        ("b.rest", "Block", 4, "chain-9/a", "/final"),
         ("a.cleanup.rest", "Block", 4, "chain-9/a/unmerged", ""),
     ]
     assert [row.position for row in rows] == list(range(7))
     third = plan_steps(replace(request, resubmits=(7, 9)), 12)
     assert [row.name for row in third[7:]] == ["a.merge.rest2", "b.rest2", "a.cleanup.rest2"]
     assert [row.input for row in third[4:7]] == ["chain-9/a/unmerged", "chain-9/a", "chain-9/a/unmerged"]
-    assert {row.output.dataset for row in third} == {"chain-12/a/unmerged", "chain-12/a", "/final.12", ""}
+    assert {row.output.dataset for row in third} == {"chain-12/a/unmerged", "chain-12/a", "/final", ""}
     assert specification_from_text(specification_to_text(again)) == again
 
 
@@ -238,8 +238,8 @@ def test_logs_are_collected_from_every_step_and_archived_after_the_last() -> Non
     assert [
         (row.name, row.after, row.input, row.output.dataset) for row in again if row.type == "LogCollect"
     ] == [
-        ("logs.collect", None, "chain-7/logs/unmerged", "chain-9/logs"),
-        ("logs.collect.rest", 7, "chain-9/logs/unmerged", "chain-9/logs"),
+        ("logs.collect", None, "chain-7/logs/unmerged", "chain-7/logs"),
+        ("logs.collect.rest", 7, "chain-9/logs/unmerged", "chain-7/logs"),
     ]
 
 
