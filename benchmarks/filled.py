@@ -21,7 +21,7 @@ from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer
 from pilotage.store.postgresql.dsn import DatabaseAddress
-from pilotage.store.tables import instance, pilots, submissions
+from pilotage.store.tables import instance, partitions, pilots, submissions
 
 CE = "farm"
 DESCRIPTION = json.dumps({"executable": "/bin/true"})
@@ -146,12 +146,13 @@ def _as_submitted(store: Store, connection: WriterConnection, shape: Shape, ids:
         _copy(
             store,
             (
-                f"{job}\t{row.id}\t{row.queue}\tWaiting\t{priority}\t1\t{row.id}\n"
+                f"{job}\t{row.id}\t{row.queue}\tWaiting\t{priority}\t1\t{row.id}\t{row.owner}\n"
                 for row, priority in made
                 for job in range(row.first_job, row.first_job + row.count)
             ),
         )
         connection.begin()
+        count_jobs(connection)
         return
     for row, priority in made:
         submissions.insert_jobs(connection, row, row.first_job, [None] * row.count, priority, row.id, 1.0)
@@ -198,22 +199,44 @@ def _in_turn(store: Store, connection: WriterConnection, shape: Shape, ids: Sequ
         ],
     )
     rows = (
-        (job, 1 + job % queues, ids[job % queues], rng.choice((1, 1, 1, 2, 5))) for job in range(1, jobs + 1)
+        (
+            *(job, 1 + job % queues, ids[job % queues], rng.choice((1, 1, 1, 2, 5))),
+            shape.queues[job % queues].owner,
+        )
+        for job in range(1, jobs + 1)
     )
     if store.url:
         connection.commit()
-        _copy(store, (f"{job}\t{sub}\t{queue}\tWaiting\t{p}\t1\t{sub}\n" for job, sub, queue, p in rows))
+        lines = (f"{job}\t{s}\t{queue}\tWaiting\t{p}\t1\t{s}\t{owner}\n" for job, s, queue, p, owner in rows)
+        _copy(store, lines)
         connection.begin()
-        return
-    connection.executemany(
-        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, last_event)"
-        " VALUES (?1, ?2, ?3, 'Waiting', ?4, 1, ?2)",
-        rows,
-    )
+    else:
+        connection.executemany(
+            "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, last_event, owner)"
+            " VALUES (?1, ?2, ?3, 'Waiting', ?4, 1, ?2, ?5)",
+            rows,
+        )
+    count_jobs(connection)
+
+
+def count_jobs(connection: Connection) -> None:
+    """Let the counters of jobs follow from rows that were written by hand."""
+    month = partitions.month_sql(connection, "ended")
+    for sql in (
+        "DELETE FROM count_changes",
+        "DELETE FROM submission_counts",
+        "DELETE FROM owner_counts",
+        "INSERT INTO submission_counts (submission_id, month, state, jobs)"
+        " SELECT submission_id, 0, state, count(*) FROM jobs GROUP BY submission_id, state"
+        f" UNION ALL SELECT submission_id, {month}, state, count(*) FROM history GROUP BY 1, 2, 3",
+        "INSERT INTO owner_counts (month, owner, grp, state, jobs) SELECT c.month, s.owner, s.grp, c.state, sum(c.jobs)"
+        " FROM submission_counts c JOIN submissions s ON s.id = c.submission_id GROUP BY 1, 2, 3, 4",
+    ):
+        connection.execute(sql)
 
 
 def _copy(store: Store, lines: Iterator[str]) -> None:
-    sql = "COPY jobs (id, submission_id, queue_id, state, user_priority, submitted, last_event) FROM STDIN"
+    sql = "COPY jobs (id, submission_id, queue_id, state, user_priority, submitted, last_event, owner) FROM STDIN"
     with DatabaseAddress.parse(store.url).session() as session, session.cursor().copy(sql) as copy:
         block: list[str] = []
         for line in lines:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure, figure
+from benchmarks.filled import count_jobs
 from pilotage.services.retention import RULES, Slicer
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import WriterConnection
@@ -73,10 +74,13 @@ def _fill(connection: WriterConnection, jobs: int) -> None:
     )
     connection.executemany(
         "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, epoch, attempt, finished_epoch,"
-        " finished_digest, exit_code, submitted, started, ended, last_event)"
-        " VALUES (?, ?, 1, ?, 1, 1, 1, 1, '0123456789abcdef', 0, 1, 2, ?, ?)",
+        " finished_digest, exit_code, submitted, started, ended, last_event, final_state, owner)"
+        " VALUES (?1, ?2, 1, ?3, 1, 1, 1, 1, '0123456789abcdef', 0, 1, 2, ?4, ?1, ?3, ?5)",
         (
-            (job, 1 + job // SUBMISSION, "Failed" if job % 487 == 0 else "Done", 3 + job * 0.01, job)
+            (
+                *(job, 1 + job // SUBMISSION, "Failed" if job % 487 == 0 else "Done", 3 + job * 0.01),
+                f"owner {job // SUBMISSION % OWNERS}",
+            )
             for job in range(1, jobs + 1)
         ),
     )
@@ -85,6 +89,7 @@ def _fill(connection: WriterConnection, jobs: int) -> None:
         " VALUES (?, 1, 1, 1, 2, ?, 'applied', 'o', 'g', 'here')",
         ((job, 3 + job * 0.01) for job in range(1, jobs + 1)),
     )
+    count_jobs(connection)
     connection.commit()
 
 

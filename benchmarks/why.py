@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.figure import Figure
+from benchmarks.filled import count_jobs
 from benchmarks.server import served
 from pilotage.client import Client
 from pilotage.core.ids import QueueId
@@ -70,14 +71,15 @@ def _fill(connection: Connection, jobs: int, queues: int, owner: tuple[str, str]
     ]
     _submissions(connection, ids, jobs, owner)
     rows = (
-        (job, 1 + (job - 1) % queues, ids[(job - 1) % queues], rng.choice((1, 1, 1, 2, 5)))
+        (job, 1 + (job - 1) % queues, ids[(job - 1) % queues], rng.choice((1, 1, 1, 2, 5)), owner[0])
         for job in range(1, jobs + 1)
     )
     connection.executemany(
-        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
-        " VALUES (?, ?, ?, 'Waiting', ?, 1)",
+        "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, owner)"
+        " VALUES (?, ?, ?, 'Waiting', ?, 1, ?)",
         rows,
     )
+    count_jobs(connection)
     connection.execute("COMMIT")
 
 

@@ -346,6 +346,7 @@ DUTIES = {
     "EmbeddedAgentDuty": "requests of a team without an agent",
     "InformationDuty": "no batch system",
     "IntakeDuty": "requests of 10^15 events, and of a data set of 20,000 files",
+    "JobCountsDuty": "changes of a million waiting jobs",
     "LocalInformationDuty": "the local CE",
     "LeaseDuty": "a pilot with 1,500 jobs",
     "LocalCesDuty": "queues of a million waiting jobs",

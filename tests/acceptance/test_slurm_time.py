@@ -36,6 +36,8 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         first = client.submit({"executable": "sleep", "arguments": [str(RUN)], "cpu_time": SHORT}).first
         instance.reaches(first, "Running")
         client.disable_ce("slurm", "only the first pilot may ask")
+        # A slow machine may have begun another pilot before the first one had its job.
+        until(lambda: sum(not pilot.ended for pilot in client.pilots()) == 1, 120, "the end of other pilots")
         # The long job comes first, and its CPU bucket goes first in the draw.
         long = client.submit({"executable": "true", "cpu_time": LONG}).first
         short = client.submit({"executable": "true", "cpu_time": SHORT}).first

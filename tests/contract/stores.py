@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,14 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from benchmarks.filled import count_jobs
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
+from pilotage.core.jobs.states import FINAL
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer
 from pilotage.store.postgresql.dsn import DatabaseAddress
-from pilotage.store.tables import chunks, instance, jobs, pilots, submissions
+from pilotage.store.tables import (
+    chunks,
+    instance,
+    job_counts,
+    jobs,
+    listing,
+    partitions,
+    pilots,
+    submissions,
+)
+from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from tests.postgres import server
@@ -75,6 +88,52 @@ STORES = {"sqlite": sqlite_store, "postgresql": postgresql_store}
 
 
 IDENTITY = QueueIdentity("alice", "physics", sites=frozenset({"b", "a"}))
+
+
+def recount(connection: Any) -> None:
+    """Let counters, owners and final states follow from rows that a test has changed by hand."""
+    final = ", ".join(f"'{state}'" for state in FINAL)
+    connection.execute(
+        "UPDATE jobs SET owner = coalesce((SELECT s.owner FROM submissions s WHERE s.id = submission_id), ''),"
+        f" final_state = CASE WHEN state IN ({final}) THEN state ELSE '' END"
+    )
+    count_jobs(connection)
+
+
+def count_rows(connection: Any) -> dict[tuple[int, int, str], int]:
+    """The number of rows of jobs by submission, month of archived jobs, and state: all rows are read."""
+    hot = connection.execute("SELECT submission_id, NULL, state FROM jobs").fetchall()
+    old = connection.execute("SELECT submission_id, ended, state FROM history").fetchall()
+    return Counter(
+        (submission, 0 if ended is None else partitions.month_of(ended), state)
+        for submission, ended, state in [*hot, *old]
+    )
+
+
+def assert_counted(connection: Any) -> None:
+    """Counters with the changes that are not added yet are the number of rows, for submissions and owners."""
+    rows = count_rows(connection)
+    counted = Counter[tuple[int, int, str]]()
+    not_added = f"SELECT submission_id, month, state, jobs FROM {job_counts.changes(connection)} AS c"
+    for sql in ("SELECT submission_id, month, state, jobs FROM submission_counts", not_added):
+        for *key, number in connection.execute(sql).fetchall():
+            counted[tuple(key)] += number
+    assert {key: number for key, number in counted.items() if number} == rows
+    accounts = dict[int, tuple[str, str]]()
+    for submission, owner, group in connection.execute("SELECT id, owner, grp FROM submissions").fetchall():
+        accounts[submission] = owner, group
+    of_owners = Counter[tuple[str, str, str]]()
+    for (submission, _, state), number in rows.items():
+        of_owners[*accounts[submission], state] += number
+    for owner, group in {*accounts.values()}:
+        told = listing.counts(connection, JobSelection(owner=owner, group=group), Viewer("", everything=True))
+        assert told == {
+            state: jobs for (*account, state), jobs in of_owners.items() if account == [owner, group]
+        }
+    states = connection.execute("SELECT state, final_state, owner, submission_id FROM jobs").fetchall()
+    for state, final_state, owner, submission in states:
+        assert final_state == (state if state in FINAL else "")
+        assert owner == accounts[submission][0]
 
 
 def fill(connection: Any) -> QueueId:

@@ -15,7 +15,7 @@ from pilotage.store.admin.upgrade import head_revision
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, instance, jobs
 from pilotage.store.tables.events import last_event
-from tests.contract.stores import Store, fill
+from tests.contract.stores import Store, fill, recount
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def filled(connection: Any) -> Any:
     )
     jobs.save_ended(connection, [jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 9.0, made, JobId(4))])
     jobs.save_freed(connection, [jobs.FreedJob(JobState.RESCHEDULED, 9.0, 1, 0, "", made, JobId(5))])
+    recount(connection)
     return connection
 
 
@@ -91,14 +92,28 @@ DAMAGE = {
         "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended) VALUES (4, 9, 1, 1, 1, 2)",
         "1 attempts .*: 4",
     ),
+    "owner or final state": ("UPDATE jobs SET final_state = 'Done' WHERE id = 6", "1 jobs .*: 6"),
+    "numbers of their jobs": (
+        "INSERT INTO count_changes (month, old, new, jobs) VALUES (0, 'Matched', 'Running', '{\"1\": 1}')",
+        "1 submissions .*: 1",
+    ),
+    "sums of their submissions": (
+        "UPDATE owner_counts SET jobs = 9 WHERE state = 'Done'",
+        "1 owners .*: alice",
+    ),
     "part of the database is lost": ("DELETE FROM policies", "the row of the instance"),
 }
+
+
+OF_COUNTERS = {"owner or final state", "numbers of their jobs", "sums of their submissions"}
 
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_found_by_its_rule_alone(filled: Any, store: Store, what: str) -> None:
     sql, words = DAMAGE[what]
     filled.execute(sql)
+    if what not in OF_COUNTERS:
+        recount(filled)
     found = integrity_check.find_damage(store.readers.connection(), head_revision())
     assert len(found) == 1
     assert what in found[0]

@@ -11,7 +11,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.store.cluster.id_allocator import SequentialIds
-from pilotage.store.tables import attempts, chunks, events, jobs, pilots, submissions
+from pilotage.store.tables import attempts, chunks, events, held_jobs, jobs, pilots, submissions
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables.events import EventBatch, last_event
 from tests.contract.stores import IDENTITY, fill, offer
@@ -86,8 +86,8 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     offer(connection, 1, 1, 2.0, 1, 2, 3)
     offer(connection, 2, 1, 2.0, 4)
     jobs.save_held(connection, [jobs.HeldJob(3.0, 8, JobId(2))])
-    assert {row.id for row in jobs.of_live_pilots(connection)} == {1, 2, 3, 4}
-    assert jobs.stalled_pilots(connection) == []
+    assert {row.id for row in held_jobs.of_live_pilots(connection)} == {1, 2, 3, 4}
+    assert held_jobs.stalled_pilots(connection) == []
     ended = jobs.EndedJob(JobState.DONE, 0, 0, "", 0, 4.0, 9, JobId(3))
     jobs.save_ended(connection, [ended])
     assert sorted(count_rows.held_counts(connection)) == [
@@ -113,7 +113,7 @@ def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
     offer(connection, 1, 2, 101.0, 4)
     assert jobs.offer_times(connection, [3, 4]) == {3: 100.0, 4: 101.0}
     jobs.save_held(connection, [jobs.HeldJob(102.0, 8, JobId(3))])
-    jobs.extend_offers(connection, 5.0)
+    held_jobs.extend_offers(connection, 5.0)
     assert jobs.offer_times(connection, [3, 4]) == {3: 102.0, 4: 106.0}
     assert pilots.unconfirmed_since(connection) == [(1, 101.0)]
 
@@ -132,7 +132,7 @@ def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> Non
     ):
         batch = EventBatch(ids, at, "server")
         for job in whose:
-            last[job] = batch.add(kind, "old", new, JobId(job), 5, last[job], "why")
+            last[job] = batch.add(kind, "old", new, JobId(job), 1, 5, last[job], "why")
         batch.write(connection)
         batch.write(connection)
     assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
@@ -158,9 +158,9 @@ def test_a_jobs_history_is_a_chain_through_shared_events(connection: Any) -> Non
 
 def test_alike_moves_with_different_details_are_events_of_their_own(connection: Any) -> None:
     batch = EventBatch(SequentialIds(last_event(connection)), 1.0, "server")
-    same = {batch.add("k", "a", "b", JobId(job), 1, 0, "one") for job in range(5)}
+    same = {batch.add("k", "a", "b", JobId(job), 1, 1, 0, "one") for job in range(5)}
     assert len(same) == 1
-    assert batch.add("k", "a", "b", JobId(5), 1, 0, "two") not in same
+    assert batch.add("k", "a", "b", JobId(5), 1, 1, 0, "two") not in same
 
 
 def test_tries_and_results(connection: Any) -> None:

@@ -29,6 +29,7 @@ from pilotage.server.duties import (
     embedded_agent,
     information,
     intake,
+    job_counts,
     leases,
     local_ces,
     locations,
@@ -58,7 +59,9 @@ from pilotage.services.submission import chunked
 from pilotage.services.why import answer, wait_history
 from pilotage.services.workqueue import expiry
 from pilotage.services.workqueue.propagation import Propagation
+from pilotage.store.tables import job_counts as of_jobs
 from pilotage.store.tables import job_outcomes, location_sets
+from pilotage.store.tables.job_counts import CountChange
 from pilotage.store.tables.job_outcomes import JobEnd
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.server.duty_pool import BAD, Pool
@@ -120,6 +123,19 @@ def _roll_up(pool: Pool) -> Case:
     left = "SELECT count(*) FROM job_outcomes"
     # Both ends of the first request fail.
     return Case(roll_up.RollUpDuty(pool.context), outcomes[0], lambda: pool.queue.sql(left) == [(2,)])
+
+
+def _job_counts(pool: Pool) -> Case:
+    """The submission of the second of three changes is not known."""
+    pool.bench.submit(3)
+    pool.queue.run("DELETE FROM count_changes")
+    changes = [CountChange.of("", "Waiting", {submission: 1}) for submission in (1, 99, 1)]
+    pool.bench.do(lambda tx: of_jobs.append(tx.connection, changes))
+    bad = pool.bench.do(lambda tx: of_jobs.not_added(tx.connection, 0, 9))[1]
+    added = "SELECT submission_id, state, jobs FROM submission_counts"
+    return Case(
+        job_counts.JobCountsDuty(pool.context), bad, lambda: pool.queue.sql(added) == [(1, "Waiting", 2)]
+    )
 
 
 def _propagation(pool: Pool) -> Case:
@@ -338,6 +354,7 @@ ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
     information.InformationDuty: lambda pool: _information(pool, information.InformationDuty),
     information.LocalInformationDuty: lambda pool: _local_information(pool),
     intake.IntakeDuty: _intake,
+    job_counts.JobCountsDuty: _job_counts,
     leases.LeaseDuty: _leases,
     local_ces.LocalCesDuty: _local_ces,
     locations.LocationDuty: _locations,

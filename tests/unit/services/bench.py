@@ -46,7 +46,7 @@ from pilotage.wire.pilot import (
     Release,
     Take,
 )
-from tests.contract.stores import migrated_database
+from tests.contract.stores import assert_counted, migrated_database
 from tests.postgres import server
 from tests.writer_guard import as_writer
 
@@ -335,8 +335,7 @@ class Bench:
         assert meters == counted
         twice = "SELECT id FROM jobs WHERE id IN (SELECT id FROM history)"
         assert not connection.execute(twice).fetchall()
-        counted_old = dict(connection.execute("SELECT state, sum(jobs) FROM history_counts GROUP BY state"))
-        assert counted_old == dict(connection.execute("SELECT state, count(*) FROM history GROUP BY state"))
+        assert_counted(connection)
         outcomes: dict[int, list[str | None]] = {}
         for job, outcome in connection.execute("SELECT job_id, outcome FROM attempts"):
             outcomes.setdefault(job, []).append(outcome)

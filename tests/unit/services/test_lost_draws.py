@@ -14,6 +14,7 @@ from pilotage.services.pilots.exchange import exchange_many, token_hash
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
+from pilotage.store.tables import held_jobs
 from pilotage.store.tables import jobs as job_rows
 from pilotage.wire.pilot import OfferedJob, Reference, Release
 from tests.unit.services.bench import POLICY, Bench, finished
@@ -233,7 +234,7 @@ def test_a_job_on_the_lists_of_two_pilots_is_held_once(bench: Bench, monkeypatch
     [count] = [meter.running for meter in bench.pool.limits.limiter._meters.values()]
     assert count == 1
     assert second.finish(offer) == "accepted"
-    assert [one.id for one in job_rows.of_live_pilots(bench.connection)] == []
+    assert [one.id for one in held_jobs.of_live_pilots(bench.connection)] == []
 
 
 def test_a_queue_taken_back_with_its_group_is_forgotten(bench: Bench) -> None:

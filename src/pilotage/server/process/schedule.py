@@ -22,6 +22,7 @@ from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.embedded_agent import EmbeddedAgentDuty
 from pilotage.server.duties.information import InformationDuty, LocalInformationDuty
 from pilotage.server.duties.intake import IntakeDuty
+from pilotage.server.duties.job_counts import JobCountsDuty
 from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
@@ -55,7 +56,7 @@ DRAIN_POLL = 0.5
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
-    *("release", "roll-up", "propagation", "output blocks"),
+    *("release", "roll-up", "propagation", "output blocks", "counts"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -123,6 +124,7 @@ class DutySchedule:
             run(self._embedded_agent),
             run(ReleaseDuty(context), context.wake_release),
             run(RollUpDuty(context)),
+            run(JobCountsDuty(context)),
             run(PropagationDuty(context)),
         ]
 

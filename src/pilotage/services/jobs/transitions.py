@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from pilotage.core.handover import THE_PAYLOADS_OWN
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
@@ -25,14 +24,6 @@ from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
-
-
-def counted(job: JobRow, failure: str) -> JobRow:
-    """The job with one more failed attempt."""
-    if failure in THE_PAYLOADS_OWN:
-        return job._replace(own_failures=job.own_failures + 1)
-    return job._replace(failures=job.failures + 1)
-
 
 _WITH_PILOT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED, JobState.COMPLETING})
 JOB_STATES.check(JobState.WAITING, JobState.MATCHED)
@@ -175,7 +166,9 @@ class JobTransitions:
         self._queues[entry.id] = self.tx
         if self.rows.pop(job, None) is not None:
             self.offered_since.add(job)
-        event = self.events.add("offered", "Waiting", "Matched", job, epoch, last_event, "", pilot.id)
+        event = self.events.add(
+            "offered", "Waiting", "Matched", job, head[1], epoch, last_event, "", pilot.id
+        )
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
         if self.pool.limits.limiter.limits:
             self.pool.limits.started(self.tx, entry.identity, pilot, self.now)
@@ -349,7 +342,8 @@ class JobTransitions:
             # Statements are grouped by kind: the second transition of a job must not be written before the first.
             self.write()
         self.moved_since.add(job.id)
-        return self.events.add(kind, job.state, new, job.id, epoch, job.last_event, detail, self.pilot)
+        of_job = (job.id, job.submission, epoch, job.last_event)
+        return self.events.add(kind, job.state, new, *of_job, detail, self.pilot)
 
     def of_request(self, job: JobRow) -> bool:
         """Whether the job works for a request, which decides about further tries."""

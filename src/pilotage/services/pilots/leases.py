@@ -15,7 +15,7 @@ from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.pilot_watch import LoadProgress
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
-from pilotage.store.tables import agents, clock_steps, instance, jobs, pilots, usage
+from pilotage.store.tables import agents, clock_steps, held_jobs, instance, jobs, pilots, usage
 from pilotage.store.tables.events import record
 from pilotage.store.writer.transaction import Transaction
 
@@ -79,7 +79,7 @@ def heartbeat(
 def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
     pilots.extend_leases(tx.connection, credit)
     agents.extend_leases(tx.connection, credit)
-    jobs.extend_offers(tx.connection, credit)
+    held_jobs.extend_offers(tx.connection, credit)
     tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
     tx.set(pool, "last_seen", {pilot: seen + credit for pilot, seen in pool.last_seen.items()})
     pool.watch.shift(credit)

@@ -11,7 +11,8 @@ from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.orders import ENDS_AS_DELETED
 from pilotage.core.pilots.states import PILOT_STATES, PilotState
-from pilotage.services.jobs.transitions import JobTransitions, counted
+from pilotage.services.jobs.failures import counted
+from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, costs, pilots

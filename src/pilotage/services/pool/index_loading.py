@@ -26,8 +26,7 @@ from pilotage.store.cluster.changes import TransactionSnapshot
 from pilotage.store.cluster.id_allocator import Counters, SequentialIds
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import counts as count_rows
-from pilotage.store.tables import instance
-from pilotage.store.tables import jobs as job_rows
+from pilotage.store.tables import held_jobs, instance
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.events import last_event
@@ -96,7 +95,7 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
 
     The caller then counts the waiting jobs: with `load_slice`, or with `count_waiting` and `apply_counts`.
     """
-    pool.stalled = set(job_rows.stalled_pilots(tx.connection))
+    pool.stalled = set(held_jobs.stalled_pilots(tx.connection))
     pool.unconfirmed = dict(pilot_rows.unconfirmed_since(tx.connection))
     _begin_counting(pool, tx)
 

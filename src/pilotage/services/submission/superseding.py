@@ -29,13 +29,12 @@ def supersede(
     for job in _existing(tx, replaced):
         # Another server may have moved the job since it was read.
         if job.state in (JobState.DONE, JobState.FAILED, JobState.KILLED):
-            event = events.add(
-                "superseded", job.state, JobState.SUPERSEDED, job.id, job.epoch, job.last_event, reason
-            )
+            of_job = (job.id, job.submission, job.epoch, job.last_event)
+            event = events.add("superseded", job.state, JobState.SUPERSEDED, *of_job, reason)
             changes.append(StateChange(JobState.SUPERSEDED, reason, event, job.id))
     events.write(tx.connection)
     if changes:
-        jobs.save_state_changes(tx.connection, changes)
+        jobs.save_superseded(tx.connection, changes)
 
 
 def _replaceable(pool: Pool, tx: Transaction, owner: str, ids: Sequence[int]) -> list[int]:

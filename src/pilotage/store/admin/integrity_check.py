@@ -6,7 +6,7 @@ from pilotage.core.errors import Conflict
 from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.store.admin.upgrade import head_revision
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import history, partitions
+from pilotage.store.tables import history, job_counts, partitions
 
 EXAMPLES = 5
 """Examples named for each kind of damage."""
@@ -93,6 +93,11 @@ _RULES: tuple[tuple[str, str], ...] = (
         "rescheduled jobs that never go back to their queue, or others that would",
         "SELECT id FROM jobs WHERE (state = 'Rescheduled') <> (not_before IS NOT NULL)",
     ),
+    (
+        "jobs whose owner or final state is not that of their submission or state",
+        "SELECT j.id FROM jobs j JOIN submissions s ON s.id = j.submission_id WHERE j.owner <> s.owner"
+        f" OR j.final_state <> CASE WHEN j.{_UNFINISHED} THEN '' ELSE j.state END",
+    ),
     ("attempts of an epoch that their job has not reached (jobs)", "SELECT a.job_id FROM attempts a"
      " JOIN jobs j ON j.id = a.job_id WHERE a.epoch > j.epoch"),
 )  # fmt: skip
@@ -119,7 +124,7 @@ def find_damage(connection: Connection, revision: str | None) -> list[str]:
     try:
         damage = _check_instance(connection)
         of_months = _RULES_OF_MONTHS if connection.dialect == "postgresql" else ()
-        for what, rule in (*_RULES, *of_months):
+        for what, rule in (*_RULES, *of_months, *_rules_of_counters(connection)):
             sql = rule.replace(f"FROM {_HISTORY} ", f"FROM {_history_with_detached(connection)} ")
             [count] = connection.execute(f"SELECT count(*) FROM ({sql}) AS broken").fetchone()
             if count:
@@ -143,6 +148,32 @@ def _history_with_detached(connection: Connection) -> str:
     return f"(SELECT id FROM history{''.join(left)}) AS h" if left else _HISTORY
 
 
+def _rules_of_counters(connection: Connection) -> tuple[tuple[str, str], ...]:
+    counted = (
+        "(SELECT submission_id, month, state, jobs FROM submission_counts"
+        f" UNION ALL SELECT submission_id, month, state, jobs FROM {job_counts.changes(connection)} AS c)"
+    )
+    rows = (
+        f"SELECT submission_id, {job_counts.HOT} AS month, state, -count(*) FROM jobs GROUP BY 1, 2, 3 UNION ALL"
+        f" SELECT submission_id, {partitions.month_sql(connection, 'ended')}, state, -count(*) FROM history"
+        " GROUP BY 1, 2, 3"
+    )
+    of_submissions = (
+        f"SELECT DISTINCT submission_id FROM (SELECT * FROM {counted} AS counted UNION ALL {rows}) AS compared"
+        " GROUP BY submission_id, month, state HAVING sum(jobs) <> 0"
+    )
+    of_owners = (
+        "SELECT DISTINCT owner FROM (SELECT owner, grp, month, state, jobs FROM owner_counts UNION ALL"
+        " SELECT s.owner, s.grp, c.month, c.state, -c.jobs FROM submission_counts c"
+        " JOIN submissions s ON s.id = c.submission_id) AS compared"
+        " GROUP BY owner, grp, month, state HAVING sum(jobs) <> 0"
+    )
+    return (
+        ("submissions whose counters are not the numbers of their jobs", of_submissions),
+        ("owners whose counters are not the sums of their submissions", of_owners),
+    )
+
+
 def _check_instance(connection: Connection) -> list[str]:
     [instances] = connection.execute("SELECT count(*) FROM instance").fetchone()
     [policies] = connection.execute("SELECT count(*) FROM policies").fetchone()
@@ -163,6 +194,7 @@ def _check_sequences(connection: Connection) -> list[str]:
         ("queue_reasons", "id"),
         ("removals", "id"),
         ("changes", "id"),
+        ("count_changes", "id"),
     ):
         sequence = f"pg_get_serial_sequence('{table}', '{column}')"
         sql = (

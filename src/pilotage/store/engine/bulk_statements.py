@@ -95,13 +95,15 @@ def insert(
 ) -> BulkStatement:
     """INSERT rows. `otherwise` is the action for an existing row with the same `conflict` columns, which are unique.
 
-    "NOTHING" keeps the existing row, "UPDATE" replaces its other columns.
+    "NOTHING" keeps the existing row, "UPDATE" replaces its other columns, "ADD" adds to them.
     """
     ending = ""
     if otherwise == "NOTHING":
         ending = f" ON CONFLICT ({', '.join(conflict)}) DO NOTHING"
-    elif otherwise == "UPDATE":
-        changes = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in conflict)
+    elif otherwise in ("UPDATE", "ADD"):
+        before = f"{table}.{{0}} + " if otherwise == "ADD" else ""
+        others = (column for column in columns if column not in conflict)
+        changes = ", ".join(f"{column} = {before.format(column)}excluded.{column}" for column in others)
         ending = f" ON CONFLICT ({', '.join(conflict)}) DO UPDATE SET {changes}"
     back = f" RETURNING {returning}" if returning else ""
     types = _column_types(table, columns, {})

@@ -63,17 +63,6 @@ history = sa.Table(
     postgresql_partition_by="RANGE (ended)",
 )
 
-# The number of archived jobs, so that no query counts millions of rows. `month`: of the end, such as 202611 (UTC).
-history_counts = sa.Table(
-    "history_counts",
-    metadata,
-    sa.Column("month", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("owner", sa.Text, primary_key=True),
-    sa.Column("grp", sa.Text, primary_key=True),
-    sa.Column("state", sa.Text, primary_key=True),
-    sa.Column("jobs", sa.BigInteger, nullable=False),
-)
-
 # The event log. On PostgreSQL partitioned by month.
 events = sa.Table(
     "events",

@@ -36,6 +36,10 @@ jobs = sa.Table(
     sa.Column("last_event", Id, nullable=False, server_default="0"),
     # The job's own name; NULL: the submission's name.
     sa.Column("name", sa.Text),
+    # Of the submission.
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    # The state of a final job; empty: the job is not final. An index over `state` would change with each match.
+    sa.Column("final_state", sa.Text, nullable=False, server_default=""),
     # A match must change no index: one random page per index costs more than the job's own row.
     sa.Index("ix_jobs_queue", "queue_id", "user_priority", "id"),
     sa.Index(
@@ -44,7 +48,7 @@ jobs = sa.Table(
         sqlite_where=sa.text("not_before IS NOT NULL"),
         postgresql_where=sa.text("not_before IS NOT NULL"),
     ),
-    sa.Index("ix_jobs_submission", "submission_id"),
+    sa.Index("ix_jobs_owner", "owner", "final_state", "id"),
     # Finds the next jobs to archive. Only final jobs have an end.
     sa.Index(
         "ix_jobs_ended",

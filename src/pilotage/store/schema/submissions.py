@@ -42,6 +42,18 @@ submissions = sa.Table(
         sqlite_where=sa.text("state <> 'closed'"),
         postgresql_where=sa.text("state <> 'closed'"),
     ),
+    sa.Index(
+        "ix_submissions_request",
+        "request_id",
+        sqlite_where=sa.text("request_id IS NOT NULL"),
+        postgresql_where=sa.text("request_id IS NOT NULL"),
+    ),
+    sa.Index(
+        "ix_submissions_job_group",
+        "job_group",
+        sqlite_where=sa.text("job_group <> ''"),
+        postgresql_where=sa.text("job_group <> ''"),
+    ),
 )
 
 # Chunks: parameter rows of a submission, as they were accepted together.

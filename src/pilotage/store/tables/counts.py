@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pilotage.core.ids import QueueId
 from pilotage.store.cluster.changes import SNAPSHOT_SQL, TransactionSnapshot
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
-from pilotage.store.tables.jobs import of_live_pilots
+from pilotage.store.tables.held_jobs import of_live_pilots
 
 
 def waiting_counts(connection: Connection) -> dict[QueueId, dict[int, int]]:

@@ -1,5 +1,7 @@
 """The event log: each transition of a job, with its time and actor, written in the same transaction.
 
+With the events of its transitions, a transaction writes the changes of the counters of jobs.
+
 Equal transitions of one transaction share a row. A job points to its last event, and each event to the job's previous
 event. So the history of a job is read without an index.
 """
@@ -7,6 +9,7 @@ event. So the history of a job is read without an index.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field
 
@@ -16,6 +19,8 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.store.cluster.id_allocator import IdAllocator
 from pilotage.store.engine.bulk_statements import insert
 from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import job_counts
+from pilotage.store.tables.job_counts import CountChange
 
 _EVENTS = insert("events", ("id", "at", "kind", "actor", "old", "new", "detail", "jobs"))
 
@@ -36,7 +41,10 @@ class EventBatch:
     ids: IdAllocator
     at: float
     actor: str
-    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]]]] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]], list[int]]] = field(
+        default_factory=dict
+    )
+    """By kind, old state, new state and detail: the id, the entries of jobs, and the submission of each entry."""
 
     def add(
         self,
@@ -44,6 +52,7 @@ class EventBatch:
         old: str,
         new: str,
         job: JobId,
+        submission: int,
         epoch: int,
         previous: int,
         detail: str = "",
@@ -56,17 +65,18 @@ class EventBatch:
         key = (kind, old, new, detail)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = (self.ids.next(), [])
+            row = self._rows[key] = (self.ids.next(), [], [])
         row[1].append((job, epoch, previous) if pilot is None else (job, epoch, previous, pilot))
+        row[2].append(submission)
         return row[0]
 
     def discard(self, kind: str, jobs: Container[int]) -> None:
         """Remove unwritten events of this kind for these jobs: the transitions did not happen."""
-        for key, (id_, moved) in list(self._rows.items()):
+        for key, (id_, moved, submissions) in list(self._rows.items()):
             if key[0] == kind:
-                left = [entry for entry in moved if entry[0] not in jobs]
+                left = [pair for pair in zip(moved, submissions, strict=True) if pair[0][0] not in jobs]
                 if left:
-                    self._rows[key] = (id_, left)
+                    self._rows[key] = (id_, [entry for entry, _ in left], [of_job for _, of_job in left])
                 else:
                     del self._rows[key]
 
@@ -77,7 +87,14 @@ class EventBatch:
                 _EVENTS,
                 [
                     (id_, at, kind, actor, old, new, detail, encode(jobs).decode())
-                    for (kind, old, new, detail), (id_, jobs) in self._rows.items()
+                    for (kind, old, new, detail), (id_, jobs, _) in self._rows.items()
+                ],
+            )
+            job_counts.append(
+                connection,
+                [
+                    CountChange.of(old, new, Counter(submissions))
+                    for (_, old, new, _), (_, _, submissions) in self._rows.items()
                 ],
             )
             self._rows.clear()

@@ -1,13 +1,15 @@
-"""Compares the jobs that pilots say they hold with the store."""
+"""The jobs that live pilots were offered or hold, and a comparison with the jobs that pilots say they hold."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pilotage.core.ids import PilotId
-from pilotage.store.engine.connection import Connection, array_literal
+from pilotage.core.jobs.states import JobState
+from pilotage.store.engine.connection import Connection, array_literal, in_list
+from pilotage.store.tables.jobs import BATCH_SIZE, JobRow, by_ids
 
 
 class HeldReference(NamedTuple):
@@ -37,3 +39,28 @@ def not_held(connection: Connection, claims: Sequence[HeldReference]) -> set[int
         )
         values = [array_literal(column, "bigint") for column in zip(*claims, strict=True)]
     return {row[0] for row in connection.execute(sql, values)}
+
+
+def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
+    """All jobs that live pilots have been offered or hold."""
+    lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
+    # A released job is in the lists of both its former and its next pilot.
+    ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
+    for begin in range(0, len(ids), BATCH_SIZE):
+        for job in by_ids(connection, ids[begin : begin + BATCH_SIZE], for_update=False).values():
+            if job.pilot is not None:
+                yield job
+
+
+def extend_offers(connection: Connection, seconds: float) -> None:
+    """Extend the offers after an outage or a clock step."""
+    offered = [job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED]
+    for begin in range(0, len(offered), BATCH_SIZE):
+        condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
+        connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
+
+
+def stalled_pilots(connection: Connection) -> list[PilotId]:
+    """Pilots with jobs in the state Stalled."""
+    pilots = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
+    return [pilot for pilot in pilots if pilot is not None]

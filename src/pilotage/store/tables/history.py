@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
-from pilotage.store.tables import chunks, partitions
+from pilotage.store.tables import chunks, job_counts, partitions
+from pilotage.store.tables.job_counts import HOT, NOT_COUNTED, CountChange
 
 _SHARED = (
     "id, submission_id, queue_id, state, user_priority, parameters, epoch, attempt, failures, own_failures,"
     " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event"
 )
 _COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
-_COUNTED = "ended, owner, grp, state"
+_COUNTED = "ended, submission_id, state"
 _FROM_JOBS = (
     "SELECT "
     + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
@@ -38,12 +39,14 @@ def archive(connection: Connection, before: float, most: int) -> int:
         return 0
     them, value = in_list(connection, "j.id", ids)
     sql = f"INSERT INTO history ({_COLUMNS}) {_FROM_JOBS} WHERE {them} RETURNING {_COUNTED}"
-    came = connection.execute(sql, (value,)).fetchall()
+    came = [_Counted(*row) for row in connection.execute(sql, (value,))]
     them, value = in_list(connection, "id", ids)
     went = connection.execute(f"DELETE FROM jobs WHERE {them}", (value,)).rowcount
     if not len(came) == went == len(ids):
         raise RuntimeError(f"of {len(ids)} jobs {went} left the hot table and {len(came)} came to history")
-    _adjust_counts(connection, came, 1)
+    job_counts.append(
+        connection, [*_changes(came, came=False, hot=True), *_changes(came, came=True, hot=False)]
+    )
     return len(ids)
 
 
@@ -58,10 +61,24 @@ def restore(connection: Connection, ids: Sequence[int]) -> int:
         them, values = there.condition(connection)
         # A name that differs from the submission's name is the job's own.
         own = "nullif(job_name, (SELECT s.job_name FROM submissions s WHERE s.id = submission_id))"
-        sql = f"INSERT INTO jobs ({_SHARED}, name) SELECT {_SHARED}, {own} FROM history WHERE {them}"
+        sql = (
+            f"INSERT INTO jobs ({_SHARED}, name, owner, final_state)"
+            f" SELECT {_SHARED}, {own}, owner, state FROM history WHERE {them}"
+        )
         connection.execute(sql, values)
-        _delete_jobs(connection, there)
+        went = _delete_jobs(connection, there)
+        job_counts.append(
+            connection, [*_changes(went, came=False, hot=False), *_changes(went, came=True, hot=True)]
+        )
     return len(there.ids)
+
+
+class _Counted(NamedTuple):
+    """The columns that decide where an archived job is counted."""
+
+    ended: float
+    submission: int
+    state: str
 
 
 class _EndedJobs(NamedTuple):
@@ -121,7 +138,8 @@ def delete_expired(connection: Connection, before: float, most: int) -> list[Job
         return []
     them = _EndedJobs.of(rows)
     delete_results(connection, them.ids)
-    _delete_jobs(connection, them)
+    gone = _delete_jobs(connection, them)
+    job_counts.append(connection, _changes(gone, came=False, hot=False))
     _count_deleted(connection, Counter(row[1] for row in rows))
     return [JobId(id_) for id_ in them.ids]
 
@@ -145,7 +163,7 @@ def expired_month(connection: Connection, before: float) -> int | None:
 def detach_month(connection: Connection, month: int) -> None:
     """Detach a month, so that no query finds its jobs. Needs its own transaction. Raises as `partitions.detach`."""
     partitions.detach(connection, "history", month)
-    connection.execute("DELETE FROM history_counts WHERE month = ?", (month,))
+    job_counts.delete_month(connection, month)
     # Dependent rows of jobs up to this id are deleted.
     connection.execute("INSERT INTO counters (name, last) VALUES (?, 0)", (f"history_{month}",))
 
@@ -192,14 +210,19 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         [(count, submission) for submission, count in forgotten.items()],
     )
     them, value = in_list(connection, "id", sorted(forgotten))
-    gone = connection.execute(
-        f"DELETE FROM submissions WHERE {them} AND id < (SELECT max(id) FROM submissions)"
-        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.submission_id = submissions.id)"
-        " AND NOT EXISTS (SELECT 1 FROM history WHERE history.submission_id = submissions.id) RETURNING id",
+    rows = connection.execute(
+        f"SELECT id FROM submissions WHERE {them} AND id < (SELECT max(id) FROM submissions)"
+        " AND NOT EXISTS (SELECT 1 FROM submission_chunks c JOIN jobs j ON j.id >= c.first_job"
+        " AND j.id < c.first_job + c.count WHERE c.submission_id = submissions.id)"
+        " AND NOT EXISTS (SELECT 1 FROM history WHERE history.submission_id = submissions.id)",
         (value,),
-    ).fetchall()
+    )
+    gone = [row[0] for row in rows]
     if gone:
-        chunks.delete_of_submissions(connection, [row[0] for row in gone])
+        job_counts.add_all(connection)
+        them, value = in_list(connection, "id", gone)
+        connection.execute(f"DELETE FROM submissions WHERE {them}", (value,))
+        chunks.delete_of_submissions(connection, gone)
 
 
 def ended_between(
@@ -228,25 +251,25 @@ def oldest_unarchived_end(connection: Connection) -> float | None:
     return None if row[0] is None else float(row[0])
 
 
-def totals(connection: Connection) -> dict[str, int]:
-    """The number of archived jobs by state."""
-    sql = "SELECT state, sum(jobs) FROM history_counts GROUP BY state"
-    return {state: int(count) for state, count in connection.execute(sql) if count}
-
-
-def _delete_jobs(connection: Connection, jobs: _EndedJobs) -> None:
+def _delete_jobs(connection: Connection, jobs: _EndedJobs) -> list[_Counted]:
+    """Delete these rows of the history; returns the values of `_COUNTED`."""
     them, values = jobs.condition(connection)
     sql = f"DELETE FROM history WHERE {them} RETURNING {_COUNTED}"
-    _adjust_counts(connection, connection.execute(sql, values).fetchall(), -1)
+    return [_Counted(*row) for row in connection.execute(sql, values)]
 
 
-def _adjust_counts(connection: Connection, rows: Iterable[Sequence[Any]], sign: int) -> None:
-    """Update `history_counts` for inserted (sign 1) or deleted (sign -1) rows with the columns `_COUNTED`."""
-    counted = Counter((partitions.month_of(row[0]), row[1], row[2], row[3]) for row in rows)
-    connection.executemany(
-        "INSERT INTO history_counts (month, owner, grp, state, jobs) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (month, owner, grp, state) DO UPDATE SET jobs = history_counts.jobs + excluded.jobs",
-        [(*key, sign * count) for key, count in sorted(counted.items())],
-    )
-    if sign < 0:
-        connection.execute("DELETE FROM history_counts WHERE jobs = 0")
+def _changes(jobs: Iterable[_Counted], *, came: bool, hot: bool) -> list[CountChange]:
+    """The changes of the counters: jobs came into a table, or left it.
+
+    `hot`: it is the hot table; else the history.
+    """
+    groups: dict[tuple[int, str], Counter[int]] = {}
+    for ended, submission, state in jobs:
+        month = HOT if hot else partitions.month_of(ended)
+        groups.setdefault((month, state), Counter())[submission] += 1
+    return [
+        CountChange.of(NOT_COUNTED, state, numbers, month)
+        if came
+        else CountChange.of(state, NOT_COUNTED, numbers, month)
+        for (month, state), numbers in groups.items()
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -162,17 +162,6 @@ def last_id(connection: Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()[0])
 
 
-def of_live_pilots(connection: Connection) -> Iterator[JobRow]:
-    """All jobs that live pilots have been offered or hold."""
-    lists = connection.execute("SELECT jobs FROM pilots WHERE ended IS NULL AND jobs <> '[]'").fetchall()
-    # A released job is in the lists of both its former and its next pilot.
-    ids = list(dict.fromkeys(job for row in lists for job in json.loads(row[0])))
-    for begin in range(0, len(ids), BATCH_SIZE):
-        for job in by_ids(connection, ids[begin : begin + BATCH_SIZE], for_update=False).values():
-            if job.pilot is not None:
-                yield job
-
-
 class OfferedJobRow(NamedTuple):
     pilot: PilotId
     take_number: int
@@ -244,7 +233,7 @@ save_freed = RowWriter[FreedJob](
         ("state", "not_before", "failures", "own_failures", "reason", "last_event", "id"),
         "state = {state}, not_before = {not_before}, failures = {failures}, own_failures = {own_failures},"
         " reason = {reason}, last_event = {last_event}, pilot_id = NULL, take_number = NULL, started = NULL,"
-        " ended = NULL, exit_code = NULL",
+        " ended = NULL, exit_code = NULL, final_state = ''",
         "id = {id}",
     )
 )
@@ -286,9 +275,9 @@ save_ended = RowWriter[EndedJob](
     update(
         "jobs",
         ("state", "failures", "own_failures", "reason", "exit_code", "ended", "last_event", "id"),
-        "state = {state}, failures = {failures}, own_failures = {own_failures}, reason = {reason},"
-        " exit_code = {exit_code}, ended = {ended}, last_event = {last_event}, pilot_id = NULL, take_number = NULL,"
-        " not_before = NULL",
+        "state = {state}, final_state = {state}, failures = {failures}, own_failures = {own_failures},"
+        " reason = {reason}, exit_code = {exit_code}, ended = {ended}, last_event = {last_event}, pilot_id = NULL,"
+        " take_number = NULL, not_before = NULL",
         "id = {id}",
     )
 )
@@ -345,6 +334,16 @@ save_state_changes = RowWriter[StateChange](
     )
 )
 
+save_superseded = RowWriter[StateChange](
+    update(
+        "jobs",
+        ("state", "reason", "last_event", "id"),
+        "state = {state}, final_state = {state}, reason = {reason}, last_event = {last_event}",
+        "id = {id}",
+    )
+)
+"""As `save_state_changes`, from one final state to another."""
+
 
 class MovedJob(NamedTuple):
     queue: QueueId
@@ -380,20 +379,6 @@ def due_for_retry(
     return [_to_job(row) for row in connection.execute(sql, parameters)]
 
 
-def extend_offers(connection: Connection, seconds: float) -> None:
-    """Extend the offers after an outage or a clock step."""
-    offered = [job.id for job in of_live_pilots(connection) if job.state is JobState.MATCHED]
-    for begin in range(0, len(offered), BATCH_SIZE):
-        condition, value = in_list(connection, "id", offered[begin : begin + BATCH_SIZE])
-        connection.execute(f"UPDATE jobs SET started = started + ? WHERE {condition}", (seconds, value))
-
-
 def offer_times(connection: Connection, ids: Sequence[int]) -> dict[int, float]:
     """The times of the offers of these jobs."""
     return _column_by_id(connection, "started", ids)
-
-
-def stalled_pilots(connection: Connection) -> list[PilotId]:
-    """Pilots with jobs in the state Stalled."""
-    pilots = {job.pilot for job in of_live_pilots(connection) if job.state is JobState.STALLED}
-    return [pilot for pilot in pilots if pilot is not None]

@@ -10,22 +10,15 @@ from typing import Any, NamedTuple
 from pilotage.core.jobs.per_job_inputs import named_values
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
+from pilotage.store.tables import hot_jobs, job_counts
+from pilotage.store.tables.hot_jobs import JOINED, Page
 from pilotage.store.tables.selections import (
     OUTPUTS_INCOMPLETE,
     JobSelection,
     Viewer,
-    counts_where,
     history_where,
-    jobs_where,
 )
-from pilotage.wire.limits import MAX_INT64
 
-_FROM = (
-    "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
-    " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch"
-    " LEFT JOIN pilots p ON p.id = coalesce(j.pilot_id,"
-    " CASE WHEN j.state NOT IN ('Waiting', 'Rescheduled') THEN a.pilot_id END)"
-)
 _JOB_COLUMNS = (
     'j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS "group",'
     " coalesce(j.name, s.job_name) AS name, s.job_group, s.job_type, j.user_priority, j.queue_id AS queue,"
@@ -200,38 +193,25 @@ def _page(
 
     One statement reads both tables, so a job that moves between them meanwhile is listed exactly once.
     """
-    beyond, order = (">", "") if not newest else ("<", " DESC")
-    if newest and not after:
-        after = MAX_INT64
-    hot = jobs_where(connection, selection, viewer)
-    parts = [f"SELECT {columns[0]} {_FROM} WHERE {hot.sql}"]
-    values: list[Any] = [*hot.values, after, limit]
+    page = Page(after, limit, newest)
+    chosen, values = hot_jobs.ids(connection, selection, viewer, page)
+    parts = [f"SELECT * FROM (SELECT {columns[0]} {JOINED} WHERE j.id IN ({chosen})) AS part0"]
     for old in history_where(connection, selection, viewer):
-        parts.append(f"SELECT {columns[1]} FROM history j WHERE {old.sql}")
-        values += [*old.values, after, limit]
-    pages = [
-        f"SELECT * FROM ({part} AND j.id {beyond} ? ORDER BY j.id{order} LIMIT ?) AS part{place}"
-        for place, part in enumerate(parts)
-    ]
-    return f"{' UNION ALL '.join(pages)} ORDER BY id{order} LIMIT ?", [*values, limit]
+        part = f"SELECT {columns[1]} FROM history j WHERE {old.sql} AND {page.beyond}"
+        parts.append(f"SELECT * FROM ({part} ORDER BY j.id{page.order} LIMIT ?) AS part{len(parts)}")
+        values += [*old.values, *page.values]
+    return f"{' UNION ALL '.join(parts)} ORDER BY id{page.order} LIMIT ?", [*values, limit]
 
 
 def counts(connection: Connection, selection: JobSelection, viewer: Viewer) -> dict[str, int]:
     """The number of jobs by state, without jobs of a submission that have no row yet."""
-    hot = jobs_where(connection, selection, viewer)
-    source = (
-        _FROM if selection.site is not None else "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
-    )
-    parts = [f"SELECT j.state, count(*) AS jobs {source} WHERE {hot.sql} GROUP BY j.state"]
-    values = list(hot.values)
     if selection.uses_counted_columns:
-        counted = counts_where(connection, selection, viewer)
-        parts.append(f"SELECT state, jobs FROM history_counts WHERE {counted.sql}")
-        values += counted.values
-    else:
-        for old in history_where(connection, selection, viewer):
-            parts.append(f"SELECT j.state, count(*) FROM history j WHERE {old.sql} GROUP BY j.state")
-            values += old.values
+        return job_counts.by_state(connection, selection, viewer)
+    chosen, values = hot_jobs.ids(connection, selection, viewer, Page())
+    parts = [f"SELECT j.state, count(*) AS jobs FROM jobs j WHERE j.id IN ({chosen}) GROUP BY j.state"]
+    for old in history_where(connection, selection, viewer):
+        parts.append(f"SELECT j.state, count(*) FROM history j WHERE {old.sql} GROUP BY j.state")
+        values += old.values
     sql = f"SELECT state, sum(jobs) FROM ({' UNION ALL '.join(parts)}) AS each_part GROUP BY state"
     return {row[0]: int(row[1]) for row in connection.execute(sql, values) if row[1]}
 

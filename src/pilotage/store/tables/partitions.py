@@ -1,6 +1,6 @@
 """Monthly partitions of `history` (by the end of the job) and `events` (by their time). PostgreSQL only.
 
-Months are in UTC, as in `history_counts`, and are created ahead. Rows of a month without a partition go into the
+Months are in UTC, as in `submission_counts`, and are created ahead. Rows of a month without a partition go into the
 default partition, so no insert is ever refused. An expired month is dropped as a whole.
 
 PostgreSQL requires the partition column in the primary key, so the database does not enforce unique ids. Event ids are
@@ -49,6 +49,13 @@ def month_of(at: float) -> int:
     return day.year * 100 + day.month
 
 
+def month_sql(connection: Connection, column: str) -> str:
+    """`month_of` of a column, as SQL."""
+    if connection.dialect == "sqlite":
+        return f"CAST(strftime('%Y%m', {column}, 'unixepoch') AS INTEGER)"
+    return f"to_char(to_timestamp({column}) AT TIME ZONE 'UTC', 'YYYYMM')::integer"
+
+
 def next_month(month: int) -> int:
     """The following month.
 
@@ -82,7 +89,7 @@ def month_end(at: float) -> float:
 def is_partition(name: str) -> bool:
     """Whether a table of this name is a partition or a detached month.
 
-    >>> is_partition("events_202611"), is_partition("history_default"), is_partition("history_counts")
+    >>> is_partition("events_202611"), is_partition("history_default"), is_partition("history_of")
     (True, True, False)
     """
     return re.search(PARTITION_NAMES, name) is not None

@@ -56,10 +56,15 @@ class JobSelection:
 
     @property
     def uses_counted_columns(self) -> bool:
-        """Whether `history_counts` can answer it: it has conditions on owner, group and state only."""
-        others = (self.ids, self.submission, self.request, self.job_group, self.site, self.name)
+        """Whether counters can answer it: it has conditions on submissions, their owners and states only."""
+        of_single_jobs = (self.ids, self.site, self.name, self.outputs_incomplete)
         times = (self.ended_since, self.ended_before)
-        return all(given is None for given in (*others, *times, self.outputs_incomplete))
+        return all(given is None for given in (*of_single_jobs, *times))
+
+    @property
+    def names_submissions(self) -> bool:
+        """Whether it has a condition on submissions that their owner and group do not decide."""
+        return any(given is not None for given in (self.submission, self.request, self.job_group))
 
 
 @dataclass(slots=True)
@@ -226,17 +231,28 @@ def _branch(
     return where
 
 
-def counts_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> WhereClause:
-    """The condition on history_counts, for a selection with `uses_counted_columns`."""
+def counts_where(connection: Connection, selection: JobSelection, viewer: Viewer, owner: str) -> WhereClause:
+    """The condition on counters c and submissions s, for a selection with `uses_counted_columns`.
+
+    `owner`: the one of both that has the owner and the group.
+    """
     where = WhereClause()
     if not viewer.everything:
         if viewer.shared_group:
-            where.add("(owner = ? OR grp = ?)", viewer.owner, viewer.shared_group)
+            where.add(f"({owner}.owner = ? OR {owner}.grp = ?)", viewer.owner, viewer.shared_group)
         else:
-            where.add("owner = ?", viewer.owner)
+            where.add(f"{owner}.owner = ?", viewer.owner)
     if selection.states is not None:
-        where.add(*_in_list(connection, "state", selection.states))
-    for column, value in (("owner", selection.owner), ("grp", selection.group)):
+        where.add(*_in_list(connection, "c.state", selection.states))
+    for column, value in (
+        (f"{owner}.owner", selection.owner),
+        (f"{owner}.grp", selection.group),
+        ("c.submission_id", selection.submission),
+        ("s.request_id", selection.request),
+        ("s.job_group", selection.job_group),
+    ):
         if value is not None:
             where.add(f"{column} = ?", value)
+    if selection.job_group:
+        where.add("s.job_group <> ''")
     return where

@@ -9,9 +9,12 @@ from math import inf
 from typing import Any
 
 from pilotage.core.ids import JobId, QueueId, SubmissionId
+from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.tables import job_counts
+from pilotage.store.tables.job_counts import NOT_COUNTED, CountChange
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
 """Open: more rows may come. Staged: rows are being stored, not accepted yet. Closed: complete."""
@@ -134,16 +137,17 @@ _JOBS = bulk_statements.insert(
         "submitted",
         "last_event",
         "name",
+        "owner",
     ),
 )
 _JOBS_OF_JSON = (
-    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event)"
-    " SELECT ? + key, ?, ?, 'Waiting', ?, value, ?, ? FROM json_each(?)"
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, owner)"
+    " SELECT ? + key, ?, ?, 'Waiting', ?, value, ?, ?, ? FROM json_each(?)"
 )
 # The rows are pairs of values and name.
 _NAMED_JOBS_OF_JSON = (
-    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, name)"
-    " SELECT ? + key, ?, ?, 'Waiting', ?, json_extract(value, '$[0]'), ?, ?, json_extract(value, '$[1]')"
+    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, owner,"
+    " name) SELECT ? + key, ?, ?, 'Waiting', ?, json_extract(value, '$[0]'), ?, ?, ?, json_extract(value, '$[1]')"
     " FROM json_each(?)"
 )
 
@@ -163,6 +167,8 @@ def insert_jobs(
     `names`: the jobs' own names; None: they have none.
     """
     s = submission
+    new = CountChange.of(NOT_COUNTED, JobState.WAITING, {s.id: len(parameters)})
+    job_counts.append(connection, [new])
     if connection.dialect == "sqlite":
         # One library call for all rows takes a third of the time, and does not contend for the GIL at each row.
         texts = [text or "null" for text in parameters]
@@ -171,7 +177,7 @@ def insert_jobs(
             sql = _NAMED_JOBS_OF_JSON
             texts = [f"[{text},{json.dumps(name)}]" for text, name in zip(texts, names, strict=True)]
         rows = f"[{','.join(texts)}]"
-        connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, rows))
+        connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, s.owner, rows))
         return
     connection.execute_bulk(
         _JOBS,
@@ -179,6 +185,7 @@ def insert_jobs(
             (
                 *(first + place, s.id, s.queue, "Waiting", user_priority, values, at, event),
                 None if names is None else names[place],
+                s.owner,
             )
             for place, values in enumerate(parameters)
         ],

@@ -12,7 +12,7 @@ from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import history, retention
+from pilotage.store.tables import job_counts, retention
 from pilotage.wire.identity import Identity
 from pilotage.wire.shutdown import Shutdown
 
@@ -104,7 +104,7 @@ def _gauges(context: Context, connection: Connection) -> dict[str, float]:
         "pilotage_queues": sum(1 for entry in entries if entry.waiting),
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
         "pilotage_pilots_stalled": len(pool.stalled),
-        "pilotage_history_jobs": sum(history.totals(connection).values()),
+        "pilotage_history_jobs": job_counts.archived(connection),
         "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
         "pilotage_longest_transaction_seconds": writer.times.longest,
         "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
