@@ -83,15 +83,19 @@ def test_only_the_payloads_own_processes_and_files_are_there(
     assert [sees_secret, writes_usr, sees_run, enters_init] == [False] * 4
 
 
+def _open_to_payloads(path: Path) -> None:
+    for folder in path.parents:
+        if folder.stat().st_uid == os.getuid() and folder != Path("/") and not folder.stat().st_mode & 1:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    path.chmod(0o755)
+
+
 def test_declared_paths_are_visible_as_declared(isolating: PilotServer, pilot: Start, tmp_path: Path) -> None:
     for name in ("data", "pool"):
         (tmp_path / name).mkdir(mode=0o777)
         (tmp_path / name).chmod(0o777)
     (tmp_path / "data/file").write_text("shared")
-    for folder in tmp_path.parents:
-        if folder.stat().st_uid == os.getuid() and folder != Path("/") and not folder.stat().st_mode & 1:
-            folder.chmod(folder.stat().st_mode | 0o011)
-    tmp_path.chmod(0o755)
+    _open_to_payloads(tmp_path)
     isolating.enrol.update(visible=[f"{tmp_path}/data", f"{tmp_path}/pool:rw", "/no/such/path"])
     shared = {"name": "in", "mode": "shared", "source": f"{tmp_path}/data/file"}
     job = shell(
@@ -145,16 +149,24 @@ def test_the_warning_before_the_end_reaches_the_payload(isolating: PilotServer, 
     assert (out(finish), finish["exit_code"], finish["failure"]) == ("warned\n", 4, "")
 
 
-def test_a_pilot_whose_launcher_died_takes_no_more_jobs(isolating: PilotServer, pilot: Start) -> None:
-    """It would fail every job of the pool otherwise."""
-    first = shell(isolating, "sleep 2")
-    isolating.enrol.update(processors=2, ahead=0)
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_a_pilot_whose_launcher_died_takes_no_more_jobs(
+    isolating: PilotServer, pilot: Start, tmp_path: Path, ahead: int
+) -> None:
+    """It would fail every job of the pool otherwise, and all jobs that it took ahead."""
+    go = tmp_path / "visible/go"
+    go.parent.mkdir(mode=0o755)
+    _open_to_payloads(tmp_path)
+    first = shell(isolating, f"until [ -e {go} ]; do sleep 0.05; done")
+    isolating.enrol.update(processors=2, ahead=ahead, visible=[str(go.parent)])
     process = pilot("--processors", "2")
     isolating.wait_for(lambda: isolating.state[first] == "held")
     until(lambda: len(children(process.pilot_proper)) == 2, 15)
     launcher = min(children(process.pilot_proper))
     os.kill(launcher, 9)
     lost = [shell(isolating, "true") for _ in range(3)]
+    isolating.wait_for(lambda: any(job in isolating.finishes for job in lost), 90)
+    go.touch()
     assert process.wait(90) == 0
     failed = [job for job in lost if job in isolating.finishes]
     assert len(failed) == 1

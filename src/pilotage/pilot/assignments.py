@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from pilotage.wire.pilot import MAX_REPORTED, Finish, OfferedJob, Reference, Release, size_of
+from pilotage.wire.pilot import MAX_REPORTED, Finish, OfferedJob, Payload, Reference, Release, size_of
 
 from .events import Key
 
@@ -146,3 +146,8 @@ class Assignments:
 
     def references(self, *stages: Stage) -> List[Reference]:
         return [Reference(assignment.offer.job, assignment.offer.epoch) for assignment in self._each(stages)]
+
+
+def has_room(payload: Payload, processors: int, memory: int, known: int) -> bool:
+    """Whether a payload fits. `known`: the memory of the node; with 0 (not known) memory is not checked."""
+    return payload.processors <= processors and (not known or payload.memory <= memory)

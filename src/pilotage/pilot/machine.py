@@ -15,9 +15,9 @@ import math
 import random
 from typing import Callable, Dict, List, Tuple
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Payload
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 
-from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage
+from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage, has_room
 from .events import (
     Action,
     Event,
@@ -66,6 +66,7 @@ class Machine:
         self.leaving = config.unfit
         self._job_rate = JobRate()
         self._stopping_all = False
+        self._starts_no_more = False
         self._superseded = False
         self._has_left = False
         self._leave_reported = False
@@ -94,6 +95,8 @@ class Machine:
         for event in events:
             self._handlers[type(event)](event, now, actions)
         self._apply_clock(now, actions)
+        if self._stopping_all or self._starts_no_more:
+            self._release_waiting(now)
         if self._stopping_all:
             self._stop_all(now, actions)
         self._start_ready(now, actions)
@@ -218,7 +221,9 @@ class Machine:
 
     def _on_node_unfit(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, NodeUnfit)
+        # Jobs that wait for a processor would fail too. Running ones go on.
         self.leaving = self.leaving or event.reason
+        self._starts_no_more = True
 
     # Deadlines
 
@@ -246,9 +251,11 @@ class Machine:
         self._stopping_all = True
         self._leave_by = min(self._leave_by, by)
 
-    def _stop_all(self, now: float, actions: List[Action]) -> None:
+    def _release_waiting(self, now: float) -> None:
         for assignment in self.assignments.in_stages(Stage.OFFERED, Stage.READY):
             self._release(assignment, self.leaving, now)
+
+    def _stop_all(self, now: float, actions: List[Action]) -> None:
         for assignment in self.assignments.in_stages(Stage.RUNNING, Stage.STORING):
             self._stop(assignment, self.leaving, now, actions)
 
@@ -291,9 +298,9 @@ class Machine:
             return
         for assignment in self.assignments.in_stages(Stage.READY):
             payload = assignment.offer.payload
-            if late or not _has_room(payload, node.processors, node.memory, node.memory):
+            if late or not has_room(payload, node.processors, node.memory, node.memory):
                 self._release(assignment, "out of time" if late else "does not fit this node", now)
-            elif _has_room(payload, node.processors - processors, node.memory - memory, node.memory):
+            elif has_room(payload, node.processors - processors, node.memory - memory, node.memory):
                 processors += payload.processors
                 memory += payload.memory
                 self.assignments.move(assignment, Stage.RUNNING, now)
@@ -315,7 +322,7 @@ class Machine:
         node = self.config.node
         processors, memory = self.assignments.resources_used(*OCCUPYING)
         for assignment in stuck:
-            if not _has_room(
+            if not has_room(
                 assignment.offer.payload, node.processors - processors, node.memory - memory, node.memory
             ):
                 self._job_rate.clear()
@@ -388,8 +395,3 @@ class Machine:
     def _patience(self) -> float:
         """Seconds to wait for an unavailable server while the pilot has no assignments."""
         return min(LEAVE_PATIENCE, self.config.patience) if self.leaving else self.config.patience
-
-
-def _has_room(payload: Payload, processors: int, memory: int, known: int) -> bool:
-    """Whether a payload fits. `known`: the memory of the node; with 0 (not known) memory is not checked."""
-    return payload.processors <= processors and (not known or payload.memory <= memory)

@@ -15,6 +15,7 @@ from pilotage.pilot.events import (
     Key,
     Kill,
     Leave,
+    NodeUnfit,
     PayloadEnded,
     PilotSuperseded,
     ProcessesEnded,
@@ -61,6 +62,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.superseded = False
         self.takes: list[Take] = []
         self.lost_take = False
+        self.unfit = False
+        self.hurried = False  # a signal or the server gives it only a grace
 
     def tell(self, *events: Event) -> None:
         for action in self.machine.handle(self.now, *events):
@@ -91,6 +94,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def on_start(self, offer: OfferedJob) -> None:
         key = (offer.job, offer.epoch)
+        assert not self.unfit
         assert key in self.accepted
         assert self.now < self.lease_until
         self.accepted.discard(key)
@@ -136,6 +140,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.next_job += 1
             response.take_number = request.take.number if response.offers else 0
         self.lease_until = self.sent_at + 100
+        self.hurried |= leave == "cancel"
         self.tell(ExchangeAnswered(response))
 
     @precondition(lambda self: self.sent is not None)
@@ -174,7 +179,14 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: random.Random(self.now).random() < 0.2)
     @rule()
     def signal(self) -> None:
+        self.hurried = True
         self.tell(Signal("SIGTERM"))
+
+    @precondition(lambda self: random.Random(self.now).random() < 0.1)
+    @rule()
+    def node_becomes_unfit(self) -> None:
+        self.unfit = True
+        self.tell(NodeUnfit("cannot isolate payloads"))
 
     @precondition(lambda self: self.sent is not None and random.Random(self.now).random() < 0.2)
     @rule()
@@ -190,8 +202,7 @@ class AnyOrder(RuleBasedStateMachine):
                 assert key in self.machine.assignments
         elif not self.superseded and self.owed:
             # Only its own time, or that of its grace, lets a pilot go with something unsaid.
-            told = self.left.reason == "told to leave" or self.left.reason.startswith("received SIG")
-            assert told or self.now >= self.config.end - self.config.margin
+            assert self.hurried or self.now >= self.config.end - self.config.margin
 
 
 AnyOrder.TestCase.settings = settings(

@@ -92,6 +92,8 @@ def serve(connection: socket.socket) -> NoReturn:
         try:
             child = os.fork()
             if child == 0:
+                # A payload that held it would let the pilot wait for a launcher that has died.
+                connection.close()
                 _start(request, files)
             os.waitpid(child, 0)
         except OSError as error:
