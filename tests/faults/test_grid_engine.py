@@ -279,3 +279,22 @@ def test_a_pilot_that_an_administrator_holds_goes_on_when_it_is_released(
     until(lambda: "hqw: held" in instance.cli("ce", "list").stdout, 120, "the hold")
     engine.run("qrls", "-h", "o", "-u", "*")
     assert_all_done(instance, engine, jobs)
+
+
+def test_batch_jobs_in_the_error_state_are_cancelled(
+    instance: Instance, faulty: Faulty, tmp_path: Path
+) -> None:
+    """A prolog that ends with 100 puts a job into Eqw, where Grid Engine leaves it."""
+    engine = faulty.engine
+    prolog = tmp_path / "prolog"
+    prolog.write_text("#!/bin/sh\nexit 100\n")
+    prolog.chmod(0o755)
+    engine.replace_queue("all.q", prolog=str(prolog))
+    try:
+        jobs = submit(instance)
+        until(lambda: "Eqw" in instance.cli("ce", "list").stdout, 120, "the reason of the pause")
+        until(lambda: not engine.run("qstat", "-u", "*"), 120, "the cancel")
+    finally:
+        engine.replace_queue("all.q", prolog="NONE")
+    instance.cli("ce", "enable", "sge")
+    assert_all_done(instance, engine, jobs)
