@@ -197,6 +197,28 @@ def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance) -> No
         alice.submit_request({**TOY, "group": "home"})
 
 
+def test_one_verb_changes_many_requests(shared: Instance) -> None:
+    client = shared.client()
+    first, *others = [
+        client.submit_request({**TOY, "name": "many", "team": "nobody"}).request.id for _ in range(3)
+    ]
+    _, told = cli(shared, "request", "priority", "77", "--name", "many", code=2)
+    assert f"nothing done: priority 3 requests ({first}, {others[0]}, {others[1]})?" in told
+    _, told = cli(shared, "request", "abort", str(first), "--name", "many", code=2)
+    assert "both numbers and a filter" in told
+    cli(shared, "request", "priority", "77", "--name", "many", "-y")
+    assert {row.priority for row in client.requests(name="many")} == {77}
+    cli(shared, "request", "priority", str(first), str(others[0]), "78")
+    assert client.request(others[0]).request.priority == 78
+    cli(shared, "request", "abort", str(first))
+    open_ones = ("--name", "many", "--state", "assigned", "--state", "acquired")
+    said, _ = cli(shared, "request", "abort", *open_ones, "-y", "--json")
+    assert [row["id"] for row in json.loads(said)["requests"]] == others
+    _, told = cli(shared, "request", "abort", "--name", "many", "-y", code=4)
+    assert "no request fits the filter" in told
+    _, told = cli(shared, "request", "announce", str(first), code=5)
+
+
 FAILING = """\
 name = "copy"
 team = "home"

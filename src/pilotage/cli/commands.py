@@ -59,6 +59,8 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "request clone": _here("requests.verbs", "clone", "Submit a request again as a new one"),
     "request resubmit": _here("requests.verbs", "resubmit", "Make the failed jobs of a request again"),
+    "request close-out": _here("requests.verbs", "close_out", "Accept the results of completed requests"),
+    "request announce": _here("requests.verbs", "announce", "Tell that accepted results are there"),
     "request archive": _here("requests.verbs", "archive", "Put ended requests into the archive"),
     "job ad": _here("matchmaking.job_ad", "job_ad", "Print the ad of a job, as CEs see it"),
     "queue list": _here("lists", "queues", "List the task queues: waiting jobs with equal requirements"),

@@ -178,6 +178,14 @@ class RequestMethods(TypedRequests):
         """End a request early: jobs that are done count, the others are cancelled."""
         return self._change(request, "force-complete", wire.requests.RequestChange(reason))
 
+    def close_out_request(self, request: int, reason: str = "") -> RequestSummary:
+        """Accept the result of a completed request. Needs PRODUCTION_MANAGEMENT."""
+        return self._change(request, "close-out", wire.requests.RequestChange(reason))
+
+    def announce_request(self, request: int, reason: str = "") -> RequestSummary:
+        """Tell that the accepted result of a request is there. Needs PRODUCTION_MANAGEMENT."""
+        return self._change(request, "announce", wire.requests.RequestChange(reason))
+
     def archive_request(self, request: int, reason: str = "") -> RequestSummary:
         """Walk an ended request to its archived state."""
         return self._change(request, "archive", wire.requests.RequestChange(reason))

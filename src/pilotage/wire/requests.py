@@ -13,6 +13,8 @@ POST   /v1/requests/{id}/priority          RequestPriority → RequestSummary
 POST   /v1/requests/{id}/sites             RequestSites → RequestSummary
 POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
 POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
+POST   /v1/requests/{id}/close-out         RequestChange → RequestSummary
+POST   /v1/requests/{id}/announce          RequestChange → RequestSummary
 POST   /v1/requests/{id}/archive           RequestChange → RequestSummary
 POST   /v1/requests/{id}/clone             RequestClone → RequestSummary: a new request
 POST   /v1/requests/{id}/resubmit          RequestResubmission → ResubmissionAccepted: a new request

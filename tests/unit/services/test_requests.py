@@ -364,6 +364,20 @@ def test_a_clone_is_a_new_request_with_its_present_facts(desk: Desk, queue: Queu
         clone(actor=replace(BOB, properties=MANAGER.properties))
 
 
+def test_results_are_accepted_and_announced_one_after_the_other(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit()
+    with pytest.raises(IllegalMove):
+        desk.do(changes.close_out, row)
+    queue.run("UPDATE requests SET state = 'completed' WHERE id = ?", row.id)
+    with pytest.raises(IllegalMove):
+        desk.do(changes.announce, row)
+    with pytest.raises(Forbidden, match="may not close out requests"):
+        Desk(queue, BOB).do(changes.close_out, row)
+    for verb, state in ((changes.close_out, R.CLOSED_OUT), (changes.announce, R.ANNOUNCED)):
+        assert desk.do(verb, row).state is state
+        assert desk.do(verb, row).state is state
+
+
 def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBench) -> None:
     row = desk.submit()
     queue.intake(row.id)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.console import Column
+from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.requests.choice import RequestFilter
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, parse_duration, plural
 from pilotage.core.errors import InvalidInput
@@ -30,24 +32,20 @@ DEFAULT_ROWS = 100
 
 
 @connected
+@with_option_groups
 def list_requests(
     session: Session,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated")
-    ] = None,
-    owner: Annotated[str, typer.Option("--owner", metavar="NAME", help="Only of this owner")] = "",
+    chosen: RequestFilter,
     team: Annotated[str, typer.Option("--team", metavar="NAME", help="Only of this team")] = "",
-    campaign: Annotated[str, typer.Option("--campaign", metavar="TEXT", help="Only of this campaign")] = "",
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only with this name")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
     limit: LimitOption = None,
 ) -> int | None:
     """List requests that have not ended, newest first; with --all ended ones too."""
-    states = [_known_state(text) for text in state or ()]
-    if not states and not everything:
-        states = [str(known) for known in (*UNFINISHED, RequestState.FAILED)]
+    states = chosen.states(() if everything else (*UNFINISHED, RequestState.FAILED))
     with session.client() as client:
-        listed = client.requests(states=states, owner=owner, team=team, campaign=campaign, name=name)
+        listed = client.requests(
+            states=states, owner=chosen.owner, team=team, campaign=chosen.campaign, name=chosen.name
+        )
         rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"requests": rows})
@@ -72,14 +70,6 @@ def list_requests(
 def _age(created: float, now: float, *, exact: bool) -> str:
     """For people how long ago, which is short; for programs the instant."""
     return format_instant(created, now, exact=True) if exact else format_duration(max(0.0, now - created))
-
-
-def _known_state(text: str) -> str:
-    try:
-        return str(RequestState(text))
-    except ValueError:
-        states = ", ".join(RequestState)
-        raise InvalidInput(f"{text!r} is no state of requests", hint=f"states: {states}") from None
 
 
 def _cells(row: RequestSummary) -> tuple[object, ...]:

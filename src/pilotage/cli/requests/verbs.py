@@ -1,25 +1,46 @@
-"""`pilotage request approve|reject|assign|abort|force-complete|priority|sites|archive|clone|resubmit`."""
+"""The verbs of `pilotage request` that change requests, or make new ones of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pilotage import wire
+from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.requests.choice import RequestChoice
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
+from pilotage.core.requests.states import BEFORE_INTAKE, EDITABLE, ENDED, UNFINISHED, RequestState
 
 if TYPE_CHECKING:
     from pilotage.client import Client
     from pilotage.wire.requests import RequestSummary
 
+R = RequestState
 REFUSALS = (Forbidden, NotFound, Conflict, InvalidInput)
 """Answers about one request, after which the others are tried."""
 
-IdsArgument = Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")]
+ACTS_ON: dict[str, Collection[RequestState]] = {
+    "approve": (R.NEW,),
+    "reject": BEFORE_INTAKE,
+    "assign": (*BEFORE_INTAKE, R.FAILED),
+    "priority": EDITABLE["priority"],
+    "sites": EDITABLE["sites"],
+    "abort": frozenset(UNFINISHED) - {R.ABORTED, R.FORCE_COMPLETE},
+    "force-complete": (R.RUNNING_OPEN, R.RUNNING_CLOSED),
+    "close-out": (R.COMPLETED,),
+    "announce": (R.CLOSED_OUT,),
+    "archive": ENDED - {R.FAILED, R.NORMAL_ARCHIVED, R.ABORTED_ARCHIVED, R.REJECTED_ARCHIVED},
+}
+"""The states in which a filter without `--state` chooses requests, by verb."""
+
+IdsArgument = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="[REQUEST]...", help="Numbers of requests; none: a filter chooses them"),
+]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
 KeyOption = Annotated[
     str,
@@ -49,15 +70,23 @@ TrustPileupOption = Annotated[
 ]
 
 
-def _act(session: Session, ids: list[int], verb: Callable[[Client, int], RequestSummary]) -> None:
-    """Apply a verb to each request, and show the state that it has then.
+def _act(
+    session: Session,
+    name: str,
+    ids: list[int] | None,
+    choice: RequestChoice,
+    verb: Callable[[Client, int], RequestSummary],
+) -> None:
+    """Apply a verb to each chosen request, and show the state that it has then.
 
     A refusal does not keep it from the other requests. All refusals are reported together at the end.
     """
+    choice.check(ids or [])
     rows: list[RequestSummary] = []
     refusals: dict[int, PilotageError] = {}
     with session.client() as client:
-        for number in ids:
+        numbers = choice.requests(session, client, ids or [], name, ACTS_ON[name])
+        for number in numbers:
             try:
                 row = verb(client, number)
             except REFUSALS as refusal:
@@ -68,7 +97,7 @@ def _act(session: Session, ids: list[int], verb: Callable[[Client, int], Request
     if session.as_json and rows:
         session.screen.json({"requests": rows})
     if refusals:
-        raise _one_error(refusals, len(ids))
+        raise _one_error(refusals, len(numbers))
 
 
 def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageError:
@@ -82,23 +111,31 @@ def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageErr
 
 
 @connected
-def approve(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+@with_option_groups
+def approve(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
     """Approve new requests. A request with a team is assigned too."""
-    _act(session, ids, lambda client, number: client.approve_request(number, reason))
+    _act(session, "approve", ids, choice, lambda client, number: client.approve_request(number, reason))
     return None
 
 
 @connected
-def reject(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+@with_option_groups
+def reject(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
     """Refuse requests that are not assigned, or the results of ended ones."""
-    _act(session, ids, lambda client, number: client.reject_request(number, reason))
+    _act(session, "reject", ids, choice, lambda client, number: client.reject_request(number, reason))
     return None
 
 
 @connected
+@with_option_groups
 def assign(
     session: Session,
-    ids: IdsArgument,
+    choice: RequestChoice,
+    ids: IdsArgument = None,
     team: Annotated[
         str, typer.Option("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
     ] = "",
@@ -112,7 +149,7 @@ def assign(
     body = wire.requests.RequestAssignment(
         team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason
     )
-    _act(session, ids, lambda client, number: client.assign_request(number, body))
+    _act(session, "assign", ids, choice, lambda client, number: client.assign_request(number, body))
     return None
 
 
@@ -124,21 +161,36 @@ def _names(text: str | None) -> list[str] | None:
 
 
 @connected
+@with_option_groups
 def priority(
     session: Session,
-    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
-    number: Annotated[int, typer.Argument(metavar="PRIORITY", help="0 to 999999; higher goes first")],
+    choice: RequestChoice,
+    numbers: Annotated[
+        list[int],
+        typer.Argument(
+            metavar="[REQUEST]... PRIORITY", help="Numbers of requests; 0 to 999999, higher goes first"
+        ),
+    ],
     reason: ReasonOption = "",
 ) -> int | None:
-    """Change the priority of a request. Its elements and waiting jobs follow at once."""
-    _act(session, [request], lambda client, id_: client.set_request_priority(id_, number, reason))
+    """Change the priority of requests. Their elements and waiting jobs follow at once."""
+    *ids, new = numbers
+    _act(
+        session,
+        "priority",
+        ids,
+        choice,
+        lambda client, number: client.set_request_priority(number, new, reason),
+    )
     return None
 
 
 @connected
+@with_option_groups
 def sites(
     session: Session,
-    ids: IdsArgument,
+    choice: RequestChoice,
+    ids: IdsArgument = None,
     sites: SitesOption = None,
     banned_sites: BannedOption = None,
     trust_input: TrustInputOption = None,
@@ -147,28 +199,63 @@ def sites(
 ) -> int | None:
     """Change the lists of sites of requests. Their elements and waiting jobs follow at once."""
     body = wire.requests.RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
-    _act(session, ids, lambda client, number: client.set_request_sites(number, body))
+    _act(session, "sites", ids, choice, lambda client, number: client.set_request_sites(number, body))
     return None
 
 
 @connected
-def abort(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+@with_option_groups
+def abort(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
     """End requests: their elements and jobs are cancelled. Results that are done stay."""
-    _act(session, ids, lambda client, number: client.abort_request(number, reason))
+    _act(session, "abort", ids, choice, lambda client, number: client.abort_request(number, reason))
     return None
 
 
 @connected
-def force_complete(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+@with_option_groups
+def force_complete(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
     """End requests early as completed: done jobs count, the others are cancelled."""
-    _act(session, ids, lambda client, number: client.force_complete_request(number, reason))
+    _act(
+        session,
+        "force-complete",
+        ids,
+        choice,
+        lambda client, number: client.force_complete_request(number, reason),
+    )
     return None
 
 
 @connected
-def archive(session: Session, ids: IdsArgument, reason: ReasonOption = "") -> int | None:
+@with_option_groups
+def close_out(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
+    """Accept the results of completed requests."""
+    _act(session, "close-out", ids, choice, lambda client, number: client.close_out_request(number, reason))
+    return None
+
+
+@connected
+@with_option_groups
+def announce(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
+    """Tell that the accepted results of requests are there."""
+    _act(session, "announce", ids, choice, lambda client, number: client.announce_request(number, reason))
+    return None
+
+
+@connected
+@with_option_groups
+def archive(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
     """Put ended requests into the archive."""
-    _act(session, ids, lambda client, number: client.archive_request(number, reason))
+    _act(session, "archive", ids, choice, lambda client, number: client.archive_request(number, reason))
     return None
 
 

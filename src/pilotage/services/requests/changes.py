@@ -146,6 +146,23 @@ def _end(tx: Transaction, row: RequestRow, state: RequestState, change: Change) 
     return replace(moved, propagating=True)
 
 
+def close_out(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Accept the result of a completed request."""
+    return _decide(tx, number, RequestState.CLOSED_OUT, "close out", change)
+
+
+def announce(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Tell that the accepted result is there."""
+    return _decide(tx, number, RequestState.ANNOUNCED, "announce", change)
+
+
+def _decide(tx: Transaction, number: int, state: RequestState, verb: str, change: Change) -> RequestRow:
+    """Move a request one state further, or leave it where it is if it has this state."""
+    change.actor.need_to_manage(verb)
+    row = request_to_change(tx.connection, change.actor, number)
+    return row if row.state is state else _move(tx, row, state, change)
+
+
 ARCHIVE_MOVES = {
     RequestState.COMPLETED: RequestState.CLOSED_OUT,
     RequestState.CLOSED_OUT: RequestState.ANNOUNCED,

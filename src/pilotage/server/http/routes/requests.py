@@ -247,6 +247,8 @@ _add_verb(
     changes.force_complete,
     "End a request early: jobs that are done count, the others are cancelled.",
 )
+_add_verb("close-out", changes.close_out, "Accept the result of a completed request.")
+_add_verb("announce", changes.announce, "Tell that the accepted result of a request is there.")
 _add_verb("archive", changes.archive, "Walk an ended request to its archived state.")
 
 
