@@ -452,6 +452,8 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/requests/{id_}/abort": BY_TYPE,
     "POST /v1/requests/{id_}/force-complete": BY_TYPE,
     "POST /v1/requests/{id_}/announce": BY_TYPE,
+    "POST /v1/requests/{id_}/pause": BY_TYPE,
+    "POST /v1/requests/{id_}/resume": BY_TYPE,
     "POST /v1/requests/{id_}/archive": BY_TYPE,
     "POST /v1/requests/{id_}/close-out": BY_TYPE,
     "POST /v1/requests/{id_}/assign": BY_TYPE,

@@ -210,6 +210,12 @@ def test_one_verb_changes_many_requests(shared: Instance) -> None:
     assert {row.priority for row in client.requests(name="many")} == {77}
     cli(shared, "request", "priority", str(first), str(others[0]), "78")
     assert client.request(others[0]).request.priority == 78
+    said, _ = cli(shared, "request", "pause", str(first))
+    assert f"request {first} (many) is {client.request(first).request.state}, paused, priority 78" in said
+    assert f"pilotage request resume {first}" in cli(shared, "why", f"request:{first}")[0]
+    assert ", paused" in cli(shared, "request", "show", str(first))[0]
+    cli(shared, "request", "resume", str(first))
+    assert not client.request(first).request.paused
     cli(shared, "request", "abort", str(first))
     open_ones = ("--name", "many", "--state", "assigned", "--state", "acquired")
     said, _ = cli(shared, "request", "abort", *open_ones, "-y", "--json")

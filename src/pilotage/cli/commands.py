@@ -53,6 +53,8 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "request priority": _here("requests.verbs", "priority", "Change the priority of a request"),
     "request sites": _here("requests.verbs", "sites", "Change where requests may run"),
+    "request pause": _here("requests.verbs", "pause", "Hold the further work of requests back"),
+    "request resume": _here("requests.verbs", "resume", "Let paused requests go on"),
     "request abort": _here("requests.verbs", "abort", "End requests and cancel their work"),
     "request force-complete": _here(
         "requests.verbs", "force_complete", "End requests early; finished work counts"

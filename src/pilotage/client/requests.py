@@ -170,6 +170,14 @@ class RequestMethods(TypedRequests):
         """Change the lists of sites and the trust flags of a request; its waiting jobs follow."""
         return self._change(request, "sites", sites)
 
+    def pause_request(self, request: int, reason: str = "") -> RequestSummary:
+        """Give no more elements of a request to agents, and release no more jobs. Jobs in the pool go on."""
+        return self._change(request, "pause", wire.requests.RequestChange(reason))
+
+    def resume_request(self, request: int, reason: str = "") -> RequestSummary:
+        """End the pause of a request."""
+        return self._change(request, "resume", wire.requests.RequestChange(reason))
+
     def abort_request(self, request: int, reason: str = "") -> RequestSummary:
         """End a request; its elements and jobs are cancelled."""
         return self._change(request, "abort", wire.requests.RequestChange(reason))

@@ -11,6 +11,8 @@ POST   /v1/requests/{id}/reject            RequestChange → RequestSummary
 POST   /v1/requests/{id}/assign            RequestAssignment → RequestSummary
 POST   /v1/requests/{id}/priority          RequestPriority → RequestSummary
 POST   /v1/requests/{id}/sites             RequestSites → RequestSummary
+POST   /v1/requests/{id}/pause             RequestChange → RequestSummary
+POST   /v1/requests/{id}/resume            RequestChange → RequestSummary
 POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
 POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
 POST   /v1/requests/{id}/close-out         RequestChange → RequestSummary
@@ -98,6 +100,8 @@ class RequestSummary:
     """With failed jobs, or not split."""
     canceled_elements: int = 0
     """Ended by an abort or a force-complete."""
+    paused: bool = False
+    """Agents get none of its elements, and none of its made jobs are released."""
 
 
 @dataclass

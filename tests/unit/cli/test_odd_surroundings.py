@@ -61,6 +61,8 @@ WORDS: dict[str, list[list[str]]] = {
     "request force-complete": [["request", "force-complete", "1"]],
     "request clone": [["request", "clone", "1"]],
     "request resubmit": [["request", "resubmit", "1"]],
+    "request pause": [["request", "pause", "1"]],
+    "request resume": [["request", "resume", "1"]],
     "request close-out": [["request", "close-out", "1"]],
     "request announce": [["request", "announce", "1"]],
     "request archive": [

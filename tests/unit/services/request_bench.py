@@ -134,7 +134,7 @@ class RequestBench:
         bench = self.bench
         active = bench.do(lambda tx: releasing.in_states(tx.connection, sorted(WORKING)))
         counts = bench.do(lambda tx: element_jobs.released_counts(tx.connection, active))
-        made = bench.do(lambda tx: element_jobs.requests_with_made(tx.connection))
+        made = bench.do(lambda tx: releasing.with_made_jobs(tx.connection))
         run = ReleaseRun(self.queue, self.programs, counts, self.rng, frozenset(made))
         before = self.jobs()["released"]
         while not bench.do(lambda tx: run.read_groups(tx, bench.now)):

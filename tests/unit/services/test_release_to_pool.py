@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from pilotage.core.policy.model import NORMAL_USER
 from pilotage.core.policy.requests import Growth, Requests
 from pilotage.core.requests.specification import Retry
 from pilotage.core.workqueue.retries import PauseRule, RetryRules
+from pilotage.services.requests import changes
+from pilotage.services.requests.changes import Change
+from pilotage.services.requests.rights import Actor
 from pilotage.store.tables import listing
 from pilotage.store.tables.selections import JobSelection, Viewer
 from tests.unit.services.bench import POLICY, Bench, Paper
@@ -63,6 +68,32 @@ def test_a_pool_job_is_the_requests_and_has_its_place_and_priority(
         "SELECT id FROM element_jobs WHERE job_id = ?", (job["id"],)
     ).fetchone()
     assert (job["parameters"], job["user_priority"]) == (f"[{element_job}]", 4)
+
+
+def test_a_paused_request_releases_nothing_and_its_pool_jobs_go_on(
+    bench: Bench, of_requests: RequestBench
+) -> None:
+    request, other = of_requests.request(), of_requests.request()
+    element = of_requests.element(request, 10)
+    assert of_requests.release(most=4) == 10
+    of_requests.element(request, 5)
+    of_requests.element(other, 2)
+
+    def change(verb: Callable[..., object]) -> None:
+        alice = Actor("alice", "physics", frozenset({NORMAL_USER}))
+        bench.do(lambda tx: verb(tx, request, Change(alice, bench.now, "wait")))
+
+    change(changes.pause)
+    assert of_requests.release() == 2, "those of the other request"
+    assert run_all(bench.pilot(), 20) == 12
+    of_requests.roll_up()
+    assert of_requests.element_state(element) == "Done"
+    assert of_requests.jobs(request) == {"done": 10, "made": 5}
+    change(changes.resume)
+    assert of_requests.release() == 5
+    run_all(bench.pilot(), 20)
+    of_requests.roll_up()
+    assert of_requests.state(request) == "completed"
 
 
 def test_users_jobs_leave_no_outcome(bench: Bench, of_requests: RequestBench) -> None:

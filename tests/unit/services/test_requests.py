@@ -24,7 +24,7 @@ from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
 from pilotage.services.workqueue import roll_up
-from pilotage.store.tables import datasets, request_progress, requests
+from pilotage.store.tables import datasets, elements, request_progress, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.tables.selections import Viewer
 from tests import writer_guard
@@ -196,6 +196,30 @@ def test_a_request_in_the_queue_changes_its_team(desk: Desk, queue: QueueBench) 
     desk.do(changes.abort, row)
     with pytest.raises(Conflict, match="team of a request in state aborted"):
         desk.lists(changes.assign, row, SiteLists(), "home")
+
+
+def test_a_paused_request_gives_no_element(desk: Desk, queue: QueueBench) -> None:
+    """Elements that an agent has stay with it. An end by force ends the pause, so that outputs are merged."""
+    agent, row = queue.agent(), desk.submit()
+    queue.intake(row.id)
+    [element] = agent.sync(want=1).elements
+    paused = desk.do(changes.pause, row)
+    assert (paused.paused, paused.state, desk.row(row)) == (True, R.ACQUIRED, paused)
+    assert desk.do(changes.pause, row) == paused, "a second time changes nothing"
+    assert agent.sync().elements == []
+    assert not desk.bench.do(lambda tx: elements.any_available(tx.connection, "home"))
+    agent.split(element.id)
+    assert queue.element(element.id).state == "Running"
+    resumed = desk.do(changes.resume, row)
+    assert not resumed.paused
+    assert desk.history(row)[-1] == "resume"
+    assert len(agent.sync().elements) == len(queue.elements_of(row.id)) - 1
+    desk.do(changes.pause, row)
+    with pytest.raises(NotFound):
+        Desk(queue, BOB).do(changes.resume, row)
+    assert not desk.do(changes.abort, row).paused
+    with pytest.raises(Conflict, match="pause of a request in state aborted"):
+        desk.do(changes.pause, row)
 
 
 def test_a_very_large_request_needs_a_confirmation(desk: Desk) -> None:

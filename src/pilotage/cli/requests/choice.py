@@ -66,20 +66,20 @@ class RequestChoice(RequestFilter):
         """
         if numbers:
             return numbers
-        chosen = client.requests(
+        rows = client.requests(
             states=self.states(default), owner=self.owner, campaign=self.campaign, name=self.name
         )
-        found = sorted(row.id for row in chosen)
-        if not found:
+        chosen = sorted(row.id for row in rows)
+        if not chosen:
             raise NotFound(
                 "no request fits the filter", hint="`pilotage request list --all` shows all requests"
             )
-        more = f" and {len(found) - NUMBERS_SHOWN:,} more" if len(found) > NUMBERS_SHOWN else ""
-        named = f"{', '.join(map(str, found[:NUMBERS_SHOWN]))}{more}"
-        question = f"{verb} {plural(len(found), 'request')} ({named})?"
+        more = f" and {len(chosen) - NUMBERS_SHOWN:,} more" if len(chosen) > NUMBERS_SHOWN else ""
+        named = f"{', '.join(map(str, chosen[:NUMBERS_SHOWN]))}{more}"
+        question = f"{verb} {plural(len(chosen), 'request')} ({named})?"
         if not (self.yes or session.screen.ask(question)):
             raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
-        return found
+        return chosen
 
 
 def _known_state(text: str) -> str:

@@ -74,7 +74,8 @@ def _age(created: float, now: float, *, exact: bool) -> str:
 
 def _cells(row: RequestSummary) -> tuple[object, ...]:
     return (
-        *(row.id, row.name, row.owner, row.priority, row.team, row.state),
+        *(row.id, row.name, row.owner, row.priority, row.team),
+        f"{row.state}, paused" if row.paused else row.state,
         f"{row.ended_elements:,}/{row.elements:,}",
         f"{row.done_jobs:,}/{row.jobs:,}",
         f"{row.failed_jobs:,}" if row.failed_jobs else "",

@@ -50,7 +50,10 @@ def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> Non
         (
             ("request", f"{row.id} {row.name}"),
             ("owner", f"{row.owner} ({row.group})"),
-            ("state", row.state + (f": {row.reason}" if row.reason else "")),
+            (
+                "state",
+                row.state + (", paused" if row.paused else "") + (f": {row.reason}" if row.reason else ""),
+            ),
             ("pending change", "has not reached all elements and jobs yet" if detail.propagating else ""),
             ("team", row.team or "(none: no agent takes it)"),
             ("priority", row.priority),

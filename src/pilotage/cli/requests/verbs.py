@@ -29,6 +29,8 @@ ACTS_ON: dict[str, Collection[RequestState]] = {
     "assign": (*BEFORE_INTAKE, R.FAILED),
     "priority": EDITABLE["priority"],
     "sites": EDITABLE["sites"],
+    "pause": EDITABLE["pause"],
+    "resume": EDITABLE["pause"],
     "abort": frozenset(UNFINISHED) - {R.ABORTED, R.FORCE_COMPLETE},
     "force-complete": (R.RUNNING_OPEN, R.RUNNING_CLOSED),
     "close-out": (R.COMPLETED,),
@@ -93,7 +95,8 @@ def _act(
                 refusals[number] = refusal
                 continue
             rows.append(row)
-            session.screen.line(f"request {row.id} ({row.name}) is {row.state}, priority {row.priority}")
+            state = f"{row.state}, paused" if row.paused else row.state
+            session.screen.line(f"request {row.id} ({row.name}) is {state}, priority {row.priority}")
     if session.as_json and rows:
         session.screen.json({"requests": rows})
     if refusals:
@@ -200,6 +203,26 @@ def sites(
     """Change the lists of sites of requests. Their elements and waiting jobs follow at once."""
     body = wire.requests.RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
     _act(session, "sites", ids, choice, lambda client, number: client.set_request_sites(number, body))
+    return None
+
+
+@connected
+@with_option_groups
+def pause(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
+    """Hold the further work of requests back: no elements for agents, no new jobs. Jobs in the pool go on."""
+    _act(session, "pause", ids, choice, lambda client, number: client.pause_request(number, reason))
+    return None
+
+
+@connected
+@with_option_groups
+def resume(
+    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+) -> int | None:
+    """Let paused requests go on."""
+    _act(session, "resume", ids, choice, lambda client, number: client.resume_request(number, reason))
     return None
 
 

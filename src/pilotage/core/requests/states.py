@@ -110,6 +110,7 @@ EDITABLE: Final = {
     "priority": _BEFORE_FORCE_COMPLETE,
     "sites": _BEFORE_FORCE_COMPLETE,
     "team": _BEFORE_FORCE_COMPLETE,
+    "pause": _BEFORE_FORCE_COMPLETE,
 }
 """The states in which a fact of a request may be changed."""
 

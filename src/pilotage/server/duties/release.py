@@ -50,7 +50,7 @@ class ReleaseDuty(Duty):
     async def work(self) -> None:
         context = self._context
         await self._make_again()
-        requests = await context.quick_read(element_jobs.requests_with_made)
+        requests = await context.quick_read(releasing.with_made_jobs)
         await self._rows.together(STEP, requests, self._release)
 
     async def _release(self, requests: Sequence[int]) -> None:

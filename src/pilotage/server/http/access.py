@@ -162,6 +162,8 @@ ACCESS: dict[str, Access] = {
     "POST /v1/requests/{id_}/reject": _with(PRODUCTION_MANAGEMENT),
     "POST /v1/requests/{id_}/abort": DATA,
     "POST /v1/requests/{id_}/force-complete": DATA,
+    "POST /v1/requests/{id_}/pause": DATA,
+    "POST /v1/requests/{id_}/resume": DATA,
     "POST /v1/requests/{id_}/announce": _with(PRODUCTION_MANAGEMENT),
     "POST /v1/requests/{id_}/archive": DATA,
     "POST /v1/requests/{id_}/close-out": _with(PRODUCTION_MANAGEMENT),

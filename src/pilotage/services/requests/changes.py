@@ -122,6 +122,33 @@ def set_sites(tx: Transaction, number: int, lists: SiteLists, policy: Policy, ch
     return _change(tx, row, lists.apply(row, policy), "sites", change)
 
 
+def pause(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """Give no more elements of a request to agents, and release no more jobs. Jobs in the pool go on."""
+    return _set_paused(tx, number, change, paused=True)
+
+
+def resume(tx: Transaction, number: int, change: Change) -> RequestRow:
+    """End the pause of a request."""
+    return _set_paused(tx, number, change, paused=False)
+
+
+def _set_paused(tx: Transaction, number: int, change: Change, *, paused: bool) -> RequestRow:
+    row = request_to_change(tx.connection, change.actor, number)
+    if row.paused == paused:
+        return row
+    check_editable("pause", row.state)
+    kind = "pause" if paused else "resume"
+    return requests.change_facts(
+        tx.connection,
+        row,
+        replace(row, paused=paused),
+        kind=kind,
+        actor=change.actor.name,
+        now=change.now,
+        detail=change.reason,
+    )
+
+
 def abort(tx: Transaction, number: int, change: Change) -> RequestRow:
     """End a request: its elements and jobs are cancelled. One that is not assigned yet is rejected."""
     row = request_to_change(tx.connection, change.actor, number)
@@ -141,6 +168,9 @@ def force_complete(tx: Transaction, number: int, change: Change) -> RequestRow:
 
 
 def _end(tx: Transaction, row: RequestRow, state: RequestState, change: Change) -> RequestRow:
+    if row.paused:
+        # A request that ends by force still merges the outputs that it has.
+        row = _set_paused(tx, row.id, change, paused=False)
     moved = _move(tx, row, state, change)
     requests.set_propagating(tx.connection, row.id, propagating=True)
     return replace(moved, propagating=True)

@@ -65,6 +65,7 @@ def summary_of(row: RequestRow) -> RequestSummary:
     return RequestSummary(
         *(row.id, row.name, row.owner, row.group, row.priority, row.team, row.campaign, row.state),
         *(row.reason, row.created, row.changed),
+        paused=row.paused,
     )
 
 

@@ -36,6 +36,9 @@ _BEFORE_THE_QUEUE: Mapping[RequestState, tuple[str, str]] = {
 }
 
 
+PAUSED = "it is paused: agents get none of its elements, and none of its made jobs are released"
+
+
 def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float) -> RequestWhy:
     """Why a request is not further."""
     answer = RequestWhy(
@@ -58,6 +61,8 @@ def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest
         row = requests.by_id(connection, request.id)
         reason = "" if row is None else row.reason
         answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
+    elif request.paused:
+        answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
     elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
         _explain_elements(queue, connection, request, answer, now)
         if answer.jobs.get("made"):
@@ -88,7 +93,9 @@ def why_element(
         waiting_job=request_waits.waiting_job(connection, request.id, number),
     )
     state = ElementState(element.state)
-    if state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
+    if request.paused and state in (ElementState.AVAILABLE, ElementState.RUNNING):
+        answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
+    elif state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
         _explain_elements(queue, connection, request, answer, now, element)
     elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
         agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)

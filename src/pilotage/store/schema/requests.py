@@ -41,6 +41,8 @@ requests = sa.Table(
     sa.Column("idempotency_key", sa.Text),
     # 1: an abort, a force-complete or a change of lists or priority is not carried out everywhere yet.
     sa.Column("propagating", sa.SmallInteger, nullable=False, server_default="0"),
+    # 1: agents get none of its elements, and none of its made jobs are released.
+    sa.Column("paused", sa.SmallInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_requests_key"),
     sa.Index("ix_requests_state", "state", "id"),
     sa.Index("ix_requests_owner", "owner", "id"),

@@ -213,9 +213,10 @@ def heads(connection: Connection, group: OpenGroup) -> Iterator[Candidate]:
 
 
 def any_available(connection: Connection, team: str) -> bool:
-    """Whether a request of the team has an element that no agent has."""
+    """Whether a request of the team, which is not paused, has an element that no agent has."""
     sql = (
-        "SELECT 1 FROM requests r WHERE r.team = ? AND r.state IN ('acquired', 'running-open', 'running-closed')"
+        "SELECT 1 FROM requests r WHERE r.team = ? AND r.paused = 0"
+        " AND r.state IN ('acquired', 'running-open', 'running-closed')"
         " AND EXISTS (SELECT 1 FROM elements WHERE state = 'Available' AND request_id = r.id) LIMIT 1"
     )
     return connection.execute(sql, (team,)).fetchone() is not None

@@ -9,7 +9,8 @@ from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list
 
 _REQUEST = (
-    "id, name, state, priority, team, sites, banned_sites, trust_input, trust_pileup, open_until, origin_id"
+    "id, name, state, priority, team, sites, banned_sites, trust_input, trust_pileup, open_until, origin_id,"
+    " paused"
 )
 _STEP = (
     "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
@@ -33,6 +34,7 @@ class QueuedRequest(NamedTuple):
     trust_pileup: int
     open_until: float | None
     origin_id: int | None
+    paused: int = 0
 
 
 class QueuedStep(NamedTuple):
@@ -76,7 +78,10 @@ _WORKING = "('acquired', 'running-open', 'running-closed', 'force-complete')"
 
 def pullable(connection: Connection, team: str) -> list[QueuedRequest]:
     """The requests of a team whose elements may be pulled, the highest priority first."""
-    sql = f"SELECT {_REQUEST} FROM requests WHERE state IN {_WORKING} AND team = ? ORDER BY priority DESC, id"
+    sql = (
+        f"SELECT {_REQUEST} FROM requests WHERE state IN {_WORKING} AND team = ? AND paused = 0"
+        " ORDER BY priority DESC, id"
+    )
     return [QueuedRequest(*row) for row in connection.execute(sql, (team,))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.tables import element_jobs
 from pilotage.store.tables.queued_requests import QueuedRequest
 
 _COLUMNS = ", ".join(QueuedRequest._fields)
@@ -15,6 +16,17 @@ def share(connection: Connection, requests: Sequence[int]) -> dict[int, QueuedRe
     condition, value = in_list(connection, "id", requests)
     sql = f"SELECT {_COLUMNS} FROM requests WHERE {condition} ORDER BY id{lock_clause(connection, 'SHARE')}"
     return {row[0]: QueuedRequest(*row) for row in connection.execute(sql, (value,))}
+
+
+def with_made_jobs(connection: Connection) -> list[int]:
+    """The requests whose made jobs may be released, ascending. A paused request is left out."""
+    made = element_jobs.requests_with_made(connection)
+    condition, value = in_list(connection, "id", made)
+    paused = {
+        row[0]
+        for row in connection.execute(f"SELECT id FROM requests WHERE paused = 1 AND {condition}", (value,))
+    }
+    return [request for request in made if request not in paused]
 
 
 def in_states(connection: Connection, states: Sequence[str]) -> list[int]:

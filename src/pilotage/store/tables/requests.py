@@ -43,6 +43,8 @@ class RequestRow:
     propagating: bool = False
     root: int | None = None
     """The first request of its chain of resubmissions; None: it resubmits none."""
+    paused: bool = False
+    """Agents get none of its elements, and none of its made jobs are released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class RequestEvent:
 _COLUMNS: Final = (
     "id, name, owner, grp, priority, team, campaign, state, specification, sites, banned_sites, trust_input,"
     " trust_pileup, open_until, created, changed, version, reason, origin_id, idempotency_key, propagating,"
-    " root_id"
+    " root_id, paused"
 )
 _STEP_COLUMNS: Final = (
     "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
@@ -109,7 +111,8 @@ def _to_request(row: Sequence[Any]) -> RequestRow:
     plain = list(row)
     plain[7] = RequestState(plain[7])
     plain[9], plain[10] = (tuple(json.loads(plain[place])) for place in (9, 10))
-    plain[11], plain[12], plain[20] = (bool(plain[place]) for place in (11, 12, 20))
+    for place in (11, 12, 20, 22):
+        plain[place] = bool(plain[place])
     return RequestRow(*plain)
 
 
@@ -127,7 +130,7 @@ def insert(connection: Connection, request: RequestRow) -> RequestRow:
         *(request.state, request.specification, json.dumps(request.sites), json.dumps(request.banned_sites)),
         *(int(request.trust_input), int(request.trust_pileup), request.open_until),
         *(request.created, request.changed, request.version, request.reason, request.origin, request.key),
-        *(int(request.propagating), request.root),
+        *(int(request.propagating), request.root, int(request.paused)),
     )
     marks = ", ".join("?" * len(values))
     columns = _COLUMNS.removeprefix("id, ")
@@ -243,19 +246,19 @@ def change_facts(
     now: float,
     detail: str,
 ) -> RequestRow:
-    """Store priority, team, lists of sites, trust flags and `propagating`, and record the change.
+    """Store priority, team, lists of sites, trust flags, `propagating` and `paused`, and record the change.
 
     Raises `Conflict` if the row has changed since it was read.
     """
     stored = replace(after, changed=now, version=before.version + 1)
     sql = (
         "UPDATE requests SET priority = ?, team = ?, sites = ?, banned_sites = ?, trust_input = ?, trust_pileup = ?,"
-        " propagating = ?, changed = ?, version = ? WHERE id = ? AND version = ?"
+        " propagating = ?, paused = ?, changed = ?, version = ? WHERE id = ? AND version = ?"
     )
     values = (
         *(stored.priority, stored.team, json.dumps(stored.sites), json.dumps(stored.banned_sites)),
-        *(int(stored.trust_input), int(stored.trust_pileup), int(stored.propagating), now),
-        *(stored.version, before.id, before.version),
+        *(int(stored.trust_input), int(stored.trust_pileup), int(stored.propagating), int(stored.paused)),
+        *(now, stored.version, before.id, before.version),
     )
     _changed_one(connection.execute(sql, values).rowcount, before)
     record(connection, stored, kind, actor=actor, now=now, detail=detail)

@@ -98,6 +98,18 @@ def test_filled_slots_are_told_by_priority(queue: QueueBench) -> None:
     assert "may be taken by the next pull" in ask(queue, high).summary
 
 
+def test_a_paused_request_tells_how_to_go_on(queue: QueueBench) -> None:
+    data = queue.dataset("data")
+    queue.block(data, "b")
+    request = queue.request(inputs=[data])
+    queue.intake(request)
+    queue.run("UPDATE requests SET paused = 1 WHERE id = ?", request)
+    answer = ask(queue, request)
+    assert (answer.summary, answer.advice) == (why.PAUSED, f"`pilotage request resume {request}`")
+    [element] = queue.elements_of(request)
+    assert ask(queue, request, element.id).summary == why.PAUSED
+
+
 def test_states_before_and_after_the_queue(queue: QueueBench) -> None:
     data = queue.dataset("data")
     queue.block(data, "b")

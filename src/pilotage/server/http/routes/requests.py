@@ -241,6 +241,8 @@ _add_verb(
     changes.reject,
     "Refuse a request that is not assigned, or the result of an ended one. Needs PRODUCTION_MANAGEMENT.",
 )
+_add_verb("pause", changes.pause, "Give no more elements to agents and release no more jobs, until `resume`.")
+_add_verb("resume", changes.resume, "End the pause of a request.")
 _add_verb("abort", changes.abort, "End a request: its elements and jobs are cancelled.")
 _add_verb(
     "force-complete",
