@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilotage.core.requests.states import REQUEST_STATES, RequestState
+from pilotage.core.requests.states import EDITABLE, REQUEST_STATES, RequestState
 from pilotage.core.workqueue.pull import SiteRoom
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.core.workqueue.states import ElementState
@@ -55,14 +55,14 @@ def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest
     if state in _BEFORE_THE_QUEUE:
         answer.summary, advice = _BEFORE_THE_QUEUE[state]
         answer.advice = advice.format(id=request.id)
+    elif request.paused and state in EDITABLE["pause"]:
+        answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
     elif state in (RequestState.ASSIGNED, RequestState.STAGED):
         answer.summary, answer.advice = _intake(connection, request)
     elif state not in WORKING:
         row = requests.by_id(connection, request.id)
         reason = "" if row is None else row.reason
         answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
-    elif request.paused:
-        answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
     elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
         _explain_elements(queue, connection, request, answer, now)
         if answer.jobs.get("made"):
