@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, IllegalMove, InvalidInput, NotFound
@@ -220,6 +221,10 @@ def test_one_verb_changes_many_requests(shared: Instance) -> None:
     open_ones = ("--name", "many", "--state", "assigned", "--state", "acquired")
     said, _ = cli(shared, "request", "abort", *open_ones, "-y", "--json")
     assert [row["id"] for row in json.loads(said)["requests"]] == others
+    metrics = httpx.get(f"{client.url}/metrics").text
+    assert 'pilotage_requests{state="assigned"} ' in metrics
+    assert 'pilotage_element_jobs{state="made"} 0\n' in metrics
+    assert "aborted-completed" not in metrics
     _, told = cli(shared, "request", "abort", "--name", "many", "-y", code=4)
     assert "no request fits the filter" in told
     _, told = cli(shared, "request", "announce", str(first), code=5)

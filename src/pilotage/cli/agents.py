@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,16 @@ def elements_text(agent: AgentSummary) -> str:
     order = ("Negotiating", "Acquired", "Running", "CancelRequested", "Done", "Failed", "Canceled")
     counts = [f"{agent.elements[state]:,} {state}" for state in order if agent.elements.get(state)]
     return ", ".join(counts)
+
+
+def drain_facts(agent: AgentSummary, now: float, *, exact: bool) -> Iterator[tuple[str, str]]:
+    """How far the drain of an agent is."""
+    if agent.drain_since is None:
+        return
+    remaining = agent.waiting + agent.running
+    jobs = max(agent.drain_jobs, remaining)
+    since = format_instant(agent.drain_since, now, exact=exact)
+    yield "drain", f"{jobs - remaining:,} of {jobs:,} jobs have ended since {since}"
 
 
 @connected
@@ -86,6 +97,7 @@ def show(session: Session, name: NameArgument) -> int | None:
             ("elements", elements_text(agent)),
             ("waiting jobs", f"{agent.waiting:,}"),
             ("running jobs", f"{agent.running:,}"),
+            *drain_facts(agent, now, exact=exact),
         )
     )
     return None

@@ -16,7 +16,7 @@ from pilotage.server.director_state import DirectorState
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.home_token import HomeToken
-from pilotage.server.metrics_cache import CachedJobTotals
+from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.prospects import Prospects
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
@@ -27,6 +27,8 @@ from pilotage.services.shares.corrections import UseBook
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import Connection, Readers
+from pilotage.store.tables import work_queue_depth
+from pilotage.store.tables.work_queue_depth import WorkQueueDepth
 from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -58,7 +60,7 @@ class Context:
     exchange: Handler = field(init=False)
     """Processes messages of pilots."""
     work_queue: WorkQueue = field(init=False)
-    totals: CachedJobTotals = field(init=False)
+    work_queue_depth: CachedCounts[WorkQueueDepth] = field(init=False)
     prospects: Prospects = field(init=False)
     space: DiskSpace
     """Decides whether the disks have room for new work."""
@@ -126,7 +128,7 @@ class Context:
         self.work_queue = WorkQueue(self.pool)
         self.submit_pools = SubmitPools(lambda name: self.pool.policy.director.pool(name).max_threads)
         self.prospects = Prospects(self.pool, self.writer, self.clock)
-        self.totals = CachedJobTotals(self.readers, time.monotonic)
+        self.work_queue_depth = CachedCounts(self.readers, time.monotonic, work_queue_depth.read)
 
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.

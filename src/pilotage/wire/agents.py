@@ -228,6 +228,10 @@ class AgentSummary:
     """Its jobs that do not run yet."""
     running: int = 0
     id: int = 0
+    drain_since: Optional[float] = None
+    """When it began to drain; None: it does not drain."""
+    drain_jobs: int = 0
+    """Its unfinished jobs at `drain_since`."""
 
 
 @dataclass

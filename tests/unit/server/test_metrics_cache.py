@@ -1,4 +1,4 @@
-"""Counting all jobs for metrics must not take much of the time, however many there are."""
+"""Counting for metrics must not take much of the time, however much there is to count."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.server import metrics_cache as module
-from pilotage.server.metrics_cache import MAX_LOAD, QUICK, CachedJobTotals
+from pilotage.server.metrics_cache import MAX_LOAD, QUICK, CachedCounts
 
 
 class Readers:
@@ -17,9 +16,7 @@ class Readers:
 
 
 @pytest.mark.parametrize(("takes", "rest"), [(QUICK / 2, 0.0), (2.0, 2.0 / MAX_LOAD)])
-def test_jobs_are_counted_anew_when_the_last_count_is_paid_for(
-    takes: float, rest: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_is_made_anew_when_the_last_one_is_paid_for(takes: float, rest: float) -> None:
     now, counted = 100.0, 0
 
     def count(_: Any) -> dict[str, int]:
@@ -28,11 +25,10 @@ def test_jobs_are_counted_anew_when_the_last_count_is_paid_for(
         counted += 1
         return {"Waiting": counted}
 
-    monkeypatch.setattr(module.listing, "state_totals", count)  # type: ignore[attr-defined]
-    totals = CachedJobTotals(Readers(), lambda: now)  # type: ignore[arg-type]
-    assert totals.by_state() == {"Waiting": 1}
+    totals = CachedCounts(Readers(), lambda: now, count)  # type: ignore[arg-type]
+    assert totals.read() == {"Waiting": 1}
     if rest:
         now += rest - 1
-        assert totals.by_state() == {"Waiting": 1}
+        assert totals.read() == {"Waiting": 1}
         now += 1
-    assert totals.by_state() == {"Waiting": 2}
+    assert totals.read() == {"Waiting": 2}

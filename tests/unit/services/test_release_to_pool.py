@@ -11,11 +11,12 @@ import pytest
 from pilotage.core.policy.model import NORMAL_USER
 from pilotage.core.policy.requests import Growth, Requests
 from pilotage.core.requests.specification import Retry
+from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.retries import PauseRule, RetryRules
 from pilotage.services.requests import changes
 from pilotage.services.requests.changes import Change
 from pilotage.services.requests.rights import Actor
-from pilotage.store.tables import listing
+from pilotage.store.tables import listing, work_queue_depth
 from pilotage.store.tables.selections import JobSelection, Viewer
 from tests.unit.services.bench import POLICY, Bench, Paper
 from tests.unit.services.request_bench import RequestBench, limited
@@ -94,6 +95,27 @@ def test_a_paused_request_releases_nothing_and_its_pool_jobs_go_on(
     run_all(bench.pilot(), 20)
     of_requests.roll_up()
     assert of_requests.state(request) == "completed"
+
+
+def test_the_depth_of_the_work_queue_counts_unfinished_work_only(
+    bench: Bench, of_requests: RequestBench
+) -> None:
+    for _ in range(2):
+        request = of_requests.request(retry=Retry(max_retries=1, cooloff=100))
+        of_requests.element(request, 3)
+    of_requests.element(request, 5, state="Available")
+    of_requests.element(of_requests.request(state=RequestState.ABORTED_COMPLETED), 9)
+    of_requests.release(most=6)
+    run_all(bench.pilot(), 1, exit_code=3)
+    run_all(bench.pilot(), 1)
+    of_requests.roll_up()
+    bench.submit(4)
+    depth = bench.do(lambda tx: work_queue_depth.read(tx.connection))
+    assert sum(depth.requests.values()) == 2
+    assert "aborted-completed" not in depth.requests
+    assert (depth.elements["Running"], depth.elements["Available"]) == (2, 1)
+    assert depth.jobs == {state: of_requests.jobs()[state] - 9 * (state == "made") for state in depth.jobs}
+    assert depth.jobs["cooloff"] == 1
 
 
 def test_users_jobs_leave_no_outcome(bench: Bench, of_requests: RequestBench) -> None:

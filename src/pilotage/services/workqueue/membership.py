@@ -89,15 +89,16 @@ def free(queue: WorkQueue, moves: ElementMoves, row: ElementRow, reason: str, ca
 
 
 def set_draining(
-    queue: WorkQueue, tx: Transaction, name: str, *, draining: bool, by: str, now: float
+    queue: WorkQueue, tx: Transaction, name: str, jobs: int, *, draining: bool, by: str, now: float
 ) -> AgentRow:
-    """Let an agent take no more elements, or take them again."""
+    """Let an agent take no more elements, or take them again. `jobs`: the number of its unfinished jobs."""
     row = named(tx, name)
     flag = row.draining | BY_ADMINISTRATOR if draining else row.draining & ~BY_ADMINISTRATOR
     if flag != row.draining:
-        agents.set_draining(tx.connection, row.id, flag)
+        row = row.with_draining(flag, jobs, now)
+        agents.save_drain(tx.connection, row)
         _record(queue, tx, now, "agent-drained" if draining else "agent-enabled", by, row.name)
-    return row._replace(draining=flag)
+    return row
 
 
 def remove(queue: WorkQueue, tx: Transaction, name: str, *, by: str, now: float) -> AgentRow:

@@ -45,7 +45,8 @@ def sync(
         raise Superseded(f"a later turn of agent {agent.name} was answered", hint="join again")
     settings = queue.pool.policy.requests
     draining = (agent.draining & BY_ADMINISTRATOR) | (BY_ITSELF if message.draining else 0)
-    agents.renew(tx.connection, agent.id, now=now, lease_until=now + settings.agent_lease, draining=draining)
+    agent = agent.with_draining(draining, load.jobs, now)
+    agents.renew(tx.connection, agent, now=now, lease_until=now + settings.agent_lease)
     turn = _Turn(queue, tx, agent, message, now)
     turn.settle()
     peers = set(agents.live_of_team(tx.connection, agent.team, now))

@@ -176,6 +176,9 @@ agents = sa.Table(
     sa.Column("lease_until", sa.Float, nullable=False),
     # 1: it takes no more elements.
     sa.Column("draining", sa.SmallInteger, nullable=False, server_default="0"),
+    # When it began to drain, and its unfinished jobs then. NULL: it does not drain.
+    sa.Column("drain_since", sa.Float),
+    sa.Column("drain_jobs", sa.Integer, nullable=False, server_default="0"),
     # NULL: it is there.
     sa.Column("ended", sa.Float),
     # The number of its last pull, and the ids and epochs that were the answer, to repeat a lost one.

@@ -14,7 +14,7 @@ BY_ITSELF = 2
 
 _COLUMNS = (
     "id, name, team, owner, nonce, version, host, joined, seen, lease_until, draining, ended, pull_number,"
-    " pull_answer"
+    " pull_answer, drain_since, drain_jobs"
 )
 
 
@@ -38,6 +38,9 @@ class AgentRow(NamedTuple):
     pull_number: int
     pull_answer: str
     """JSON list of [element, epoch]."""
+    drain_since: float | None
+    drain_jobs: int
+    """Its unfinished jobs at `drain_since`."""
 
     def status(self, now: float) -> str:
         """live, draining, lost (its lease is over) or ended."""
@@ -46,6 +49,14 @@ class AgentRow(NamedTuple):
         if now >= self.lease_until:
             return "lost"
         return "draining" if self.draining else "live"
+
+    def with_draining(self, draining: int, jobs: int, now: float) -> AgentRow:
+        """The row with another `draining`. A drain that begins has its instant and the agent's unfinished jobs."""
+        if not draining:
+            return self._replace(draining=0, drain_since=None, drain_jobs=0)
+        if self.draining:
+            return self._replace(draining=draining)
+        return self._replace(draining=draining, drain_since=now, drain_jobs=jobs)
 
     @property
     def answered(self) -> list[tuple[int, int]]:
@@ -122,10 +133,11 @@ def rejoin(
     )
 
 
-def renew(connection: Connection, agent: int, *, now: float, lease_until: float, draining: int) -> None:
+def renew(connection: Connection, row: AgentRow, *, now: float, lease_until: float) -> None:
+    """Store a new lease, and the drain of the row."""
     connection.execute_later(
-        "UPDATE agents SET seen = ?, lease_until = ?, draining = ? WHERE id = ?",
-        (now, lease_until, draining, agent),
+        "UPDATE agents SET seen = ?, lease_until = ?, draining = ?, drain_since = ?, drain_jobs = ? WHERE id = ?",
+        (now, lease_until, row.draining, row.drain_since, row.drain_jobs, row.id),
     )
 
 
@@ -137,8 +149,11 @@ def save_pull(connection: Connection, agent: int, number: int, answer: Sequence[
     )
 
 
-def set_draining(connection: Connection, agent: int, draining: int) -> None:
-    connection.execute("UPDATE agents SET draining = ? WHERE id = ?", (draining, agent))
+def save_drain(connection: Connection, row: AgentRow) -> None:
+    connection.execute(
+        "UPDATE agents SET draining = ?, drain_since = ?, drain_jobs = ? WHERE id = ?",
+        (row.draining, row.drain_since, row.drain_jobs, row.id),
+    )
 
 
 def end(connection: Connection, agent: int, now: float) -> None:

@@ -16,6 +16,7 @@ from pilotage.services.workqueue import membership
 from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.intake import take_slice
 from pilotage.services.workqueue.splitting import read_mask
+from pilotage.store.tables import agents
 from pilotage.store.tables.site_states import SiteStateRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.agents import JoinRequest
@@ -464,17 +465,52 @@ def test_draining_agents_do_not_pull(queue: QueueBench) -> None:
     prepared(queue, 2)
     agent, other = queue.agent("one"), queue.agent("two")
     queue.bench.do(
-        lambda tx: membership.set_draining(queue.queue, tx, "one", draining=True, by="root", now=queue.now)
+        lambda tx: membership.set_draining(queue.queue, tx, "one", 7, draining=True, by="root", now=queue.now)
     )
     answer = agent.sync()
     assert (answer.elements, answer.drain, answer.agents) == ([], True, 1)
     assert other.sync(0).sites[0].slots == 60
     assert agent.sync(draining=True).elements == []
     queue.bench.do(
-        lambda tx: membership.set_draining(queue.queue, tx, "one", draining=False, by="root", now=queue.now)
+        lambda tx: membership.set_draining(
+            queue.queue, tx, "one", 7, draining=False, by="root", now=queue.now
+        )
     )
     assert not agent.sync(draining=True).drain
     assert len(agent.sync().elements) == 2
+
+
+def test_a_drain_tells_when_it_began_and_with_how_many_jobs(queue: QueueBench) -> None:
+    """A second drain, by the agent itself, does not begin it anew."""
+    prepared(queue, 2)
+    agent = queue.agent("one")
+    agent.split(*(element.id for element in agent.sync().elements))
+
+    def drain() -> tuple[float | None, int]:
+        row = queue.bench.do(lambda tx: agents.by_name(tx.connection, "one"))
+        assert row is not None
+        return row.drain_since, row.drain_jobs
+
+    agent.sync()
+    assert drain() == (None, 0)
+    began = queue.now
+    agent.sync(draining=True)
+    jobs = len(queue.sql("SELECT id FROM element_jobs"))
+    assert drain() == (began, jobs)
+    assert jobs > 0
+    queue.bench.now += 5
+    queue.bench.do(
+        lambda tx: membership.set_draining(queue.queue, tx, "one", 0, draining=True, by="root", now=queue.now)
+    )
+    agent.sync(draining=True)
+    assert drain() == (began, jobs)
+    queue.bench.do(
+        lambda tx: membership.set_draining(
+            queue.queue, tx, "one", 0, draining=False, by="root", now=queue.now
+        )
+    )
+    agent.sync()
+    assert drain() == (None, 0)
 
 
 def test_an_element_without_a_place_goes_back(queue: QueueBench) -> None:

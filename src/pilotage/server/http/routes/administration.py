@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Depends, Response
 
 from pilotage import __version__
@@ -12,11 +15,13 @@ from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute, binary_response
 from pilotage.server.tokens import Caller
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import job_counts, retention
+from pilotage.store.tables import agents, job_counts, listing, retention
 from pilotage.wire.identity import Identity
 from pilotage.wire.shutdown import Shutdown
 
 router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+AGENTS_COUNTED = 10_000
+
 monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 
 
@@ -62,10 +67,15 @@ def ready(response: Response, context: Context = Depends(context_of)) -> dict[st
 def metrics(context: Context = Depends(context_of)) -> Response:
     """Metrics for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer
-    lines = ["# TYPE pilotage_jobs gauge"]
+    lines: list[str] = []
     connection = context.readers.connection()
-    totals = context.totals.by_state()
-    lines += [f'pilotage_jobs{{state="{state}"}} {count}' for state, count in sorted(totals.items())]
+    lines += _by_state("pilotage_jobs", listing.state_totals(connection))
+    depth = context.work_queue_depth.read()
+    lines += _by_state("pilotage_requests", depth.requests)
+    lines += _by_state("pilotage_elements", depth.elements)
+    lines += _by_state("pilotage_element_jobs", depth.jobs)
+    present = agents.page(connection, everything=False, limit=AGENTS_COUNTED)
+    lines += _by_state("pilotage_agents", Counter(row.status(context.clock()) for row in present))
     gauges = _gauges(context, connection)
     counters = {
         "pilotage_commits_total": writer.groups,
@@ -95,6 +105,11 @@ def metrics(context: Context = Depends(context_of)) -> Response:
         for name, table_progress in sorted(retention.progress(connection).items())
     ]
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def _by_state(name: str, counts: Mapping[str, int]) -> list[str]:
+    lines = [f'{name}{{state="{state}"}} {count}' for state, count in sorted(counts.items())]
+    return [f"# TYPE {name} gauge", *lines]
 
 
 def _gauges(context: Context, connection: Connection) -> dict[str, float]:

@@ -205,6 +205,8 @@ def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
         waiting=sum(load.waiting.values()),
         running=sum(load.running.values()),
         id=row.id,
+        drain_since=row.drain_since,
+        drain_jobs=row.drain_jobs,
     )
 
 
@@ -225,10 +227,11 @@ async def enable_agent(
 
 
 async def _set_draining(context: Context, caller: Caller, name: str, *, draining: bool) -> AgentSummary:
-    _need_authority(context, caller, name)
+    agent = _need_authority(context, caller, name)
     queue, now = context.work_queue, context.clock()
+    jobs = (await _load(context, agent.id, now)).jobs
     row = await context.writer.acall(
-        lambda tx: membership.set_draining(queue, tx, name, draining=draining, by=caller.user, now=now)
+        lambda tx: membership.set_draining(queue, tx, name, jobs, draining=draining, by=caller.user, now=now)
     )
     return _summary(context, row, now)
 
@@ -246,10 +249,11 @@ async def remove_agent(
     return _summary(context, row, now)
 
 
-def _need_authority(context: Context, caller: Caller, name: str) -> None:
+def _need_authority(context: Context, caller: Caller, name: str) -> AgentRow:
     """Agents of others are as if they were not there."""
     row = agents.by_name(context.readers.connection(), name)
     if row is None or not (caller.administrator or row.owner == caller.user):
         raise NotFound(
             f"there is no agent {name}", hint=f"see `pilotage agent list`; {ADMINISTRATOR}s see all agents"
         )
+    return row

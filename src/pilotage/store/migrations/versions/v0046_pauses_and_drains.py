@@ -1,4 +1,4 @@
-"""Requests can be paused"""
+"""Requests can be paused, and agents tell how far their drain is"""
 
 from __future__ import annotations
 
@@ -13,3 +13,5 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("requests", sa.Column("paused", sa.SmallInteger(), nullable=False, server_default="0"))
+    op.add_column("agents", sa.Column("drain_since", sa.Float()))
+    op.add_column("agents", sa.Column("drain_jobs", sa.Integer(), nullable=False, server_default="0"))
