@@ -211,8 +211,19 @@ def test_one_verb_changes_many_requests(shared: Instance) -> None:
     assert {row.priority for row in client.requests(name="many")} == {77}
     cli(shared, "request", "priority", str(first), str(others[0]), "78")
     assert client.request(others[0]).request.priority == 78
+    waiting = client.submit_request({**TOY, "name": "slow", "team": ""}).request.id
+    larger = ("--splitting", "events_per_job=7", "--memory", "2GB", "--wall-time", "2h")
+    _, told = cli(shared, "request", "assign", str(waiting), "--team", "nobody", "--splitting", "x", code=2)
+    assert "--splitting x: it is written NAME=VALUE" in told
+    cli(shared, "request", "assign", str(waiting), "--team", "nobody", *larger)
+    cli(shared, "request", "clone", str(waiting), *larger[2:], "--name", "copied")
+    said, _ = cli(shared, "request", "history", str(waiting))
+    assert "events_per_job=7, processors=1 memory=2048 wall_time=7200" in said
+    _, told = cli(shared, "request", "assign", str(first), *larger, code=5)
+    assert "splitting and resources" in told
     said, _ = cli(shared, "request", "pause", str(first))
-    assert f"request {first} (many) is {client.request(first).request.state}, paused, priority 78" in said
+    assert f"request {first} (many) is " in said
+    assert ", paused, priority 78" in said
     assert f"pilotage request resume {first}" in cli(shared, "why", f"request:{first}")[0]
     assert ", paused" in cli(shared, "request", "show", str(first))[0]
     cli(shared, "request", "resume", str(first))

@@ -89,7 +89,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
     entries, local = _inputs(options.inputs or [])
     variables, unset = parse_export(options.export, os.environ)
     fields: dict[str, Any] = {
-        "environment": variables | _pairs(options.environment or [], "--env", "K=V"),
+        "environment": variables | name_value_pairs(options.environment or [], "--env", "K=V"),
         "output_sandbox": _outputs(options.outputs or []),
         "job_name": options.name,
         "job_group": options.job_group,
@@ -98,9 +98,9 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "banned_sites": _split(options.banned_sites),
         "platforms": _split(options.platforms),
         "tags": _split(options.tags),
-        "cpu_time": _seconds(options.cpu_time),
-        "wall_time": _seconds(options.wall_time),
-        "warn": _seconds(options.warn),
+        "cpu_time": whole_seconds(options.cpu_time),
+        "wall_time": whole_seconds(options.wall_time),
+        "warn": whole_seconds(options.warn),
         "memory": options.memory,
         "processors": options.processors,
         "user_priority": options.priority,
@@ -115,7 +115,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
     return _ParsedOptions(stated, entries, local, notes)
 
 
-def _seconds(text: str) -> int | None:
+def whole_seconds(text: str) -> int | None:
     return math.ceil(parse_duration(text)) if text else None
 
 
@@ -123,7 +123,7 @@ def _split(words: Iterable[str] | None) -> list[str]:
     return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
 
 
-def _pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
+def name_value_pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RequestSites,
         RequestSummary,
         ResubmissionAccepted,
+        StepChange,
     )
     from pilotage.wire.submissions import UploadedInput
 
@@ -159,7 +160,7 @@ class RequestMethods(TypedRequests):
         return self._change(request, "reject", wire.requests.RequestChange(reason))
 
     def assign_request(self, request: int, assignment: RequestAssignment) -> RequestSummary:
-        """Give a request a team, and lists of sites. Needs PRODUCTION_MANAGEMENT."""
+        """Give a request a team, lists of sites, splittings and resources. Needs PRODUCTION_MANAGEMENT."""
         return self._change(request, "assign", assignment)
 
     def set_request_priority(self, request: int, priority: int, reason: str = "") -> RequestSummary:
@@ -214,14 +215,22 @@ class RequestMethods(TypedRequests):
         return self._change(request, "clone", body)
 
     def resubmit_request(
-        self, request: int, *, key: str = "", programs: Mapping[str, Path | str] | None = None
+        self,
+        request: int,
+        *,
+        key: str = "",
+        programs: Mapping[str, Path | str] | None = None,
+        steps: StepChange | None = None,
     ) -> ResubmissionAccepted:
         """Make the failed parts of an ended request again; return the new request.
 
         `programs`: local files that replace the files of these names in the programs of all steps.
+        `steps`: other resources; a resubmission keeps the splitting.
         Parts that another resubmission does or has done are left out. Raises Conflict if no part remains.
         """
-        body = wire.requests.RequestResubmission(key or str(uuid.uuid4()), self._sent(programs))
+        body = wire.requests.RequestResubmission(
+            key or str(uuid.uuid4()), self._sent(programs), steps or wire.requests.StepChange()
+        )
         return self._post(f"/v1/requests/{request}/resubmit", body, wire.requests.ResubmissionAccepted)
 
     def _sent(self, programs: Mapping[str, Path | str] | None) -> list[UploadedInput]:

@@ -276,6 +276,22 @@ class RequestHistory:
     next: Optional[int] = None
 
 
+StepValues = Annotated[Dict[Name, Any], Limit(longest=50)]
+"""Values as in a file of a request: numbers, `2 GB`, `90 min`."""
+
+
+@dataclass
+class StepChange:
+    """Other splitting and resources of a request's steps; absent values are as before."""
+
+    step: Name = ""
+    """Only this step; empty: each step of the request's file."""
+    resources: StepValues = field(default_factory=dict)
+    """`processors`, `memory`, `wall_time` and `cpu_time`."""
+    splitting: StepValues = field(default_factory=dict)
+    """Parameters of the step's algorithm."""
+
+
 @dataclass
 class RequestClone:
     """Submit a request again, with some facts changed. Its output data sets get new names."""
@@ -290,6 +306,7 @@ class RequestClone:
     """Idempotency key, as of a submission."""
     inputs: ProgramInputs = field(default_factory=list)
     """Uploaded files that replace the files with their names in the programs of all steps."""
+    steps: StepChange = field(default_factory=StepChange)
 
 
 @dataclass
@@ -300,6 +317,7 @@ class RequestResubmission:
     """Idempotency key, as of a submission."""
     inputs: ProgramInputs = field(default_factory=list)
     """Uploaded files that replace the files with their names in the programs of all steps."""
+    steps: StepChange = field(default_factory=StepChange)
 
 
 @dataclass
@@ -329,7 +347,10 @@ class RequestSites:
 
 @dataclass
 class RequestAssignment:
-    """Assign a request to a team of agents, with lists of sites; absent ones are as before."""
+    """Assign a request to a team of agents, with lists of sites; absent facts are as before.
+
+    Splitting and resources can change before the request has work.
+    """
 
     team: Name = ""
     """Empty: the team that it has."""
@@ -338,3 +359,4 @@ class RequestAssignment:
     trust_input: Optional[bool] = None
     trust_pileup: Optional[bool] = None
     reason: Message = ""
+    steps: StepChange = field(default_factory=StepChange)

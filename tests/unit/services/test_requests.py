@@ -17,6 +17,7 @@ from pilotage.core.policy.model import JOB_SHARING, NORMAL_USER, PRODUCTION_MANA
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.states import RequestState
+from pilotage.core.requests.step_changes import StepChanges
 from pilotage.services.catalogue import registration
 from pilotage.services.catalogue.outputs import OutputFile, register_outputs
 from pilotage.services.requests import changes, copies, progress, submission
@@ -24,6 +25,7 @@ from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
 from pilotage.services.workqueue import roll_up
+from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.store.tables import datasets, elements, request_progress, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.tables.selections import Viewer
@@ -196,6 +198,49 @@ def test_a_request_in_the_queue_changes_its_team(desk: Desk, queue: QueueBench) 
     desk.do(changes.abort, row)
     with pytest.raises(Conflict, match="team of a request in state aborted"):
         desk.lists(changes.assign, row, SiteLists(), "home")
+
+
+def test_splitting_and_resources_change_at_assignment(desk: Desk, queue: QueueBench) -> None:
+    row = desk.submit(team=None)
+    new = StepChanges("", {"processors": 4, "memory": "2000 MB", "wall_time": "90 min"}, {"files_per_job": 1})
+
+    def assign(row: RequestRow, steps: StepChanges, team: str = "home") -> RequestRow:
+        change = Change(MANAGER, desk.bench.now, "larger")
+        policy = desk.bench.pool.policy
+        return desk.bench.do(lambda tx: changes.assign(tx, row.id, team, SiteLists(), policy, change, steps))
+
+    for steps, mistake in (
+        (StepChanges("merge"), "no step merge"),
+        (StepChanges("", {"executable": "rm"}), "executable of a request cannot change"),
+        (StepChanges("", {"memory": -1}), "memory"),
+        (StepChanges("", {}, {"files_per_job": 0}), "files_per_job"),
+        (StepChanges("", {}, {"events_per_job": 5}), "events_per_job"),
+    ):
+        with pytest.raises(InvalidInput, match=mistake):
+            assign(row, replace(steps, resources={"memory": 5}) if steps.is_empty else steps)
+    assert desk.row(row).state is R.ASSIGNMENT_APPROVED, "a refusal changes nothing"
+    assigned = assign(row, new)
+    assert desk.row(row) == assigned
+    [event] = [
+        event
+        for event in desk.bench.do(lambda tx: requests.events_of(tx.connection, row.id))
+        if event.kind == "assign"
+    ]
+    assert (
+        "files_per_job=2, processors=1 → process: FileBased files_per_job=1, processors=4 memory=2000 wall_time=5400"
+        in event.detail
+    )
+    queue.intake(row.id)
+    elements_made = queue.elements_of(row.id)
+    assert {element.jobs for element in elements_made} == {4}, "one job for each file"
+    agent = queue.agent()
+    [offered, *_] = agent.sync().elements
+    assert offered.splitting.parameters == {"files_per_job": 1}
+    program = desk.bench.do(lambda tx: ProgramCache().get(tx.connection, row.id, 0))
+    assert program is not None
+    assert (program.description.processors, program.description.memory) == (4, 2000)
+    with pytest.raises(Conflict, match="splitting and resources of a request in state acquired"):
+        assign(row, new)
 
 
 def test_a_paused_request_gives_no_element(desk: Desk, queue: QueueBench) -> None:

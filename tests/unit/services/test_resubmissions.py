@@ -14,13 +14,17 @@ import pytest
 
 from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.requests.wait import RequestOutcome
-from pilotage.core.errors import Conflict
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.states import RequestState
+from pilotage.core.requests.step_changes import StepChanges
 from pilotage.core.splitting.mask import Mask
 from pilotage.services.catalogue import registration
 from pilotage.services.requests import changes, copies, progress
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.services.workqueue import roll_up
+from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.services.workqueue.propagation import Propagation
 from pilotage.services.workqueue.resubmission import KEEPING
 from pilotage.store.tables import requests, resubmissions
@@ -265,6 +269,43 @@ def test_a_key_of_another_program_is_refused(chain: ChainDesk) -> None:
                 bench.pool, tx, row.id, MANAGER, inputs=[other], key="k", now=bench.now
             )
         )
+
+
+def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk) -> None:
+    """More memory for the parts that failed, as a key that is sent again says too. A clone may split anew."""
+    row, _ = chain.failed_request(1, **FILES)
+    bench = chain.bench
+
+    def resubmit(steps: StepChanges) -> Resubmitted:
+        return bench.do(
+            lambda tx: copies.resubmit(bench.pool, tx, row.id, MANAGER, steps=steps, key="k", now=bench.now)
+        )
+
+    resplit = StepChanges("", {}, {"files_per_job": 7})
+    with pytest.raises(InvalidInput, match="makes exactly the parts that failed"):
+        resubmit(resplit)
+    larger = StepChanges("", {"memory": 4000})
+    new = resubmit(larger)
+    assert resubmit(larger).row.id == new.row.id
+    with pytest.raises(Conflict, match="the key k belongs to another request"):
+        resubmit(StepChanges("", {"memory": 5000}))
+    [made] = chain.make_jobs(new.row.id)
+    assert made
+    assert description(chain, new.row).memory == 4000
+    clone = bench.do(
+        lambda tx: copies.clone(
+            bench.pool, tx, row.id, MANAGER, changes={}, steps=resplit, key="", now=bench.now
+        )
+    )
+    [step, *_] = stored_steps(clone.specification, clone.id)
+    assert dict(step.splitting.parameters)["files_per_job"] == 7
+    assert description(chain, clone).memory != 4000
+
+
+def description(chain: ChainDesk, row: RequestRow) -> JobDescription:
+    program = chain.bench.do(lambda tx: ProgramCache().get(tx.connection, row.id, 0))
+    assert program is not None
+    return program.description
 
 
 def test_unsplit_elements_are_resubmitted_once(chain: ChainDesk) -> None:

@@ -11,6 +11,7 @@ import typer
 from pilotage import wire
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.requests.choice import RequestChoice
+from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
 from pilotage.core.requests.states import BEFORE_INTAKE, EDITABLE, ENDED, UNFINISHED, RequestState
@@ -138,6 +139,7 @@ def reject(
 def assign(
     session: Session,
     choice: RequestChoice,
+    steps: StepOptions,
     ids: IdsArgument = None,
     team: Annotated[
         str, typer.Option("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
@@ -148,9 +150,12 @@ def assign(
     trust_pileup: TrustPileupOption = None,
     reason: ReasonOption = "",
 ) -> int | None:
-    """Assign requests to a team of agents, which then take their work."""
+    """Assign requests to a team of agents, which then take their work.
+
+    Splitting and resources can change until a request has work: before it is assigned, and after it has failed.
+    """
     body = wire.requests.RequestAssignment(
-        team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason
+        team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason, steps.change()
     )
     _act(session, "assign", ids, choice, lambda client, number: client.assign_request(number, body))
     return None
@@ -283,8 +288,10 @@ def archive(
 
 
 @connected
+@with_option_groups
 def clone(
     session: Session,
+    steps: StepOptions,
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new request")] = "",
     team: Annotated[str, typer.Option("--team", metavar="NAME", help="Another team")] = "",
@@ -296,7 +303,7 @@ def clone(
     key: KeyOption = "",
 ) -> int | None:
     """Submit a request again as a new one, with the files that were sent with it. Its outputs get new names."""
-    changes = wire.requests.RequestClone(name, team, campaign, priority, key)
+    changes = wire.requests.RequestClone(name, team, campaign, priority, key, steps=steps.change())
     with session.client() as client:
         row = client.clone_request(request, changes, programs=_files_by_name(program))
     _show_new(session, row, f"a clone of request {request}")
@@ -304,8 +311,10 @@ def clone(
 
 
 @connected
+@with_option_groups
 def resubmit(
     session: Session,
+    resources: ResourceOptions,
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
     program: ProgramOption = None,
     key: KeyOption = "",
@@ -316,7 +325,9 @@ def resubmit(
     Parts that another resubmission does or has done are left out.
     """
     with session.client() as client:
-        row = client.resubmit_request(request, key=key, programs=_files_by_name(program))
+        row = client.resubmit_request(
+            request, key=key, programs=_files_by_name(program), steps=resources.change()
+        )
     parts = f"{row.parts:,} failed {'part' if row.parts == 1 else 'parts'} of request {request}"
     _show_new(session, row, parts)
     for other in row.left_out:

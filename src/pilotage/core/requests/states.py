@@ -111,6 +111,7 @@ EDITABLE: Final = {
     "sites": _BEFORE_FORCE_COMPLETE,
     "team": _BEFORE_FORCE_COMPLETE,
     "pause": _BEFORE_FORCE_COMPLETE,
+    "splitting and resources": frozenset({R.NEW, R.ASSIGNMENT_APPROVED, R.FAILED}),
 }
 """The states in which a fact of a request may be changed."""
 

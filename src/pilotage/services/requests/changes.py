@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.policy import Policy
+from pilotage.core.requests.json_format import (
+    specification_from_text,
+    specification_to_text,
+    splitting_to_text,
+    stored_steps,
+)
 from pilotage.core.requests.specification import MAX_PRIORITY
 from pilotage.core.requests.states import (
     ENDED,
     RequestState,
     check_editable,
 )
+from pilotage.core.requests.step_changes import NO_STEP_CHANGES, RESOURCES, StepChanges
 from pilotage.services.requests.rights import Actor, request_to_change
 from pilotage.services.requests.submission import approve as approve_row
 from pilotage.store.tables import elements, requests
@@ -85,11 +92,18 @@ class SiteLists:
 
 
 def assign(
-    tx: Transaction, number: int, team: str, lists: SiteLists, policy: Policy, change: Change
+    tx: Transaction,
+    number: int,
+    team: str,
+    lists: SiteLists,
+    policy: Policy,
+    change: Change,
+    steps: StepChanges = NO_STEP_CHANGES,
 ) -> RequestRow:
-    """Give a request a team, and lists of sites. A new one is approved, a failed one tried again.
+    """Give a request a team, lists of sites, and other splittings and resources of its steps.
 
-    If the request is in the queue, its state stays. Elements that agents of the old team hold stay with them.
+    A new request is approved, a failed one tried again. If the request is in the queue, its state stays. Elements that
+    agents of the old team hold stay with them. Steps change before the request has work: `Conflict` after that.
     """
     change.actor.need_to_manage("assign")
     row = request_to_change(tx.connection, change.actor, number)
@@ -98,12 +112,23 @@ def assign(
     if row.state is not RequestState.FAILED:
         check_editable("team", row.state)
     changed = lists.apply(replace(row, team=team or row.team), policy)
+    if not steps.is_empty:
+        changed = _change_steps(tx, changed, steps)
     if not changed.team:
         raise InvalidInput("the request has no team", hint="name one: --team NAME", field="team")
     row = _change(tx, row, changed, "assign", change)
     if row.state not in (RequestState.ASSIGNMENT_APPROVED, RequestState.FAILED):
         return row
     return _move(tx, row, RequestState.ASSIGNED, change)
+
+
+def _change_steps(tx: Transaction, row: RequestRow, steps: StepChanges) -> RequestRow:
+    check_editable("splitting and resources", row.state)
+    specification = steps.apply(specification_from_text(row.specification))
+    text = specification_to_text(specification)
+    splittings = [splitting_to_text(step.splitting) for step in stored_steps(text, row.id)]
+    requests.save_specification(tx.connection, row.id, text, splittings)
+    return replace(row, specification=text)
 
 
 def set_priority(tx: Transaction, number: int, priority: int, change: Change) -> RequestRow:
@@ -237,6 +262,19 @@ def _change(tx: Transaction, row: RequestRow, changed: RequestRow, kind: str, ch
     )
 
 
+def _steps_text(row: RequestRow) -> str:
+    """`process: FileBased files_per_job=2, processors=1 memory=2000`, by step."""
+    return "; ".join(
+        f"{step.name}: {step.splitting.algorithm} {_values(step.splitting.parameters)},"
+        f" {_values((name, getattr(step.program.description, name)) for name in RESOURCES)}"
+        for step in specification_from_text(row.specification).steps
+    )
+
+
+def _values(pairs: Iterable[tuple[str, object]]) -> str:
+    return " ".join(f"{name}={value}" for name, value in pairs if value)
+
+
 _FACTS: dict[str, Callable[[RequestRow], str]] = {
     "priority": lambda row: str(row.priority),
     "team": lambda row: row.team or "none",
@@ -244,6 +282,7 @@ _FACTS: dict[str, Callable[[RequestRow], str]] = {
     "banned sites": lambda row: " ".join(row.banned_sites) or "none",
     "trust input": lambda row: str(row.trust_input).lower(),
     "trust pile-up": lambda row: str(row.trust_pileup).lower(),
+    "steps": _steps_text,
 }
 
 

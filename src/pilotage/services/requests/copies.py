@@ -12,6 +12,7 @@ from pilotage.core.requests.json_format import specification_from_text
 from pilotage.core.requests.parser import NAME
 from pilotage.core.requests.specification import MAX_PRIORITY, Program, Specification
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
+from pilotage.core.requests.step_changes import NO_STEP_CHANGES, StepChanges
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
@@ -38,6 +39,7 @@ def clone(
     actor: Actor,
     *,
     changes: dict[str, Any],
+    steps: StepChanges = NO_STEP_CHANGES,
     inputs: Sequence[UploadedInput] = (),
     key: str,
     now: float,
@@ -45,19 +47,19 @@ def clone(
     """Submit a request again, with its present priority, team and lists of sites, and with `changes`.
 
     Its output data sets get new names. Its programs have the files that were sent with the earlier request;
-    `inputs` replace the files with their names.
+    `inputs` replace the files with their names; `steps` are other splittings and resources.
     """
     row = seen_request(tx.connection, actor, number)
     specification = replace(_present(row), resubmits=())
-    steps = tuple(
+    with_new_names = tuple(
         replace(step, output=replace(step.output, dataset="")) if step.output.dataset else step
         for step in specification.steps
     )
     logs = specification.log_collect
     logs = logs if logs is None else replace(logs, dataset="")
-    changed = _with_changes(replace(specification, steps=steps, log_collect=logs), changes)
+    changed = _with_changes(replace(specification, steps=with_new_names, log_collect=logs), changes)
     owner = _owner_for(actor, row)
-    changed = _with_inputs(pool, tx.connection, changed, inputs, owner)
+    changed = _with_inputs(pool, tx.connection, steps.apply(changed), inputs, owner)
     return submit(pool, tx, PreparedRequest(changed, owner, key, row.id), now)
 
 
@@ -78,6 +80,7 @@ def resubmit(
     number: int,
     actor: Actor,
     *,
+    steps: StepChanges = NO_STEP_CHANGES,
     inputs: Sequence[UploadedInput] = (),
     key: str,
     now: float,
@@ -85,7 +88,7 @@ def resubmit(
     """A new request of exactly the failed parts of an ended one that no other resubmission has.
 
     These are the jobs that have failed for good, and the rest of elements that could not be split.
-    `inputs` replace the files with their names in the programs.
+    `inputs` replace the files with their names in the programs; `steps` have other resources.
     """
     connection = tx.connection
     root = lock_chain(connection, seen_request(connection, actor, number))
@@ -93,7 +96,7 @@ def resubmit(
     owner = _owner_for(actor, row)
     known = requests.by_key(connection, owner.user, key) if key else None
     if known is not None:
-        return _resubmitted_before(connection, known, row, inputs, key)
+        return _resubmitted_before(connection, known, row, inputs, steps, key)
     if row.state not in RESUBMITTABLE:
         raise Conflict(
             f"request {number} is {row.state}: its failed jobs may still be tried again",
@@ -102,7 +105,7 @@ def resubmit(
     parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)
-    specification = _with_inputs(pool, connection, specification, inputs, owner)
+    specification = _with_inputs(pool, connection, steps.apply(specification), inputs, owner)
     new = submit(pool, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
     store_parts(tx, new, parts, now)
     left_out = tuple(sorted(parts.left_out.items()))
@@ -112,12 +115,20 @@ def resubmit(
 
 
 def _resubmitted_before(
-    connection: Connection, known: RequestRow, row: RequestRow, inputs: Sequence[UploadedInput], key: str
+    connection: Connection,
+    known: RequestRow,
+    row: RequestRow,
+    inputs: Sequence[UploadedInput],
+    steps: StepChanges,
+    key: str,
 ) -> Resubmitted:
     """The answer to a resubmission that was sent before. Raises `Conflict` if the key belongs to another request."""
-    programs = specification_from_text(known.specification).programs
-    sent = {(file.name, file.digest) for program in programs.values() for file in program.inputs}
-    if known.root is None or known.origin != row.id or any((x.name, x.digest) not in sent for x in inputs):
+    specification = specification_from_text(known.specification)
+    sent = {
+        (file.name, file.digest) for program in specification.programs.values() for file in program.inputs
+    }
+    is_same = steps.apply(specification) == specification and all((x.name, x.digest) in sent for x in inputs)
+    if known.root is None or known.origin != row.id or not is_same:
         raise Conflict(
             f"the key {key} belongs to another request ({known.id})",
             hint="a key identifies one request: use another key, or none",

@@ -153,6 +153,17 @@ def insert_steps(connection: Connection, steps: Iterable[StepRow]) -> None:
     connection.executemany(f"INSERT INTO request_steps ({_STEP_COLUMNS}) VALUES ({marks})", rows)
 
 
+def save_specification(
+    connection: Connection, request: int, specification: str, splittings: Sequence[str]
+) -> None:
+    """Store the changed text of a request that has no work yet, with the splitting of each step by position."""
+    connection.execute("UPDATE requests SET specification = ? WHERE id = ?", (specification, request))
+    rows = [(splitting, request, position) for position, splitting in enumerate(splittings)]
+    connection.executemany(
+        "UPDATE request_steps SET splitting = ? WHERE request_id = ? AND position = ?", rows
+    )
+
+
 def by_id(connection: Connection, request: int) -> RequestRow | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM requests WHERE id = ?", (request,)).fetchone()
     return _to_request(row) if row else None

@@ -13,6 +13,7 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.policy import Policy
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
+from pilotage.core.requests.step_changes import StepChanges
 from pilotage.server.context import Context
 from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
@@ -46,6 +47,7 @@ from pilotage.wire.requests import (
     RequestSummary,
     ResubmissionAccepted,
     ResubmissionCount,
+    StepChange,
 )
 
 router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=CheckedRoute)
@@ -261,13 +263,14 @@ async def assign_request(
     context: Context = Depends(context_of),
     caller: Caller = Depends(caller_of),
 ) -> RequestSummary:
-    """Give a request a team, and lists of sites. Needs PRODUCTION_MANAGEMENT."""
+    """Give a request a team, lists of sites, splittings and resources. Needs PRODUCTION_MANAGEMENT."""
     lists, policy = _lists(body), context.pool.policy
+    steps = _step_changes(body.steps)
     return await _change(
         context,
         caller,
         body.reason,
-        lambda tx, change: changes.assign(tx, id_, body.team, lists, policy, change),
+        lambda tx, change: changes.assign(tx, id_, body.team, lists, policy, change, steps),
     )
 
 
@@ -307,6 +310,10 @@ def _lists(body: RequestSites | RequestAssignment) -> SiteLists:
     return SiteLists(frozen(body.sites), frozen(body.banned_sites), body.trust_input, body.trust_pileup)
 
 
+def _step_changes(body: StepChange) -> StepChanges:
+    return StepChanges(body.step, body.resources, body.splitting)
+
+
 @router.post("/{id_}/clone")
 async def clone_request(
     id_: RequestId,
@@ -319,9 +326,10 @@ async def clone_request(
     facts["priority"] = body.priority
     given = {name: value for name, value in facts.items() if value is not None}
     pool, actor, now = context.pool, _actor(caller), context.clock()
+    steps = _step_changes(body.steps)
     row = await context.writer.acall(
         lambda tx: copies.clone(
-            pool, tx, id_, actor, changes=given, inputs=body.inputs, key=body.key, now=now
+            pool, tx, id_, actor, changes=given, steps=steps, inputs=body.inputs, key=body.key, now=now
         )
     )
     return progress.summary_of(row)
@@ -336,8 +344,11 @@ async def resubmit_request(
 ) -> ResubmissionAccepted:
     """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
+    steps = _step_changes(body.steps)
     new = await context.writer.acall(
-        lambda tx: copies.resubmit(pool, tx, id_, actor, inputs=body.inputs, key=body.key, now=now)
+        lambda tx: copies.resubmit(
+            pool, tx, id_, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
+        )
     )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]
     return ResubmissionAccepted(**asdict(progress.summary_of(new.row)), parts=new.parts, left_out=left_out)

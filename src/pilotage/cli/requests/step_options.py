@@ -1,0 +1,68 @@
+"""Options that change the splitting and the resources of a request's steps."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pilotage.cli.description_options import name_value_pairs, whole_seconds
+from pilotage.cli.option_groups import OptionGroup
+
+if TYPE_CHECKING:
+    from pilotage.wire.requests import StepChange
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceOptions(OptionGroup):
+    """Options for other resources of steps."""
+
+    step: Annotated[
+        str, typer.Option("--step", metavar="NAME", help="Change splitting and resources of this step only")
+    ] = ""
+    processors: Annotated[
+        int | None, typer.Option("--processors", metavar="NUMBER", help="Processors of each job")
+    ] = None
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of each job: 2GB")] = ""
+    wall_time: Annotated[
+        str, typer.Option("--wall-time", metavar="TIME", help="Maximum wall time of each job: 90s, 2h")
+    ] = ""
+
+    def change(self) -> StepChange:
+        """The options as a request to the server. Raises InvalidInput for a time that cannot be read."""
+        from pilotage.wire.requests import StepChange
+
+        values = {
+            "processors": self.processors,
+            "memory": self.memory or None,
+            "wall_time": whole_seconds(self.wall_time),
+        }
+        return StepChange(self.step, {name: value for name, value in values.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(ResourceOptions):
+    """Options for another splitting and other resources of steps."""
+
+    splitting: Annotated[
+        list[str] | None,
+        typer.Option("--splitting", metavar="NAME=VALUE", help="Another parameter of the splitting"),
+    ] = None
+
+    def change(self) -> StepChange:
+        """The options as a request to the server. Raises InvalidInput for texts that cannot be read."""
+        change = super().change()
+        pairs = name_value_pairs(self.splitting or (), "--splitting", "NAME=VALUE, such as files_per_job=5")
+        change.splitting = {name: _number(value) for name, value in pairs.items()}
+        return change
+
+
+def _number(text: str) -> int | float | str:
+    """The number that a text is, or else the text."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
