@@ -25,9 +25,9 @@ POST   /v1/requests/{id}/resubmit          RequestResubmission → ResubmissionA
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any, Dict, List, Optional, Union
 
-from pilotage.wire.limits import GivenName, Id, Limit, Message, Name
+from pilotage.wire.limits import Count, GivenName, Id, Limit, Message, Name, Seconds
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
@@ -276,7 +276,7 @@ class RequestHistory:
     next: Optional[int] = None
 
 
-StepValues = Annotated[Dict[Name, Any], Limit(longest=50)]
+StepValues = Annotated[Dict[Name, Union[bool, Count, Seconds, Name]], Limit(longest=50)]
 """Values as in a file of a request: numbers, `2 GB`, `90 min`."""
 
 

@@ -63,6 +63,7 @@ from pilotage.store.tables import job_counts as of_jobs
 from pilotage.store.tables import job_outcomes, location_sets
 from pilotage.store.tables.job_counts import CountChange
 from pilotage.store.tables.job_outcomes import JobEnd
+from pilotage.store.tables.work_queue_depth import WorkQueueDepth
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.server.duty_pool import BAD, Pool
 from tests.unit.services.bench import Bench
@@ -424,7 +425,8 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def _shown(pool: Pool) -> tuple[str, list[tuple[str, str, str]]]:
     """The metrics, and the failing rows that an administrator and others see."""
     context = pool.context
-    context.totals = SimpleNamespace(by_state=dict)
+    depth = WorkQueueDepth({}, {}, {})
+    context.work_queue_depth = SimpleNamespace(read=lambda: depth)
     context.certificate_expires = None
     context.writer = pool.bench.writer
     metrics = bytes(administration.metrics(context).body).decode()
