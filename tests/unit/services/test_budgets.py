@@ -99,6 +99,34 @@ def test_a_pilot_whose_lease_is_over_may_run_on(make: Make) -> None:
     site.settle()
 
 
+def test_a_batch_job_that_outlives_its_pilot_counts_to_its_own_end(make: Make) -> None:
+    """The pilot has said that it leaves. Its batch job has the cores until a listing lacks it."""
+    site = make("1.5 core-h / 1 d")
+    site.bench.submit(1)
+    site.cycle()
+    site.start_pilots()
+    [(batch_id, (job, paper))] = site.papers.items()
+    offer = paper.hold()
+    site.bench.now += 30
+    paper.finish(offer)
+    paper.send(leaving="idle")
+    assert site.live_pilots() == 0
+    for _ in range(4):
+        site.bench.later(60)
+        site.cycle()
+        book_all(site.bench)
+        assert status(site).used + status(site).committed == pytest.approx(HOUR), "it may use its wall time"
+    site.end(batch_id, job)
+    site.bench.later(60)
+    site.cycle()
+    site.cycle()
+    book_all(site.bench)
+    seconds = site.bench.connection.execute("SELECT sum(payload), sum(idle), sum(lost) FROM costs").fetchone()
+    assert seconds == pytest.approx((30, 240, 0))
+    assert status(site).committed == 0
+    site.settle()
+
+
 def test_a_batch_job_that_never_calls_counts_from_its_first_listing(make: Make) -> None:
     site = make("1 core-h / 1 d")
     site.bench.submit(1)

@@ -85,7 +85,7 @@ def note_cores(
     tasks: Sequence[ListedTask],
     listed: float,
 ) -> None:
-    """Store since when pilots have cores, and until when batch jobs have them whose pilots were given up.
+    """Store since when pilots have cores, and until when batch jobs have them whose pilots have ended.
 
     `members`: the pilots of the submission that have not ended. A pilot that calls home tells its start itself.
     """

@@ -140,7 +140,7 @@ def burning_pilots(
     """The pilots of a CE with core-seconds that are not booked yet, or that may still use some.
 
     `wall`: of pilots whose row has none. `stamps`: of all pilots in submissions that have not ended. Of these, a
-    pilot whose lease is over may run on, unless the complete listing of the instant `listed` did not have it.
+    pilot that has ended may keep its cores, unless the complete listing of the instant `listed` did not have it.
     """
     burning: dict[int, PilotBurn] = {}
 
@@ -153,8 +153,8 @@ def burning_pilots(
     collect("ended IS NULL AND ce = ?", (ce,), may_run=True)
     if stamps:
         condition, value = in_list(connection, "stamp", stamps)
-        silent = f"{condition} AND ended IS NOT NULL AND state = 'Failed' AND cores_until >= ?"
-        collect(silent, (value, listed), may_run=True)
+        lingering = f"{condition} AND ended IS NOT NULL AND cores_until >= ?"
+        collect(lingering, (value, listed), may_run=True)
     return list(burning.values())
 
 

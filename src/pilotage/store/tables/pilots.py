@@ -316,11 +316,8 @@ def update(connection: Connection, pilot: PilotId, **changes: Any) -> None:
 
 
 def extend_cores(connection: Connection, stamp: str, until: float) -> None:
-    """A pilot that ended without a word has its cores still: its batch job runs."""
-    sql = (
-        "UPDATE pilots SET cores_until = ? WHERE stamp = ? AND ended IS NOT NULL AND silent_from IS NOT NULL"
-        " AND cores_until < ?"
-    )
+    """A pilot that has ended has its cores still: its batch job runs."""
+    sql = "UPDATE pilots SET cores_until = ? WHERE stamp = ? AND ended IS NOT NULL AND cores_until < ?"
     connection.execute_later(sql, (until, stamp, until))
 
 
