@@ -13,7 +13,9 @@ from pilotage.core.policy import parse
 from pilotage.core.queues.rank import win_probability
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.shares.corrections import apply_priorities
+from pilotage.services.shares.turns import begin_promised_turn, promised_turn
 from pilotage.store.tables import listing
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import OfferedJob, Reference
 from tests.unit.services.bench import NODE, Bench, Paper, finished
 
@@ -302,6 +304,68 @@ def test_pilots_of_batch_systems_take_turns_with_demand_matched() -> None:
         False,
     ]
     assert [dirac.takes_turns(name) for name in ("local", "farm")] == [True, False]
+
+
+BATCH = '[ces.{}]\nsite = "here"\ntype = "slurm"\nowners = "any"\nquantum = 20\n'
+
+
+def given_way(bench: Bench) -> Paper:
+    """A pilot of the batch CE `farm` that served ann, and has left since it is ben's turn."""
+    bench.submit(500, owner="ann", group="users")
+    giver = bench.pilot("farm")
+    [first] = giver.take(processors=1, cpu_left=1e6)
+    giver.finish(first)
+    bench.submit(5, owner="ben", group="users")
+    for _ in range(9):
+        bench.now += 20
+        for offer in giver.take(processors=1, cpu_left=1e6):
+            giver.finish(offer)
+        if giver.row.leave:
+            break
+    assert giver.row.leave == "share:ben"
+    giver.send(leaving="told to leave")
+    return giver
+
+
+def test_the_first_pilot_of_a_batch_ce_that_asks_has_the_promised_turn(make: Make) -> None:
+    """No director starts it: any waiting pilot is bound to ben, though ann has a hundred times as many jobs."""
+    bench = make(1, more=BATCH.format("farm") + BATCH.format("other")).bench
+    giver = given_way(bench)
+    assert list(bench.pool.turns.following) == [giver.id]
+    elsewhere = bench.pilot("other")
+    assert elsewhere.take(processors=1, cpu_left=1e6)
+    assert list(bench.pool.turns.following) == [giver.id], "it is promised at this CE only"
+    successor = bench.pilot("farm")
+    failed = RuntimeError("the disk is gone")
+
+    def fail(tx: Transaction) -> None:
+        turn = promised_turn(bench.pool, successor.row)
+        assert turn is not None
+        begin_promised_turn(bench.pool, tx, successor.row, turn[0], bench.now)
+        raise failed
+
+    with pytest.raises(RuntimeError, match="the disk is gone"):
+        bench.do(fail)
+    assert list(bench.pool.turns.following) == [giver.id], "a lost transaction has not used it"
+    [offer] = successor.take(processors=1, cpu_left=1e6)
+    assert offer.payload.owner == "ben"
+    assert successor.row.only_owner == "ben"
+    assert not bench.pool.turns.following
+    turn = bench.pool.turns.running[successor.row.id]
+    assert (turn.owner, turn.paid) == ("ben", 20.0)
+    assert sum(bench.pool.turns.accounts["farm"].values()) == pytest.approx(0)
+
+
+def test_a_promised_turn_whose_owner_has_no_job_left_keeps_no_pilot_from_the_others(make: Make) -> None:
+    """Another CE has run ben's jobs meanwhile."""
+    bench = make(1, more=BATCH.format("farm") + BATCH.format("other")).bench
+    given_way(bench)
+    other = bench.pilot("other", only_owner="ben")
+    while offers := other.take(processors=1, cpu_left=1e6):
+        other.finish(offers[0])
+    [offer] = bench.pilot("farm").take(processors=1, cpu_left=1e6)
+    assert offer.payload.owner == "ann"
+    assert sum(bench.pool.turns.accounts["farm"].values()) == pytest.approx(0)
 
 
 def test_the_job_that_runs_ends_first(make: Make) -> None:
