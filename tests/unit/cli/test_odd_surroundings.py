@@ -140,7 +140,8 @@ root = build(SERVER_COMMANDS)
 for module in {command.module for command in root.commands.values()}:
     __import__(module)
 # Libraries import modules at the first command. They would do so again in each child.
-for words in (["queue", "list"], ["db", "check"]):
+nowhere = ["up", "--database-url", "postgresql://127.0.0.1:1/none"]
+for words in (["queue", "list"], ["db", "check"], ["policy", "preset", "nothing"], ["ce", "add", "x"], nowhere):
     if not os.fork():
         sys.stdout = sys.stderr = open(os.devnull, "w")
         with contextlib.suppress(SystemExit):
