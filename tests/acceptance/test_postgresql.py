@@ -107,7 +107,7 @@ def test_each_hindrance_is_one_sentence_with_what_to_do(instance: Instance, data
     server().drop(latin)
     assert told(good, "db", "upgrade")[0] == 0
     with psycopg.connect(good, autocommit=True) as other:
-        for revision, words in (("9999", "newer version"), ("0001", "pilotage db upgrade")):
+        for revision, words in (("9999", "newer version"), ("0001", "development version")):
             other.execute("UPDATE alembic_version SET version_num = %s", (revision,))
             found = told(good)
             assert found[0] == 5

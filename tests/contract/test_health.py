@@ -11,7 +11,7 @@ from pilotage.core.errors import Conflict
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.store.admin import integrity_check
-from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.admin.revisions import head_revision
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, instance, jobs
 from pilotage.store.tables.events import last_event

@@ -12,11 +12,9 @@ from random import Random
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.store.admin.upgrade import upgrade
 from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.tables import (
     attempts,
@@ -625,37 +623,6 @@ def planned(connection: Any, branch: WhereClause) -> list[str]:
     return [
         str(row[-1]) for row in connection.execute(f"{explain} {sql}", [*branch.values, 7, 50]).fetchall()
     ]
-
-
-def test_jobs_that_ended_before_there_was_a_history_move_too(unmade: Store) -> None:
-    upgrade(unmade.engine, "0003")
-    with unmade.engine.begin() as connection:
-        for sql in FILLED_0003:
-            connection.execute(sa.text(sql))
-    upgrade(unmade.engine)
-    opened: Any = unmade.open_writer()
-    before: list[Any] = [
-        listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9),
-        listing.job_facts(opened, 1),
-    ]
-    assert moved(opened, 100.0) == 1
-    assert [listing.jobs(opened, JobSelection(), EVERYBODY, 0, 9), listing.job_facts(opened, 1)] == before
-    assert [job.state for job in before[0]] == ["Done", "Running"]
-    opened.close()
-
-
-FILLED_0003 = (
-    "INSERT INTO submissions (id, owner, grp, submitted, description, inputs, names, job_name, job_group, job_type,"
-    " queue_id, first_job, count, warnings)"
-    " VALUES (1, 'alice', 'physics', 1.0, '{}', '[]', '[]', '', '', 'User', 1, 1, 2, '[]')",
-    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted, ended, epoch)"
-    " VALUES (1, 1, 1, 'Done', 1, 1.0, 60.0, 1)",
-    "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, submitted)"
-    " VALUES (2, 1, 1, 'Running', 1, 1.0)",
-    "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, pilot_type, processors, memory, submitted)"
-    " VALUES (7, 's', 'h', 0, 'Running', 'here', 'local', 'generic', 1, 0, 1.0)",
-    "INSERT INTO attempts (job_id, epoch, attempt, pilot_id, started, ended, wall) VALUES (1, 1, 1, 7, 5.0, 60.0, 40)",
-)
 
 
 def test_jobs_with_names_of_their_own_keep_them_on_all_their_ways(connection: Any) -> None:

@@ -20,7 +20,7 @@ from pilotage.server.failing_rows import FailingRows
 from pilotage.services.retention import RULES, Rule, drop_month
 from pilotage.store.admin import integrity_check
 from pilotage.store.admin.postgresql import PostgresqlDatabase
-from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.admin.revisions import head_revision
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import (
     chunks,

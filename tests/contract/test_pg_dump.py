@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.store.admin.database import SqliteDatabase
 from pilotage.store.admin.postgresql import PostgresqlDatabase
-from pilotage.store.admin.upgrade import head_revision, sqlite_engine, upgrade
+from pilotage.store.admin.revisions import head_revision
+from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.tables import instance
+from tests.contract.later_schema import LATER, add_revision
 from tests.contract.stores import fill
 from tests.postgres import server
 
@@ -23,7 +25,6 @@ OLD = (
     "INSERT INTO instance (id, uuid, incarnation, alive_at) VALUES (1, 'old', 3, 1)",
     "INSERT INTO policies (text, applied_at, applied_by, reason) VALUES ('', 1, 'a', '')",
 )
-"""The first schema's."""
 
 
 @pytest.fixture
@@ -43,24 +44,26 @@ def asked(database: PostgresqlDatabase, sql: str) -> list[tuple[object, ...]]:
 
 
 def test_a_dump_of_an_earlier_schema_is_put_back_and_upgraded(
-    database: PostgresqlDatabase, tmp_path: Path
+    database: PostgresqlDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = server().empty()
     old = PostgresqlDatabase.parse(server().url(earlier), server().binaries)
     engine = old.address.engine()
-    upgrade(engine, "0001")
+    upgrade(engine)
     engine.dispose()
     with psycopg.connect(server().url(earlier)) as session:
         for sql in OLD:
             session.execute(sql.encode())
     old.backup(tmp_path / "old")
     server().drop(earlier)
+    head = head_revision()
+    add_revision(monkeypatch, tmp_path / "later")
     found, aside = database.restore(tmp_path / "old", "20260101T000000")
     assert (found.uuid, found.incarnation) == ("old", 4)
     assert asked(database, f"SELECT count(*) FROM {aside}.jobs") == [(10,)]
-    with pytest.raises(Conflict, match="schema 0001"):
+    with pytest.raises(Conflict, match=f"schema {head}"):
         database.open(tmp_path, "x")
-    assert database.upgrade(tmp_path, "x") == ("0001", head_revision())
+    assert database.upgrade(tmp_path, "x") == (head, LATER)
     assert database.check() == []
     database.open(tmp_path, "x").close()
     # What was put aside is no part of the next backup, nor in its way.
@@ -103,16 +106,43 @@ def test_a_missing_program_is_told(database: PostgresqlDatabase, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_of_an_earlier_schema_is_put_back(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_schema_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same on SQLite."""
     old = SqliteDatabase(tmp_path / "old.db")
     engine = sqlite_engine(old.path)
-    upgrade(engine, "0001")
+    upgrade(engine)
     with engine.begin() as connection:
         for sql in OLD:
             connection.execute(sa.text(sql))
     engine.dispose()
+    head = head_revision()
+    add_revision(monkeypatch, tmp_path / "later")
     found, _ = SqliteDatabase(tmp_path / "new.db").restore(old.path, "20260101T000000")
     assert (found.uuid, found.incarnation) == ("old", 4)
-    assert SqliteDatabase(tmp_path / "new.db").upgrade(tmp_path, "x") == ("0001", head_revision())
+    assert SqliteDatabase(tmp_path / "new.db").upgrade(tmp_path, "x") == (head, LATER)
     assert SqliteDatabase(tmp_path / "new.db").check() == []
+
+
+def test_a_backup_of_a_development_version_is_refused_and_nothing_is_changed(
+    database: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    """On both stores: the database would be of no use."""
+    old = "UPDATE alembic_version SET version_num = '0046'"
+    with psycopg.connect(database.address._conninfo) as session:
+        session.execute(old.encode())
+    database.backup(tmp_path / "dump")
+    with psycopg.connect(database.address._conninfo) as session:
+        session.execute(old.replace("0046", head_revision()).encode())
+    with pytest.raises(Conflict, match="development version"):
+        database.restore(tmp_path / "dump", "20260101T000000")
+    assert asked(database, "SELECT version_num FROM alembic_version") == [(head_revision(),)]
+    assert asked(database, "SELECT count(*) FROM jobs") == [(10,)]
+    engine = sqlite_engine(tmp_path / "old.db")
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text(OLD[0]))
+        connection.execute(sa.text(old))
+    engine.dispose()
+    with pytest.raises(Conflict, match="development version"):
+        SqliteDatabase(tmp_path / "new.db").restore(tmp_path / "old.db", "20260101T000000")
+    assert [path.name for path in tmp_path.glob("new.db*")] == []

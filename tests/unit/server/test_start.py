@@ -14,7 +14,8 @@ from alembic.script import ScriptDirectory
 from pilotage.server.context import Context
 from pilotage.server.http.app import LIVE, Application
 from pilotage.server.http.routes.administration import live
-from pilotage.store.admin.upgrade import _config, head_revision
+from pilotage.store.admin.revisions import head_revision
+from pilotage.store.admin.upgrade import _config
 
 
 def test_the_start_imports_neither_routes_nor_migrations() -> None:

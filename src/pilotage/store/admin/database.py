@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.store.admin import integrity_check, sqlite_backup, upgrade
+from pilotage.store.admin import integrity_check, revisions, sqlite_backup, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteReaders, quick_check
@@ -101,7 +101,7 @@ class SqliteDatabase:
         before = upgrade.current_revision(engine) if self.path.exists() else None
         engine.dispose()
         upgrade.open_database(self.path, backups, stamp).close()
-        return before, upgrade.head_revision()
+        return before, revisions.head_revision()
 
     def check(self) -> list[str]:
         if not self.path.exists():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilotage.core.errors import Conflict
 from pilotage.core.jobs.states import FINAL, HELD, JobState
-from pilotage.store.admin.upgrade import head_revision
+from pilotage.store.admin.revisions import head_revision
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, job_counts, partitions
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.store.admin.revisions import READ_REVISION, refuse_unknown
 from pilotage.store.admin.sqlite_backup import ID_MARGIN, UNKNOWN_ID_MARGIN
 from pilotage.store.engine.connection import array_literal
 from pilotage.store.postgresql.connection import PostgresqlConnection, one_line
@@ -80,6 +81,7 @@ def restore(
         known, highest = _read_instance(connection)
         if known is None:
             raise InvalidInput(f"{backup} is no backup of a Pilotage instance")
+        refuse_unknown(connection.execute(READ_REVISION).fetchone()[0])
         same = lost is not None and lost.uuid == known.uuid
         floor = max(highest + (ID_MARGIN if same else UNKNOWN_ID_MARGIN), lost_highest + ID_MARGIN)
         incarnation = max(known.incarnation, lost.incarnation if lost else 0) + 1

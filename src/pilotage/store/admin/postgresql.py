@@ -13,7 +13,7 @@ import psycopg
 import sqlalchemy as sa
 
 from pilotage.core.errors import Conflict, InvalidInput
-from pilotage.store.admin import integrity_check, pg_dump, upgrade
+from pilotage.store.admin import integrity_check, pg_dump, revisions, upgrade
 from pilotage.store.cluster.id_allocator import Counters
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_shared
@@ -79,7 +79,7 @@ class PostgresqlDatabase:
                 raise
             finally:
                 engine.dispose()
-        return before, upgrade.head_revision()
+        return before, revisions.head_revision()
 
     def check(self) -> list[str]:
         self.address.check()
@@ -104,8 +104,8 @@ class PostgresqlDatabase:
     def _check_schema(self) -> None:
         engine = self.address.engine()
         try:
-            revision, head = upgrade.current_revision(engine), upgrade.head_revision()
-            upgrade.refuse_newer(revision)
+            revision, head = upgrade.current_revision(engine), revisions.head_revision()
+            revisions.refuse_unknown(revision)
         finally:
             engine.dispose()
         if revision is None:

@@ -8,7 +8,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.store.admin.revisions import READ_REVISION, refuse_unknown
 from pilotage.store.engine.sqlite import SqliteConnection
 from pilotage.store.tables import instance
 
@@ -59,6 +60,11 @@ def restore(backup: Path, database: Path, aside: Path) -> instance.Instance:
     if known is None:
         partial.unlink()
         raise InvalidInput(f"{backup} is no Pilotage database")
+    try:
+        refuse_unknown(_revision(partial))
+    except Conflict:
+        partial.unlink()
+        raise
     lost, lost_highest = _read_instance(database)
     same = lost is not None and lost.uuid == known.uuid
     floor = max(highest + (ID_MARGIN if same else UNKNOWN_ID_MARGIN), lost_highest + ID_MARGIN)
@@ -102,6 +108,11 @@ def _read_instance(database: Path) -> tuple[instance.Instance | None, int]:
             return instance.load(connection), instance.highest_id(connection)
     except sqlite3.DatabaseError:
         return None, 0
+
+
+def _revision(database: Path) -> str:
+    with closing(sqlite3.connect(database)) as connection:
+        return str(connection.execute(READ_REVISION).fetchone()[0])
 
 
 def _fsync(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,21 +10,27 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import InvalidInput
+from pilotage.store.admin.new_database import create_tables
+from pilotage.store.admin.revisions import (
+    READ_REVISION,
+    VERSION_TABLE,
+    head_revision,
+    migrations,
+    refuse_unknown,
+)
 from pilotage.store.admin.sqlite_backup import create_backup
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer, set_page_size
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-VERSION_TABLE = "alembic_version"
-
 
 def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(importlib.resources.files("pilotage.store") / "migrations"))
+    config.set_main_option("script_location", str(migrations()))
     config.set_main_option("path_separator", "os")
     return config
 
@@ -41,46 +46,40 @@ def current_revision(engine: sa.Engine) -> str | None:
     with engine.connect() as connection:
         if not sa.inspect(connection).has_table(VERSION_TABLE):
             return None
-        revision: str | None = connection.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        revision: str | None = connection.scalar(sa.text(READ_REVISION))
         return revision
 
 
-def head_revision() -> str:
-    """The newest revision of this version: migrations are one line, and their files begin with their numbers."""
-    versions = importlib.resources.files("pilotage.store") / "migrations" / "versions"
-    return max(file.name[1:5] for file in versions.iterdir() if file.name.startswith("v0"))
+def upgrade(engine: sa.Engine) -> None:
+    """Make the tables of a new database, or run the missing migrations of another one.
 
-
-def refuse_newer(revision: str | None) -> None:
-    """Raise `Conflict` for a revision that this version does not know."""
-    if revision in (None, head_revision()):
-        return
-    from alembic.script import ScriptDirectory
-
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if revision is not None and revision not in known:
-        raise Conflict(
-            f"the database has schema {revision}, which this version of Pilotage does not know",
-            hint="it was written by a newer version: install that one, or restore the backup made before the upgrade",
-        )
-
-
-def upgrade(engine: sa.Engine, to: str = "head") -> None:
-    """Run the missing migrations, up to the revision `to`.
-
-    Raises `Conflict` for a database of a newer Pilotage: a downgrade would lose its data.
+    Raises `Conflict` for a schema that this version does not know. The database is left alone.
     """
-    revision = current_revision(engine)
-    if to == "head" and revision == head_revision():
+    revision, head = current_revision(engine), head_revision()
+    if revision == head:
+        return
+    refuse_unknown(revision)
+    if revision is None:
+        with _one_transaction(engine) as connection:
+            create_tables(connection, head)
         return
     # Imported here: most starts have nothing to migrate.
     from alembic import command
 
     config = _config()
-    refuse_newer(revision)
-    with engine.begin() as connection:
+    with _one_transaction(engine) as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, to)
+        command.upgrade(config, "head")
+
+
+@contextmanager
+def _one_transaction(engine: sa.Engine) -> Generator[sa.Connection, None, None]:
+    """All changes, or none if one fails or the process dies."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            # Python's driver begins no transaction before a CREATE or ALTER.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield connection
 
 
 @contextmanager
@@ -95,12 +94,14 @@ def refuse_unusable(path: Path) -> Generator[None, None, None]:
 def open_database(path: Path, backups: Path, stamp: str) -> SqliteConnection:
     """The writing connection of an embedded database, made or upgraded first; before an upgrade it is copied.
 
-    `stamp` names the backup. Raises `InvalidInput` for a file that is no database, `Conflict` for a newer schema.
+    `stamp` names the backup. Raises `InvalidInput` for a file that is no database, `Conflict` for an unknown schema.
     """
     engine = sqlite_engine(path)
     try:
         with refuse_unusable(path):
-            if path.exists() and current_revision(engine) not in (None, head_revision()):
+            revision = current_revision(engine) if path.exists() else None
+            refuse_unknown(revision)
+            if revision not in (None, head_revision()):
                 create_backup(path, backups / f"before-{head_revision()}-{stamp}.db")
             upgrade(engine)
     finally:

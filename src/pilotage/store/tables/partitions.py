@@ -125,10 +125,11 @@ def missing_months(connection: Connection, table: PartitionedTable, now: float) 
     if connection.dialect == "sqlite":
         return []
     there = {*months(connection, table), *detached_months(connection, table)}
-    return [month for month in _months_from(month_of(now), MONTHS_AHEAD + 1) if month not in there]
+    return [month for month in months_from(month_of(now), MONTHS_AHEAD + 1) if month not in there]
 
 
-def _months_from(month: int, count: int) -> Iterator[int]:
+def months_from(month: int, count: int) -> Iterator[int]:
+    """`count` months, `month` first."""
     for _ in range(count):
         yield month
         month = next_month(month)
