@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pilotage.store.admin.revisions import head_revision
 from pilotage.store.cluster.id_allocator import SequentialIds
 from pilotage.store.tables import attempts, chunks, events, instance, jobs
 from pilotage.store.tables.events import last_event
+from tests.contract.later_schema import add_revision
 from tests.contract.stores import Store, fill, recount
 
 
@@ -52,10 +54,16 @@ def test_a_sound_database_gives_nothing(filled: Any, store: Store) -> None:
     assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
 
 
-def test_another_schema_is_all_that_is_said(store: Store) -> None:
+def test_another_schema_is_all_that_is_said(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A healthy home of an older version is not damaged."""
-    with pytest.raises(Conflict) as caught:
+    present = head_revision()
+    with pytest.raises(Conflict, match="development version"):
         integrity_check.find_damage(store.readers.connection(), "0001")
+    add_revision(monkeypatch, tmp_path / "later")
+    with pytest.raises(Conflict) as caught:
+        integrity_check.find_damage(store.readers.connection(), present)
     assert "pilotage db upgrade" in caught.value.hint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilotage.core.errors import Conflict
 from pilotage.core.jobs.states import FINAL, HELD, JobState
-from pilotage.store.admin.revisions import head_revision
+from pilotage.store.admin.revisions import head_revision, refuse_unknown
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, job_counts, partitions
 
@@ -114,6 +114,7 @@ def find_damage(connection: Connection, revision: str | None) -> list[str]:
 
     Raises Conflict if the schema is of another version, whose rules are not known here.
     """
+    refuse_unknown(revision)
     head = head_revision()
     if revision != head:
         raise Conflict(
