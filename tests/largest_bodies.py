@@ -35,7 +35,7 @@ class Largest:
         if origin is list or origin is dict:
             return self._entries(origin, arguments, room, bounds)
         if origin is Union or NONE in arguments:
-            [kind] = [part for part in arguments if part is not NONE]
+            *_, kind = (part for part in arguments if part is not NONE)
             return self.value(kind, room, bounds)
         if hint is bool:
             return False

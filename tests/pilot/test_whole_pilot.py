@@ -31,11 +31,12 @@ def test_rate_of_no_op_jobs(server: PilotServer, pilot: Start, capsys: pytest.Ca
     process = pilot()
     server.wait_for(lambda: server.finishes)
     begin, before = time.monotonic(), len(server.finishes)
-    server.wait_for(lambda: len(server.finishes) == count, 240)
+    # A pilot that does not run for seconds gives back the jobs that it holds ahead.
+    server.wait_for(lambda: len(server.finishes) + len(server.releases) == count, 240)
     seconds = time.monotonic() - begin
     with capsys.disabled():
         exchanges = len(server.exchanges)
         print(f"\n{(count - before) / seconds:.0f} no-op jobs/s, {exchanges} exchanges for {count} jobs")
     assert process.wait() == 0
     assert {finish["exit_code"] for finish in server.finishes.values()} == {0}
-    assert not server.releases
+    assert len(server.releases) < count / 4
