@@ -1,6 +1,6 @@
 """The tables: one schema for SQLite and PostgreSQL. Times are seconds since 1970, memory is MB (2^20 bytes).
 
-The migrations (store/migrations) lead to this schema from every earlier version; a test compares both.
+A new database is made from it. Migrations (store/migrations) lead to it from the schema of every earlier release.
 """
 
 from __future__ import annotations
