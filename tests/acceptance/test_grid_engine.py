@@ -130,10 +130,10 @@ def test_jobs_run_in_pilots_of_grid_engine(
     selection = Selection(submission=sent.submission)
     until(lambda: client.counts(selection).final == 30, 120, "the end of all jobs")
     assert client.counts(selection).states == {"Done": 30}
+    assert_nothing_left(instance, engine)
     pilots = [pilot for pilot in client.pilots() if pilot.ce == ce]
     assert pilots
     assert all(pilot.processors == 2 for pilot in pilots)
-    assert_nothing_left(instance, engine)
     assert {path.name for path in logs.iterdir()} >= {
         f"{client.pilot(pilot.id).stamp.replace('/', '-')}.log" for pilot in pilots
     }

@@ -306,3 +306,13 @@ def test_the_report_has_the_settings_of_pools_and_the_ranks_of_their_ces(place: 
     assert (pools["Slow"].max_threads, pools["Slow"].rank) == (4, "")
     assert pools["Slow"].cpu_normalization == "CPUPower"
     assert (ces["batch"].rank, ces["bound"].rank, ces["local"].rank) == (45, None, None)
+
+
+def test_an_order_whose_jobs_were_taken_meanwhile_starts_no_pilot(place: Place) -> None:
+    bench = place.bench
+    jobs = bench.submit(3, cpu_time=500)
+    work = place.compute(3)
+    assert bench.do(lambda tx: post_orders(bench.pool, tx, work))
+    bench.act("kill", *jobs)
+    assert place.cycle() == []
+    assert not list(bench.connection.execute("SELECT id FROM pilots"))

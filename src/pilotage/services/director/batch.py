@@ -93,7 +93,7 @@ class BatchDirector:
         live = ces.live_totals(tx.connection, self.ce) if live is None else live
         row = self.memory.restore(tx)
         self._look_back(pool, tx, ce, now, row.switched)
-        orders = pool.pilot_orders.get(self.ce, ())
+        orders = _orders_with_jobs(pool, self.ce)
         tx.delete(pool.pilot_orders, self.ce)
         open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON  # it may have stopped just now
         # Orders that are not carried out now are decided again in the next iteration.
@@ -339,3 +339,13 @@ class BatchDirector:
         """Of the CE, also after it has gone from the policy."""
         ce = pool.policy.ces.get(self.ce, self._ce)
         return DEFAULT_SETTLE if ce is None else ce.settle
+
+
+def _orders_with_jobs(pool: Pool, ce: str) -> tuple[BatchOrder, ...]:
+    """The orders whose jobs still wait: other pilots may have taken them since the iteration read its facts."""
+    entries = pool.queues.index.entries
+    return tuple(
+        order
+        for order in pool.pilot_orders.get(ce, ())
+        if (entry := entries.get(order.queue)) is not None and entry.waiting
+    )
