@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
-from pilotage.core.errors import NotFound
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -37,11 +36,7 @@ def duties(session: Session) -> int | None:
 
 def failing_line(client: Client) -> str:
     """A sentence about the rows that the server cannot process; empty: there are none."""
-    try:
-        answer = client.duties()
-    except NotFound:
-        # A server of an earlier version does not tell.
-        return ""
+    answer = client.duties()
     if not answer.count:
         return ""
     counts = Counter(row.duty for row in answer.failing)

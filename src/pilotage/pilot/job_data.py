@@ -56,7 +56,6 @@ class JobData:
 
     def store(self, finish: Finish, folder: str, tmp: str, is_cancelled: Callable[[], bool]) -> None:
         """Store the outputs of a payload that has ended well, and list them in its finish."""
-        finish.files = []
         if finish.failure or finish.signal or finish.exit_code:
             return
         try:
@@ -94,7 +93,6 @@ class JobData:
 
     def carry_out(self, finish: Finish, is_cancelled: Callable[[], bool]) -> None:
         """Run the pilot's own program, and report its result in the finish."""
-        finish.files = []
         try:
             finish.files = carry_out(self._order, self._key, is_cancelled)
             finish.exit_code = 0

@@ -128,7 +128,7 @@ def record_of(order: DataOrder, payload: Payload, finish: Finish) -> Dict[str, A
         "seed": order.seed,
         "input": [asdict(file) for file in order.files],
         "dataset": order.dataset,
-        "output": [asdict(file) for file in finish.files or ()],
+        "output": [asdict(file) for file in finish.files],
         "missing": finish.missing,
         "refused": [asdict(file) for file in finish.refused],
     }

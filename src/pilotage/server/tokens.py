@@ -132,8 +132,7 @@ class Issuer:
     def _decode(self, token: str, state: TokenState, now: float) -> dict[str, Any]:
         """The claims of a token with a valid signature."""
         try:
-            # Tokens of earlier versions do not name their key: it is the first one.
-            number = _number(jwt.get_unverified_header(token).get("kid", "0"))
+            number = _number(jwt.get_unverified_header(token).get("kid"))
             key = state.keys.get(-1 if number is None else number)
             if key is None or now > key.accepted_until:
                 raise NotAuthenticated(

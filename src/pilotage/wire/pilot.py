@@ -222,8 +222,8 @@ class Finish:
     refused: Annotated[List[RefusedOutput], Limit(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
     the result of the payload as it is."""
-    files: Optional[StoredFiles] = None
-    """Of a job with a data order: the files that were written to storage places. None: this pilot knows no orders."""
+    files: StoredFiles = field(default_factory=list)
+    """Of a job with a data order: the files that were written to storage places."""
     logs: Optional[StoredFile] = None
     """The archive of the logs of this attempt, at a storage place. None: its order names none, or none was stored."""
 
@@ -237,7 +237,7 @@ def size_of(finish: Finish) -> int:
     texts = [finish.message, finish.stdout or "", finish.stderr or "", *finish.outputs, *finish.missing]
     size = 20 + sum(1 + len(text) // 100 for text in texts)
     size += sum(2 + (len(refused.name) + len(refused.reason)) // 100 for refused in finish.refused)
-    return size + sum(8 + 4 * len(file.lumis) for file in finish.files or ())
+    return size + sum(8 + 4 * len(file.lumis) for file in finish.files)
 
 
 @dataclass

@@ -389,15 +389,6 @@ def test_a_name_that_is_taken_fails_the_job_and_leaves_the_catalogue_alone(bench
     assert rows.registered() == [("1/1-1/x.csv", 1)]
 
 
-def test_a_pilot_that_knows_no_orders_does_not_end_the_job(bench: Bench, rows: Rows) -> None:
-    rows.make(Mask((FileRange(rows.files[0]),), events=10))
-    pilot = bench.pilot()
-    offer, _ = take(pilot)
-    pilot.finish(offer)
-    assert bench.state(offer.job) == "Rescheduled"
-    assert "too old" in bench.job(offer.job)["reason"]
-
-
 def test_orders_of_many_jobs_cost_three_statements(bench: Bench, rows: Rows) -> None:
     if bench.database:
         pytest.skip("counted on SQLite")

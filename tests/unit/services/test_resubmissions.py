@@ -327,18 +327,6 @@ def test_unsplit_elements_are_resubmitted_once(chain: ChainDesk) -> None:
     assert chain.masks_of(*chain.make_jobs(second.row.id)) == chain.masks_of(*jobs[1:3])
 
 
-def test_a_resubmission_of_an_earlier_version_gets_its_parts_at_intake(chain: ChainDesk) -> None:
-    row, _ = chain.failed_request(2, **FILES)
-    first = chain.resubmit(row.id)
-    chain.queue.run("DELETE FROM elements WHERE request_id = ?", first.row.id)
-    chain.queue.run("UPDATE request_steps SET closed = 0, taken = 0 WHERE request_id = ?", first.row.id)
-    with pytest.raises(Conflict, match="has not got them yet"):
-        chain.resubmit(row.id)
-    assert len(chain.make_jobs(first.row.id)) == 2
-    with pytest.raises(Conflict, match="each failed part"):
-        chain.resubmit(row.id)
-
-
 @pytest.mark.parametrize("verb", [changes.force_complete, changes.abort])
 def test_failed_pieces_of_a_request_that_is_ended_early_keep_their_errors(
     chain: ChainDesk, verb: Any

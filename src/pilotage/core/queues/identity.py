@@ -15,9 +15,6 @@ NONE: frozenset[str] = frozenset()
 CLOSE_OUTPUT = "isundefined(other.closeoutputsecheck) || other.closeoutputsecheck"
 """Whether the storage element of the requester is close to the CE; true where the CE does not tell."""
 
-_LATER = frozenset({"wall_time", "output_se", "host_requirements"})
-"""Attributes that earlier versions did not have."""
-
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
@@ -72,14 +69,10 @@ class QueueIdentity:
         return parts
 
     def to_json(self) -> str:
-        """Canonical text: equal identities give equal texts.
-
-        Empty values of the later attributes are left out, so the texts of earlier versions stay valid.
-        """
+        """Canonical text: equal identities give equal texts."""
         plain = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(self).items()
-            if value or key not in _LATER
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 

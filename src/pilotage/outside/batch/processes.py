@@ -131,5 +131,4 @@ def _pilots_in(words: Sequence[str], stamps: Collection[str] | None) -> set[Pilo
     if stamps is None:
         pilots = (split_stamp(word) for word in words if word.startswith(STAMP_PREFIX))
         return {pilot for pilot in pilots if pilot[1] is not None}
-    # A pilot of an earlier version has no index.
     return {pilot for pilot in map(split_stamp, words) if pilot[0] in stamps}

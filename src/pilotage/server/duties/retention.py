@@ -199,8 +199,7 @@ class RetentionDuty(Duty):
             elif removal.kind == "tries":
                 self._context.sandbox.delete_tries(*name)
             else:
-                # Lists of earlier versions have stamps only.
-                stamp, ce = (name, "") if isinstance(name, str) else name
+                stamp, ce = name
                 (self._logs / f"{stamp}.log").unlink(missing_ok=True)
                 if (section := self._context.pool.policy.ces.get(ce)) is not None:
                     remove_log(section.log_folder, stamp)

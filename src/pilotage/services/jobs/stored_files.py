@@ -44,17 +44,12 @@ class Refusal(NamedTuple):
     """No further attempt would do better."""
 
 
-OLD_PILOT = Refusal("its pilot is too old for jobs of requests", "node", is_final=False)
-
-
 def register_files(
     pool: Pool, tx: Transaction, finish: Finish, job: JobRow, pilot: PilotRow, now: float
 ) -> Refusal | None:
     """Register the files of a successful finish, if its job works for a request. Returns why that cannot be done."""
     if not _works_for_request(pool, tx, job):
         return None
-    if finish.files is None:
-        return OLD_PILOT
     element_job = element_job_of(job.parameters)
     row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
     if row is None:

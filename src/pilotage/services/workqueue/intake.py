@@ -27,7 +27,6 @@ from pilotage.core.workqueue.start_policy import (
 )
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
-from pilotage.services.workqueue.resubmission import free_pieces
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.services.workqueue.totals import limit_to_total
 from pilotage.store.tables import (
@@ -171,7 +170,6 @@ class _Intake:
             Reads.BLOCKS: self._blocks,
             Reads.DATASET: self._dataset,
             Reads.GENERATOR: self._generator,
-            Reads.FAILURES: self._failures,
         }
         part = readers[policy.reads](step, planned)
         if part is None:
@@ -312,16 +310,6 @@ class _Intake:
         if self.request.state in GROWING and 2 * available > ahead:
             return 0
         return ahead - available
-
-    def _failures(self, step: StepRow, planned: PlannedStep) -> _Slice:
-        """The failed pieces of the same step of the original request, for a resubmission without elements.
-
-        Only earlier versions have accepted such resubmissions.
-        """
-        pieces = free_pieces(self.tx.connection, self.request, step.position, algorithm_of(planned))
-        job_count = job_count_of(planned)
-        plan = START_POLICIES[step.start_policy].plan(StepInput(job_count=job_count, failures=pieces))
-        return _Slice(plan, len(pieces), closed=True)
 
     def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[BlockRow]) -> StepInput:
         needs_lumis = bool(planned.runs) or "Lumi" in planned.splitting.algorithm

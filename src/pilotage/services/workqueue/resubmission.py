@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.states import UNFINISHED, RequestState
-from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.remainder import Coverage
 from pilotage.core.workqueue.start_policies import START_POLICIES
@@ -90,12 +89,6 @@ def _whole(connection: Connection, blocks: Sequence[int]) -> Mask:
 
 def check_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmission]) -> FailedParts:
     """The parts for a new resubmission. Raises `Conflict` if there is none."""
-    waiting = resubmissions.without_elements(connection, [r.id for r in chain if r.state in KEEPING])
-    if waiting:
-        raise Conflict(
-            f"request {waiting[0]} resubmits parts of request {row.id}, and has not got them yet",
-            hint=f"wait until it is acquired: `pilotage request show {waiting[0]}`",
-        )
     parts = failed_parts(connection, row, chain)
     if not parts.failed:
         raise Conflict(
@@ -129,19 +122,3 @@ def store_parts(tx: Transaction, row: RequestRow, parts: FailedParts, now: float
         if new:
             elements.insert_new(connection, new)
         queued_requests.save_progress(connection, row.id, step.position, len(pieces), closed=True)
-
-
-def free_pieces(
-    connection: Connection, row: RequestRow, step: int, algorithm: Algorithm
-) -> list[FailedPiece]:
-    """The failed pieces of the origin's step that no other resubmission has."""
-    if row.origin is None:
-        raise InvalidInput("the request that is to be resubmitted is missing", field="origin")
-    root = lock_chain(connection, row)
-    others = [other for other in resubmissions.of_chain(connection, root) if other.id != row.id]
-    claims = _claims(connection, others, step)
-    return [
-        part
-        for piece in failed_pieces(connection, row.origin, step, algorithm)
-        for part in unclaimed(connection, piece, claims, algorithm, Counter())
-    ]

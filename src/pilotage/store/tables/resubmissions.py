@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pilotage.core.requests.specification import RESUBMIT
 from pilotage.core.requests.states import RequestState
 from pilotage.store.engine.connection import Connection, in_list
 
@@ -35,16 +34,6 @@ def has_other_writer(
         (root, root, request, dataset, dataset, value),
     ).fetchone()
     return row is not None
-
-
-def without_elements(connection: Connection, requests: Sequence[int]) -> list[int]:
-    """The resubmissions among these that an earlier version accepted, and that intake has not taken."""
-    condition, value = in_list(connection, "request_id", requests)
-    sql = (
-        f"SELECT DISTINCT request_id FROM request_steps WHERE {condition} AND start_policy = ? AND closed = 0"
-        " ORDER BY request_id"
-    )
-    return [row[0] for row in connection.execute(sql, (value, RESUBMIT))] if requests else []
 
 
 def elements_of(connection: Connection, requests: Sequence[int], step: int) -> Iterator[tuple[int, str, str]]:
