@@ -6,7 +6,8 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,27 +91,40 @@ def _open_to_payloads(path: Path) -> None:
     path.chmod(0o755)
 
 
-def test_declared_paths_are_visible_as_declared(isolating: PilotServer, pilot: Start, tmp_path: Path) -> None:
+@pytest.fixture(params=["disk", "memory"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder of the site, also in the node's /dev, of which payloads have another one."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
+        yield Path(made)
+
+
+def test_declared_paths_are_visible_as_declared(
+    isolating: PilotServer, pilot: Start, shared: Path, tmp_path: Path
+) -> None:
     for name in ("data", "pool"):
-        (tmp_path / name).mkdir(mode=0o777)
-        (tmp_path / name).chmod(0o777)
-    (tmp_path / "data/file").write_text("shared")
-    _open_to_payloads(tmp_path)
-    isolating.enrol.update(visible=[f"{tmp_path}/data", f"{tmp_path}/pool:rw", "/no/such/path"])
-    shared = {"name": "in", "mode": "shared", "source": f"{tmp_path}/data/file"}
-    job = shell(
-        isolating, f"cat in; echo x > {tmp_path}/pool/made; echo x > {tmp_path}/data/made", inputs=[shared]
-    )
-    hidden = shell(isolating, "cat in", inputs=[{**shared, "source": f"{tmp_path}/pilot.log"}])
-    fetched = shell(isolating, "cat in", inputs=[{**shared, "mode": "url", "source": "file:///etc/passwd"}])
+        (shared / name).mkdir(mode=0o777)
+        (shared / name).chmod(0o777)
+    (shared / "data/file").write_text("shared")
+    _open_to_payloads(shared)
+    isolating.enrol.update(visible=[f"{shared}/data", f"{shared}/pool:rw", "/no/such/path"])
+    data = {"name": "in", "mode": "shared", "source": f"{shared}/data/file"}
+    job = shell(isolating, f"cat in; echo x > {shared}/pool/made; echo x > {shared}/data/made", inputs=[data])
+    hidden = shell(isolating, "cat in", inputs=[{**data, "source": f"{tmp_path}/pilot.log"}])
+    fetched = shell(isolating, "cat in", inputs=[{**data, "mode": "url", "source": "file:///etc/passwd"}])
+    devices = shell(isolating, "echo x > /dev/null; echo x > /dev/shm/x; head -c 4 /dev/urandom | wc -c")
     pilot()
     finish = isolating.finish_of(job)
     assert out(finish) == "shared"
     assert "Read-only" in err(finish)
-    assert (tmp_path / "pool/made").read_text() == "x\n"
-    assert not (tmp_path / "data/made").exists()
+    assert (shared / "pool/made").read_text() == "x\n"
+    assert not (shared / "data/made").exists()
     assert "do not see" in isolating.finish_of(hidden)["message"]
     assert isolating.finish_of(fetched)["failure"] == "input"
+    used = isolating.finish_of(devices)
+    assert (out(used), err(used)) == ("4\n", "")
 
 
 def test_limits_and_use_count_all_processes(isolating: PilotServer, pilot: Start) -> None:

@@ -125,6 +125,7 @@ class _Root:
     def __init__(self) -> None:
         self._writable: Dict[str, bool] = {_NEW: False}
         """By path of a shown folder or file."""
+        self._devices: List[str] = []
 
     def show_system(self, path: str) -> None:
         """Show a folder of the node if it exists; a link to another one stays a link."""
@@ -160,8 +161,8 @@ class _Root:
             names += [os.path.basename(path) for path in glob.glob(f"{_OLD}/dev/{pattern}")]
         for name in names:
             if os.path.exists(f"{_OLD}/dev/{name}"):
-                _make_mount_point(f"{_OLD}/dev/{name}", f"{_NEW}/dev/{name}")
-                mount(f"{_OLD}/dev/{name}", f"{_NEW}/dev/{name}", None, MS_BIND | MS_REC)
+                self.show(f"/dev/{name}", f"/dev/{name}", writable=False)  # a device can be written to all the same
+                self._devices.append(f"{_NEW}/dev/{name}")
         for name, target in _LINKS.items():
             os.symlink(target, f"{_NEW}/dev/{name}")
         os.mkdir(_SHARED_MEMORY, 0o1777)
@@ -187,9 +188,9 @@ class _Root:
             if not shown:
                 continue
             flags |= MS_NOSUID
-            if not is_below(point, _NEW + "/dev"):
+            if shown not in self._devices:
                 flags |= MS_NODEV
-            if not self._writable[shown] and not point.startswith(_NEW + "/dev/"):
+            if not self._writable[shown]:
                 flags |= MS_RDONLY
             with contextlib.suppress(FileNotFoundError):  # hidden below another mount
                 mount("none", point, None, MS_BIND | MS_REMOUNT | flags)
