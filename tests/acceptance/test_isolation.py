@@ -145,7 +145,7 @@ def running_isolated(folder: Path) -> Iterator[Instance]:
 def test_a_ce_that_requires_isolation_shows_why_its_node_cannot() -> None:
     with public_folder() as folder, running(folder, user=ACCOUNT, owners="any") as instance:
         # Other pilots' folders would be visible.
-        visible = ISOLATED.format(visible=f'"{tempfile.gettempdir()}"')
+        visible = ISOLATED.format(visible='"/tmp"')
         instance.policy = instance.policy.replace('owners = "any"\n', visible)
         instance.apply()
         job = instance.client("alice").submit({"executable": "true"}).first

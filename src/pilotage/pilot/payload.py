@@ -225,11 +225,15 @@ class RunningPayload:
         if self.payload.memory:
             limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
             limits["RLIMIT_DATA"] = (limit_bytes, limit_bytes)
-        limit = self.cpu_limit(power)
-        if limit < math.inf:
-            limit_seconds = math.ceil(limit) + 1
-            limits["RLIMIT_CPU"] = (limit_seconds, limit_seconds + 5)
+        seconds = self._process_cpu_limit(power)
+        if seconds is not None:
+            limits["RLIMIT_CPU"] = (seconds, seconds + 5)
         return limits
+
+    def _process_cpu_limit(self, power: float) -> Optional[int]:
+        """CPU seconds after which the kernel ends a single process of the payload."""
+        limit = self.cpu_limit(power)
+        return None if limit == math.inf else math.ceil(limit) + 1
 
     def cpu_limit(self, power: float) -> float:
         """CPU seconds on this node's cores that the whole process tree may use."""
@@ -239,17 +243,25 @@ class RunningPayload:
 
     # After the process has ended
 
-    def on_leader_reaped(self, status: int, usage: "resource.struct_rusage", now: float) -> None:
+    def on_leader_reaped(
+        self, status: int, usage: "resource.struct_rusage", now: float, power: float
+    ) -> None:
         """Record the exit status and resource use of the payload's first process."""
         finish = self.finish
         if os.WIFSIGNALED(status):
             finish.signal = os.WTERMSIG(status)
-            if finish.signal == signal.SIGXCPU and self.payload.cpu_time and not finish.failure:
-                finish.failure, finish.message = "limit-cpu", "CPU time used up"
         else:
             finish.exit_code = os.WEXITSTATUS(status)
         finish.wall = round(now - self.started, 6)
         finish.cpu = round(max(usage.ru_utime + usage.ru_stime, self.cpu), 6)
+        limit = self._process_cpu_limit(power)
+        # Beyond this limit the kernel may have ended a process whose parent then succeeded.
+        if (
+            limit is not None
+            and not finish.failure
+            and (finish.signal == signal.SIGXCPU or finish.cpu > limit)
+        ):
+            finish.failure, finish.message = "limit-cpu", "CPU time used up"
         # Between fork and exec the child has the pilot's memory, which the kernel counts as the child's peak.
         peak = usage.ru_maxrss * 1024
         if peak <= resource.getrusage(_OWN_PEAK).ru_maxrss * 1024:

@@ -195,7 +195,7 @@ class PayloadRunner:
                 continue
             kill_group(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
-            payload.on_leader_reaped(status, usage, self._clock())
+            payload.on_leader_reaped(status, usage, self._clock(), self._power)
             self._free_cores.update(payload.cores)
             ended.append(payload)
         if pid == 0 and self._isolation is None:  # isolated payloads leave no process behind

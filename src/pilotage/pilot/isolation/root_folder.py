@@ -161,7 +161,9 @@ class _Root:
             names += [os.path.basename(path) for path in glob.glob(f"{_OLD}/dev/{pattern}")]
         for name in names:
             if os.path.exists(f"{_OLD}/dev/{name}"):
-                self.show(f"/dev/{name}", f"/dev/{name}", writable=False)  # a device can be written to all the same
+                self.show(
+                    f"/dev/{name}", f"/dev/{name}", writable=False
+                )  # a device can be written to all the same
                 self._devices.append(f"{_NEW}/dev/{name}")
         for name, target in _LINKS.items():
             os.symlink(target, f"{_NEW}/dev/{name}")
