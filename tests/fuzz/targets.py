@@ -13,6 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from scripts.reference.requests import EXAMPLE as REQUEST
+from scripts.reference.requests import STEPS_EXAMPLE as REQUEST_OF_STEPS
+
 from pilotage.cli.job_selection import parse_state
 from pilotage.cli.time_format import parse_duration, parse_instant
 from pilotage.client.selections import parse_ids
@@ -41,8 +44,6 @@ from pilotage.core.queues.identity import cpu_bucket, memory_bucket
 from pilotage.core.requests.json_format import specification_from_text, specification_to_text
 from pilotage.core.requests.parser import parse_text as parse_request
 from pilotage.core.requests.plan import plan_steps
-from pilotage.core.requests.reference import EXAMPLE as REQUEST
-from pilotage.core.requests.reference import STEPS_EXAMPLE as REQUEST_OF_STEPS
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge import output as sge
 from pilotage.outside.batch.slurm import output as slurm

@@ -222,10 +222,3 @@ def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal:
     if gap > longest_gap:
         return gap + renewal
     return gap if gap < -longest_gap else 0.0
-
-
-def markdown() -> str:
-    """The table of the docs."""
-    lines = ["| custody | message | relation | answer | effect |", "|---|---|---|---|---|"]
-    lines += [f"| {p} | {m} | {r} | {d.answer} | {d.effect} |" for (p, m, r), d in TABLE.items()]
-    return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -40,29 +40,3 @@ class StateTable(Generic[State]):
                 f"a {self.noun} in state {old} cannot become {new}",
                 hint=f"from {old} it can become: {wanted}",
             )
-
-    def may_become(self, new: State) -> tuple[State, ...]:
-        """The states from which `new` can be reached in one move."""
-        return tuple(old for old, row in self.rows.items() if new in row.next)
-
-    def mermaid(self) -> str:
-        """The diagram of the docs, in mermaid's state diagram language."""
-        lines = ["stateDiagram-v2", f"    [*] --> {self.initial}"]
-        for old, row in self.rows.items():
-            lines += [f"    {old} --> {new}" for new in _in_order(self.rows, row.next)]
-            if not row.next:
-                lines.append(f"    {old} --> [*]")
-        return "\n".join(lines)
-
-    def markdown(self) -> str:
-        """The table of the docs: state, meaning, who moves it, next states."""
-        lines = ["| state | meaning | moved on by | may become |", "|---|---|---|---|"]
-        for old, row in self.rows.items():
-            following = ", ".join(_in_order(self.rows, row.next)) or "(final)"
-            lines.append(f"| {old} | {row.meaning} | {row.moved_by} | {following} |")
-        return "\n".join(lines)
-
-
-def _in_order(rows: Mapping[State, Row[State]], states: Iterable[State]) -> list[State]:
-    order = {state: place for place, state in enumerate(rows)}
-    return sorted(states, key=lambda state: order[state])

@@ -20,6 +20,7 @@ from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, pl
 from .isolation.client import Isolation
 from .job_data import JobData
 from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
+from .limits import process_cpu_limit, resource_limits
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
 from .outputs import Unreadable, open_output, upload
@@ -30,8 +31,6 @@ from .transport import FORBIDDEN, Connection, RequestRefused, ServerUnavailable
 from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
-_DATA_ALLOWANCE = 256_000_000
-"""Bytes of data that a process may reserve beyond twice its memory limit, for example for unused thread stacks."""
 
 
 class RunningPayload:
@@ -175,7 +174,9 @@ class RunningPayload:
             self.pid = spawn(command, self.folder, files, cores)
             self._set_resource_limits(power)
             return
-        self.pid = isolation.start(command, self.folder, tmp, files, cores, self._resource_limits(power))
+        self.pid = isolation.start(
+            command, self.folder, tmp, files, cores, resource_limits(self.payload, power)
+        )
 
     def _open_files(self) -> None:
         """Create the files of standard output and error. Raises CannotRun."""
@@ -212,34 +213,12 @@ class RunningPayload:
 
     def _set_resource_limits(self, power: float) -> None:
         """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
-        limits = self._resource_limits(power)
+        limits = resource_limits(self.payload, power)
         if not limits:
             return
         with contextlib.suppress(OSError, ValueError):
             for name, limit in limits.items():
                 resource.prlimit(self.pid, getattr(resource, name), limit)
-
-    def _resource_limits(self, power: float) -> Dict[str, Tuple[int, int]]:
-        """Soft and hard limits by their names in `resource`."""
-        limits = {}
-        if self.payload.memory:
-            limit_bytes = 2 * self.payload.memory * MB + _DATA_ALLOWANCE
-            limits["RLIMIT_DATA"] = (limit_bytes, limit_bytes)
-        seconds = self._process_cpu_limit(power)
-        if seconds is not None:
-            limits["RLIMIT_CPU"] = (seconds, seconds + 5)
-        return limits
-
-    def _process_cpu_limit(self, power: float) -> Optional[int]:
-        """CPU seconds after which the kernel ends a single process of the payload."""
-        limit = self.cpu_limit(power)
-        return None if limit == math.inf else math.ceil(limit) + 1
-
-    def cpu_limit(self, power: float) -> float:
-        """CPU seconds on this node's cores that the whole process tree may use."""
-        if not self.payload.cpu_time:
-            return math.inf
-        return self.payload.cpu_time * max(1, self.payload.processors) / (power or 1.0)
 
     # After the process has ended
 
@@ -254,7 +233,7 @@ class RunningPayload:
             finish.exit_code = os.WEXITSTATUS(status)
         finish.wall = round(now - self.started, 6)
         finish.cpu = round(max(usage.ru_utime + usage.ru_stime, self.cpu), 6)
-        limit = self._process_cpu_limit(power)
+        limit = process_cpu_limit(self.payload, power)
         # Beyond this limit the kernel may have ended a process whose parent then succeeded.
         if (
             limit is not None

@@ -19,6 +19,7 @@ from .events import Event, Key, NodeUnfit, PayloadEnded, ProcessesEnded
 from .inputs import InputCache, placement_error
 from .isolation.client import CannotIsolate, Isolation
 from .launch import CannotRun, base_environment
+from .limits import cpu_limit
 from .log import log
 from .log_streaming import send_tails, unsent_tails
 from .orphans import Orphans
@@ -367,7 +368,7 @@ class PayloadRunner:
             payload.rss = max(payload.rss, rss)
             if limit and rss > limit:
                 self._terminate(payload, "limit-memory", f"{rss // MB} MB of {payload.payload.memory} MB")
-            if payload.cpu > payload.cpu_limit(self._power):
+            if payload.cpu > cpu_limit(payload.payload, self._power):
                 self._terminate(payload, "limit-cpu", f"{payload.cpu:.1f} s CPU")
         if self._isolation is None:
             self._orphans.update(processes, self._leaders())

@@ -168,6 +168,9 @@ class Handler(BaseHTTPRequestHandler):
         more = jobs[limit - 1]["id"] if len(jobs) > limit else None
         self.answer({"jobs": jobs[:limit], "next": more})
 
+    def on_duties(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        self.answer({"duties": ["leases"], "failing": [], "count": 0})
+
     def on_counts(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         states: dict[str, int] = {}
         for one in self.chosen(query):

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from scripts.reference.tables import hand_over_of_pilots
 
 from pilotage.core.pilots.handover import (
     TABLE,
@@ -15,7 +16,6 @@ from pilotage.core.pilots.handover import (
     Sight,
     SubmissionPhase,
     SubmissionStep,
-    markdown,
     next_step,
     sight_of,
 )
@@ -60,7 +60,7 @@ def test_every_row_says_what_the_rules_say(phase: SubmissionPhase, sight: Sight)
 
 def test_the_table_is_total_and_written_out_whole() -> None:
     assert set(TABLE) == set(EVERYTHING)
-    assert len(markdown().splitlines()) == len(EVERYTHING) + 2
+    assert len(hand_over_of_pilots().splitlines()) == len(EVERYTHING) + 2
 
 
 @pytest.mark.parametrize(("phase", "sight"), EVERYTHING)

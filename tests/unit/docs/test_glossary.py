@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from pilotage.cli.root import build as command_line
-from pilotage.core.policy.reference import KEYS
+from pilotage.core.policy import KEYS
 from pilotage.main import SERVER_COMMANDS
 from pilotage.server.context import Context
 from pilotage.server.http.pilot_endpoints import ENDPOINTS

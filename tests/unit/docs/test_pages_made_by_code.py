@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from tests.unit.docs.faces import addresses, verbs
-from tests.unit.docs.generate import PAGES, PARTS, REFERENCE
+from scripts.reference.faces import addresses, verbs
+from scripts.reference.pages import PAGES, PARTS, REFERENCE
 
 
 @pytest.mark.parametrize("name", PAGES)

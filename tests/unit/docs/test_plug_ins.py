@@ -153,7 +153,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # With compiled modules: copies keep the times by which Python knows that they are still valid.
     shutil.copytree(ROOT / "src" / "pilotage", root / "pilotage")
     shutil.copytree(ROOT / "benchmarks", root / "benchmarks", ignore=skipped)
-    shutil.copytree(ROOT / "tests" / "unit" / "docs", root / "tests" / "unit" / "docs", ignore=skipped)
+    shutil.copytree(ROOT / "scripts", root / "scripts", ignore=skipped)
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
@@ -223,7 +223,7 @@ try:
     parse_splitting("KarmaBased", {"lukc": 3})
 except InvalidInput as error:
     print(error.hint)
-from tests.unit.docs.generate import PAGES
+from scripts.reference.pages import PAGES
 print(PAGES["requests.md"]())
 """
     done = python(copy, "-c", code)
@@ -233,7 +233,7 @@ print(PAGES["requests.md"]())
 
 
 def test_a_corrector_and_a_route_are_in_the_pages(copy: Path) -> None:
-    code = "from tests.unit.docs.generate import the_policy, addresses; print(the_policy(), addresses())"
+    code = "from scripts.reference.pages import the_policy, addresses; print(the_policy(), addresses())"
     pages = python(copy, "-c", code)
     assert "| `correction.Karma.*.karma` | number | `1` | 0.5 to 2 | the factor of all |" in pages.stdout, (
         pages.stderr
@@ -270,7 +270,7 @@ for child in batch._children.values():
 print(type(batch).__name__, batch.lane, batch.output("pilotage-plug-in", 0, 100))
 """
     assert python(copy, "-c", code).stdout == "KarmaBatch fast hello\n\n"
-    code = "from tests.unit.docs.generate import the_policy; print(the_policy())"
+    code = "from scripts.reference.pages import the_policy; print(the_policy())"
     pages = python(copy, "-c", code)
     assert '| `ces.*.karma.lane` | text | `"slow"` |  | the lane of its pilots |' in pages.stdout, (
         pages.stderr

@@ -34,7 +34,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("copy")
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src" / "pilotage", root / "pilotage", ignore=skipped)
-    shutil.copytree(ROOT / "tests" / "unit" / "docs", root / "tests" / "unit" / "docs", ignore=skipped)
+    shutil.copytree(ROOT / "scripts", root / "scripts", ignore=skipped)
     core = root / "pilotage" / "core"
     extended(core / "jobs" / "description.py", "    retries: int = 0\n", '    colour: str = ""\n')
     fields = core / "jobs" / "fields.py"
@@ -88,7 +88,7 @@ def test_a_policy_key_is_checked_with_its_range(copy: Path) -> None:
 
 
 def test_field_and_key_stand_in_the_pages(copy: Path) -> None:
-    code = "from tests.unit.docs.generate import job_description, the_policy; print(job_description(), the_policy())"
+    code = "from scripts.reference.pages import job_description, the_policy; print(job_description(), the_policy())"
     pages = run(copy, code).stdout
     [field] = [line for line in pages.splitlines() if line.startswith("| `colour`")]
     assert "The colour of its bar." in field

@@ -75,14 +75,6 @@ def test_a_key_that_is_none(server: Server, kid: str | None) -> None:
     )
 
 
-def test_a_token_of_an_earlier_version_names_no_key_and_is_accepted(server: Server) -> None:
-    claims = {"iss": "here", "sub": "ada", "grp": GROUP, "iat": int(NOW), "exp": int(NOW + 60), "jti": "ab12"}
-    token = jwt.encode(claims, KEY, ALGORITHM)
-    assert server.accepts(token)
-    server.state = rotated("salt", NOW + 10)
-    assert not server.accepts(token, NOW + 11)
-
-
 def test_a_revoked_token_and_its_renewals_are_refused_and_others_are_not(server: Server) -> None:
     token, other = server.issue(number=7), server.issue(number=8)
     caller = server.issuer.read(token, POLICY, NOW)

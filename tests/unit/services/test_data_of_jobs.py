@@ -513,4 +513,4 @@ def test_the_folder_of_a_data_set_stays_in_its_place(dataset: str, folder: str) 
 
 
 def test_the_finish_is_still_plain_json() -> None:
-    assert json.loads(json.dumps(vars(Finish(1, 1))))["files"] is None
+    assert json.loads(json.dumps(vars(Finish(1, 1))))["files"] == []

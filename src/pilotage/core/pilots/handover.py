@@ -186,10 +186,3 @@ def sight_of(
     # A clock that stepped back proves nothing.
     settled = absent_since is not None and now - absent_since >= settle
     return Sight.STILL_ABSENT if settled else Sight.ABSENT
-
-
-def markdown() -> str:
-    """The table of the docs."""
-    lines = ["| phase | seen | action | next phase |", "|---|---|---|---|"]
-    lines += [f"| {p} | {s} | {d.action} | {d.next} |" for (p, s), d in TABLE.items()]
-    return "\n".join(lines)

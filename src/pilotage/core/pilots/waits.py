@@ -84,12 +84,3 @@ def deadline_of(wait: WaitClass, since: float, settle: float) -> float:
 
 def has_deadline(wait: WaitClass) -> bool:
     return RULES[wait].action is WaitAction.CANCEL
-
-
-def markdown() -> str:
-    """The table of the docs."""
-    lines = ["| class | action | after |", "|---|---|---|"]
-    for wait, (action, seconds) in RULES.items():
-        after = "" if seconds == inf else "`settle`" if seconds == SETTLED else f"{seconds / DAY:.0f} days"
-        lines.append(f"| {wait} | {action} | {after} |")
-    return "\n".join(lines)

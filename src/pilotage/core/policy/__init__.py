@@ -1,6 +1,6 @@
 """The policy: users, groups, shares, sites and rules in one TOML document, which is applied or refused as a whole.
 
-`parse` reads the document and refuses unknown keys with their line and the nearest known name. `reference.KEYS`
+`parse` reads the document and refuses unknown keys with their line and the nearest known name. `KEYS`
 explains each key.
 """
 
@@ -24,8 +24,7 @@ from pilotage.core.policy.model import (
     Site,
     User,
 )
-from pilotage.core.policy.parser import known_properties, parse, warnings
-from pilotage.core.policy.reference import KEYS, reference_markdown
+from pilotage.core.policy.parser import KEYS, known_properties, parse, warnings
 from pilotage.core.policy.retention import Retention
 
 __all__ = [
@@ -53,6 +52,5 @@ __all__ = [
     "initial",
     "known_properties",
     "parse",
-    "reference_markdown",
     "warnings",
 ]

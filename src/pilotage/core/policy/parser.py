@@ -20,11 +20,14 @@ from pilotage.core.policy.director import SubmitPool
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.policy.key_lines import check_shape, line_of
 from pilotage.core.policy.model import ADMINISTRATOR, AGENT, GENERIC_PILOT, Ce, NamedInstance, Policy
-from pilotage.core.policy.reference import KEYS
 from pilotage.core.policy.toml_edit import value_at
 from pilotage.core.policy.validation import validate
 from pilotage.core.provisioning.budget import parse_budget, pilot_cost
+from pilotage.core.setting import keys_of
 from pilotage.core.shares.priorities import scaled_range
+
+KEYS: dict[str, str] = {key.name: key.setting.meaning for key in keys_of(Policy)}
+"""Meaning and unit of every key, from the annotations of the tables; `*` stands for a name."""
 
 NODE_TAGS = frozenset({"GPU", "apptainer", "userns", ISOLATED_TAG})
 """Tags that a pilot detects on its node, independent of the tags of its CE in the policy."""

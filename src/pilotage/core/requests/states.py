@@ -142,11 +142,3 @@ def states_between(old: RequestState, new: RequestState) -> tuple[RequestState, 
     if start not in order or new not in order:
         return ()
     return _AUTOMATIC[order[start] + 1 : order[new] + 1]
-
-
-def editable_markdown() -> str:
-    """The table of the docs: each fact, and the states in which it may be changed."""
-    lines = ["| fact | may be changed in |", "|---|---|"]
-    for fact, states in EDITABLE.items():
-        lines.append(f"| {fact} | {', '.join(state for state in RequestState if state in states)} |")
-    return "\n".join(lines)

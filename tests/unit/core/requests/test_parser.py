@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts.reference.requests import EXAMPLE, STEPS_EXAMPLE
 
 from pilotage.core.errors import InvalidInput, Mistakes
 from pilotage.core.requests.json_format import (
@@ -21,7 +22,6 @@ from pilotage.core.requests.json_format import (
 from pilotage.core.requests.parser import parse_mapping, parse_text
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.reading import amount_of_bytes
-from pilotage.core.requests.reference import EXAMPLE, STEPS_EXAMPLE
 from pilotage.core.requests.specification import Specification, Splitting
 from pilotage.core.splitting.parser import parse_splitting
 

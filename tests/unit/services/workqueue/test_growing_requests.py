@@ -11,7 +11,7 @@ from pilotage.core.requests.specification import Splitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.store.tables import location_sets
-from tests.unit.services.workqueue.queue_bench import EVENTS, QueueBench
+from tests.unit.services.workqueue.queue_bench import QueueBench
 
 
 def closed_steps(queue: QueueBench, request: int) -> list[int]:
@@ -169,38 +169,6 @@ def test_lists_of_blocks_and_runs_restrict_the_elements(queue: QueueBench) -> No
         assert found == [name.strip() for name in names]
 
 
-@pytest.mark.parametrize("generated", [False, True])
-def test_a_resubmission_takes_exactly_what_failed(queue: QueueBench, generated: bool) -> None:
-    if generated:
-        step = queue.step(splitting=EVENTS, events=100, start_policy="MonteCarlo")
-        request = queue.request(step)
-    else:
-        data = queue.dataset("data")
-        queue.block(data, "b1")
-        queue.block(data, "b2")
-        step = queue.step(splitting=Splitting("EventBased", (("events_per_job", 50),)))
-        request = queue.request(step, inputs=[data])
-    queue.intake(request)
-    agent = queue.agent()
-    agent.sync()
-    agent.split()
-    queue.run("UPDATE element_jobs SET state = 'done'")
-    queue.run("UPDATE element_jobs SET state = 'exhausted' WHERE id % 3 = 0")
-    failed = [
-        Mask.from_json(json_of(row[0]))
-        for row in queue.sql("SELECT mask FROM element_jobs WHERE state = 'exhausted' ORDER BY id")
-    ]
-    again = queue.request(
-        queue.step(splitting=step.splitting, start_policy="Resubmit"), inputs=[1], origin=request
-    )
-    queue.intake(again)
-    assert queue.request_row(again).state is RequestState.ACQUIRED
-    agent.sync()
-    agent.split()
-    made = queue.masks(again)
-    assert sorted(pieces(made)) == sorted(pieces(failed))
-
-
 def test_a_total_of_files_counts_over_all_elements_of_a_step(queue: QueueBench) -> None:
     """Two inputs, blocks of four files, nine files in all: the third element has one file, the others are not made."""
     first, second = queue.dataset("first"), queue.dataset("second")
@@ -255,18 +223,6 @@ def pieces(masks: list[Mask]) -> list[tuple[int, int, int]]:
         parts = mask.ranges or (FileRange(0, mask.first_event, mask.events),)
         found += [(part.file, part.first, part.events) for part in parts]
     return found
-
-
-def test_a_resubmission_of_nothing_fails(queue: QueueBench) -> None:
-    data = queue.dataset("data")
-    queue.block(data, "b")
-    request = queue.request(inputs=[data])
-    queue.intake(request)
-    again = queue.request(queue.step(start_policy="Resubmit"), inputs=[data], origin=request)
-    queue.intake(again)
-    row = queue.request_row(again)
-    assert row.state is RequestState.FAILED
-    assert "no work" in row.reason
 
 
 @pytest.mark.slow

@@ -45,9 +45,3 @@ def classify_wait(letters: str, reasons: str) -> WaitClass:
 
 def _classify_sentence(sentence: str) -> WaitClass:
     return next((wait for pattern, wait in _SENTENCES if pattern.search(sentence)), _C.UNKNOWN)
-
-
-def markdown() -> str:
-    """The table of the docs."""
-    rows = [f"| {wait} | `{pattern.replace('|', chr(92) + '|')}` |" for pattern, wait in SENTENCES]
-    return "\n".join(["| class | pattern |", "|---|---|", *rows])

@@ -90,10 +90,3 @@ def classify_reason(reason: str) -> WaitClass:
     if _OF_ONE_JOB.match(word):
         return _C.IMPOSSIBLE
     return _C.POLICY if _LIMIT.match(word) else _C.UNKNOWN
-
-
-def markdown() -> str:
-    """The table of the docs."""
-    words = {wait: [f"`{word}`" for word, known in REASONS.items() if known is wait and word] for wait in _C}
-    rows = [f"| {wait} | {', '.join(named)} |" for wait, named in words.items() if named]
-    return "\n".join(["| class | reasons |", "|---|---|", *rows])

@@ -9,29 +9,27 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pilotage.cli.reference import markdown as cli_markdown
 from pilotage.cli.root import build as build_command_line
-from pilotage.core import handover, policy
-from pilotage.core.brokering.reference import reference_markdown as attributes_of_ads
-from pilotage.core.forwarding.reference import forwarding_markdown
+from pilotage.core import policy
 from pilotage.core.forwarding.table import ForwardTable
-from pilotage.core.jobs.reference import reference_markdown as job_description
 from pilotage.core.jobs.states import JOB_STATES
-from pilotage.core.pilots import handover as pilot_handover
-from pilotage.core.pilots import waits
 from pilotage.core.pilots.states import PILOT_STATES
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
-from pilotage.core.policy.reference import correctors_markdown
-from pilotage.core.requests.reference import reference_markdown as request_specification
-from pilotage.core.requests.states import REQUEST_STATES, editable_markdown
+from pilotage.core.requests.states import REQUEST_STATES
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES
 from pilotage.main import SERVER_COMMANDS
-from pilotage.outside.batch.sge import wait_reasons as sge_reasons
-from pilotage.outside.batch.slurm import wait_reasons as slurm_reasons
 from pilotage.services.director.hand_over import MOST_RELEASES
-from tests.unit.docs.faces import addresses, verbs
+from scripts.reference import tables
+from scripts.reference.ads import reference_markdown as attributes_of_ads
+from scripts.reference.command_line import markdown as cli_markdown
+from scripts.reference.faces import addresses, verbs
+from scripts.reference.forwarding import forwarding_markdown
+from scripts.reference.job_description import reference_markdown as job_description
+from scripts.reference.policy import correctors_markdown
+from scripts.reference.policy import reference_markdown as keys_of_policy
+from scripts.reference.requests import reference_markdown as request_specification
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made by scripts/write-docs from {source}; a test holds the two equal. -->"
 PART = re.compile(r"(<!-- Made by scripts/write-docs: (\w+) -->\n).*?(<!-- End of \2 -->)", re.DOTALL)
 
@@ -78,18 +76,18 @@ job is and how it came there.
 
 ## Jobs
 
-{JOB_STATES.markdown()}
+{tables.state_table(JOB_STATES)}
 
 ```mermaid
-{JOB_STATES.mermaid()}
+{tables.state_diagram(JOB_STATES)}
 ```
 
 ## Pilots
 
-{PILOT_STATES.markdown()}
+{tables.state_table(PILOT_STATES)}
 
 ```mermaid
-{PILOT_STATES.mermaid()}
+{tables.state_diagram(PILOT_STATES)}
 ```
 
 ## Requests
@@ -97,30 +95,30 @@ job is and how it came there.
 `pilotage request history REQUEST` shows each move with its actor. Moves by intake and roll-up follow from the work;
 the others are verbs of `pilotage request`. No state is skipped in the history.
 
-{REQUEST_STATES.markdown()}
+{tables.state_table(REQUEST_STATES)}
 
-{editable_markdown()}
+{tables.editable_facts()}
 
 ```mermaid
-{REQUEST_STATES.mermaid()}
+{tables.state_diagram(REQUEST_STATES)}
 ```
 
 ## Elements
 
-{ELEMENT_STATES.markdown()}
+{tables.state_table(ELEMENT_STATES)}
 
 ```mermaid
-{ELEMENT_STATES.mermaid()}
+{tables.state_diagram(ELEMENT_STATES)}
 ```
 
 ## Element jobs
 
 A row may have several jobs in the pool, one after the other.
 
-{ELEMENT_JOB_STATES.markdown()}
+{tables.state_table(ELEMENT_JOB_STATES)}
 
 ```mermaid
-{ELEMENT_JOB_STATES.mermaid()}
+{tables.state_diagram(ELEMENT_JOB_STATES)}
 ```
 """
 
@@ -137,7 +135,7 @@ given. For a finish it also counts whether its content equals that of the finish
 saved in the same transaction. *Superseded* means: nothing was changed, stop that work. A job is never lost, and at
 most one result of it is applied; two tries at it may overlap only where a pilot died uncleanly or was cut off.
 
-{handover.markdown()}
+{tables.hand_over_of_jobs()}
 
 ## A pilot and its batch system
 
@@ -149,7 +147,7 @@ that calls home since shows that it proves no absence. *Held* means that the bat
 that failed or gave a part is *unknown*, and moves nothing. Where a batch system cannot hold a job, as the local CE, an
 adopted submission is released.
 
-{pilot_handover.markdown()}
+{tables.hand_over_of_pilots()}
 
 ## Batch jobs that wait
 
@@ -158,24 +156,24 @@ shows it; then the batch jobs are cancelled, their CE pauses, and the failure co
 `pilotage ce list` tells the reason, how long pilots wait and the deadline. A batch job that is still held after
 {MOST_RELEASES} releases without effect is cancelled too.
 
-{waits.markdown()}
+{tables.classes_of_waits()}
 
 Reasons of Slurm. Other limits of accounting, `QOS…` and `Assoc…`, are *policy*, or *impossible* if they are about one
 job. Any other word is *unknown*.
 
-{slurm_reasons.markdown()}
+{tables.reasons_of_slurm()}
 
 Words of Grid Engine's scheduler. Each is about one queue, so the best class counts. A job in the state `Eqw` is in
 *error*, and a held one waits for a *user*. Any other sentence is *unknown*.
 
-{sge_reasons.markdown()}
+{tables.sentences_of_grid_engine()}
 """
 
 
 def the_policy() -> str:
     policy.parse(EXAMPLE)
     return f"""\
-{MADE.format(source="core/policy/reference.py")}
+{MADE.format(source="core/policy")}
 
 # The policy
 
@@ -188,7 +186,7 @@ Users and groups, their rights and shares, sites and CEs: one TOML document, app
 `*` stands for a name of your own. Of `limits` there may be up to 1,000. Texts have at most 200 characters,
 ClassAd expressions 10,000, lists 1,000 entries, and the whole document 1,000,000 characters.
 
-{policy.reference_markdown()}
+{keys_of_policy()}
 
 ## Correctors
 
@@ -199,7 +197,7 @@ The names that `correction.correctors` may have, each with an instance between t
 
 
 def forwarding() -> str:
-    tables = {
+    of_types = {
         "local": ForwardTable(),
         **{name: options.forwarding for name, options in BATCH_SYSTEMS.items()},
     }
@@ -236,7 +234,7 @@ and must end within 10 s. Its answer is kept for submissions with equal variable
 arguments, one a line, as `OPTION=VALUE` or `OPTION VALUE`; lines that begin with `#` are left out. If the hook fails,
 hangs or prints any other line, nothing is submitted. `pilotage ce list` has the reason, and other CEs go on.
 
-{forwarding_markdown(tables)}"""
+{forwarding_markdown(of_types)}"""
 
 
 def command_line() -> str:

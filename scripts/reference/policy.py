@@ -7,13 +7,11 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+from pilotage.core.policy import KEYS
 from pilotage.core.policy.bounds import range_of
 from pilotage.core.policy.model import Policy
 from pilotage.core.setting import keys_of
 from pilotage.core.shares.correctors import CORRECTORS
-
-KEYS: dict[str, str] = {key.name: key.setting.meaning for key in keys_of(Policy)}
-"""Meaning and unit of every key, from the annotations of the tables."""
 
 
 def reference_markdown() -> str:
