@@ -8,7 +8,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from pilotage.core.policy import KEYS
-from pilotage.core.policy.bounds import range_of
+from pilotage.core.policy.bounds import RANGES, ZERO_ALLOWED, shown_bound
 from pilotage.core.policy.model import Policy
 from pilotage.core.setting import keys_of
 from pilotage.core.shares.correctors import CORRECTORS
@@ -27,7 +27,15 @@ def reference_markdown() -> str:
 
 
 def _row(key: str, kind: Any, default: str) -> str:
-    return f"| `{key}` | {_type_name(kind)} | {default} | {range_of(key)} | {KEYS[key]} |"
+    return f"| `{key}` | {_type_name(kind)} | {default} | {_range(key)} | {KEYS[key]} |"
+
+
+def _range(key: str) -> str:
+    """The range of a number; "" for a key that is not a number."""
+    if key not in RANGES:
+        return ""
+    low, high = map(shown_bound, RANGES[key])
+    return f"{'0, ' if key in ZERO_ALLOWED else ''}{low} to {high}"
 
 
 def correctors_markdown() -> str:

@@ -21,7 +21,7 @@ from pilotage.cli.time_format import parse_duration, parse_instant
 from pilotage.client.selections import parse_ids
 from pilotage.client.tables import read_table
 from pilotage.core import policy as policies
-from pilotage.core.brokering.ad_text import load_ce_ad, load_ce_ads, parse_ads, suspicions_of
+from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.classads import (
     Attribute,
     canonical,
@@ -342,7 +342,7 @@ def _ce_ads(text: str) -> None:
     for ad in parse_ads(text):
         suspicions_of(ad)
     for loaded in load_ce_ads(text, now=1_200_000_000.0, allow_expired=True):
-        again = load_ce_ad(unparse(loaded.document()), now=1_200_000_000.0, allow_expired=True)
+        [again] = load_ce_ads(unparse(loaded.document()), now=1_200_000_000.0, allow_expired=True)
         assert (again.name, again.ad) == (loaded.name, loaded.ad)
         evaluate(Attribute("Requirements"), loaded.ad, AD)
 

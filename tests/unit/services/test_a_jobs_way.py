@@ -11,7 +11,7 @@ from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticate
 from pilotage.core.ids import JobId, QueueId
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
-from pilotage.store.cluster import duty_leases, servers
+from pilotage.store.cluster import servers
 from pilotage.store.tables import attempts, submissions
 from pilotage.wire.pilot import EnrolRequest, Reference, RefusedOutput, Release
 from tests.unit.services.bench import (
@@ -511,7 +511,7 @@ def test_a_clock_that_steps_back_moves_what_servers_tell_by_instants(bench: Benc
     bench.sign_of_life()
     alive = {row.name: row.alive_at for row in servers.live(connection)}
     assert (alive["dead"], alive["quick"]) == (now - 3605, now - 3600)
-    until = {name: lock.until for name, lock in duty_leases.holders(connection).items()}
+    until = dict(connection.execute("SELECT name, until FROM duties").fetchall())
     assert until == {"of-dead": now - 3590, "of-quick": now - 3585}
 
 

@@ -13,19 +13,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.adapter import Shape, Submission
-from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import BatchListing, NativeState, Refusal, SubmissionFailed
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
 from pilotage.services.director.ce_status import summaries
-from pilotage.services.director.demand import post_orders, run_iteration
+from pilotage.services.director.demand import post_orders
+from pilotage.services.director.listing_comparison import compare
 from pilotage.services.director.look_back import last_seen
-from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.ces import CeSummary
 from tests.paper_batch import PaperBatch, PaperJob
 from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+from tests.unit.services.iterations import run_iteration
 
 MAX_WAITING, MAX_RUNNING = 3, 5
 SETTLE = 120.0
@@ -89,9 +91,9 @@ class Site:
             self.director = self._new_director()
 
     def _cycle(self, crash: str) -> None:
-        bench, director, batch = self.bench, self.director, self.batch
+        bench, batch = self.bench, self.batch
         listing, listed = batch.list_pilots(), bench.now
-        steps = bench.do(lambda tx: director.observe(bench.pool, tx, listing, listed, bench.now))
+        steps = bench.do(lambda tx: self._observe(tx, listing, listed))
         for stamp in steps.release:
             self._release(stamp, crash)
         batch.cancel(steps.cancel)
@@ -102,6 +104,17 @@ class Site:
         for intent in bench.do(self._order):
             self._reach("after the intent", crash)
             self._submit(intent, crash)
+
+    def _observe(self, tx: Transaction, listing: BatchListing, listed: float) -> BatchSteps:
+        """The duty's steps, in one transaction."""
+        director = self.director
+        director.begin_observation(tx, listing, listed)
+        if not listing.complete:
+            return BatchSteps()
+        comparison = compare(tx.connection, director.ce, director.settled, listing, listed)
+        steps = director.observe_looks(self.bench.pool, tx, comparison, comparison.looks, self.bench.now)
+        director.note_unchanged(tx, comparison)
+        return steps.with_cancelled(comparison.cancel)
 
     def _order(self, tx: Transaction) -> list[SubmissionIntent]:
         """An iteration over all CEs, and the CE's own cycle that carries it out."""

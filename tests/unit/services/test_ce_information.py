@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.brokering.published import PublishedInformation
 from pilotage.core.classads import Literal, evaluate
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy import Ce, parse
@@ -54,7 +55,12 @@ def answer(bench: Bench, ce: str = "far", problem: str = "", **attributes: Any) 
 
 
 def now_at(bench: Bench, ce: str = "far") -> CeInformation:
-    return bench.pool.published_information(ce, bench.now).information
+    return published_by(bench, ce).information
+
+
+def published_by(bench: Bench, ce: str) -> PublishedInformation:
+    pool = bench.pool
+    return pool.published.of(pool.policy, ce, pool.ce_information.get(ce), pool.home_owner, bench.now)
 
 
 def problems(bench: Bench) -> dict[str, str]:
@@ -231,7 +237,7 @@ def test_values_are_read_from_features_by_the_forward_table(bench: Bench) -> Non
     bench.do(lambda tx: store_answers(bench.pool, tx, [CeReply("far", facts)], bench.now))
     forward = '[ces.far.forward]\nGlueHostBenchmarkSI00 = "feature si00_{}"\nHasAvx = "feature avx"\n'
     apply(bench, bench.policy_text + forward)
-    published = bench.pool.published_information("far", bench.now)
+    published = published_by(bench, "far")
     first, second, third = (dict(known.attributes) for known in published.information.host_classes)
     assert (first["GlueHostBenchmarkSI00"], first["HasAvx"]) == (600, True)
     assert second == {"SlurmFeatures": ("si00_400", "si00_500"), "HasAvx": False}

@@ -22,7 +22,7 @@ from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.pilot.host_facts import host_facts
 from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.demand import Iteration, run_iteration
+from pilotage.services.director.demand import Iteration
 from pilotage.services.director.iteration_report import report
 from pilotage.services.matching.known_offers import known_offers
 from pilotage.services.policy.apply import apply_policy
@@ -30,6 +30,7 @@ from pilotage.services.pool.brokering import PoolBroker
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.services.why.requirement_refusals import requirement_refusals
 from tests.unit.services.bench import NODE, POLICY, Bench
+from tests.unit.services.iterations import run_iteration
 
 NAMES = ("c500", "c1500", "c3000")
 CES = "".join(

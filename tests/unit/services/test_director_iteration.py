@@ -19,7 +19,6 @@ from pilotage.services.director.demand import (
     post_orders,
     prepare,
     read_counts,
-    run_iteration,
 )
 from pilotage.services.director.iteration_report import report
 from pilotage.services.director.submissions import SubmissionIntent
@@ -27,6 +26,7 @@ from pilotage.services.policy.apply import apply_policy
 from pilotage.store.tables import pilot_demand, pilots
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+from tests.unit.services.iterations import run_iteration
 
 CES = """
 [ces.batch]

@@ -10,7 +10,6 @@ import pytest
 
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.submission import NativeState
-from pilotage.services.director.demand import run_iteration
 from pilotage.services.director.unneeded import (
     CANCELLED_AT_ONCE,
     UnneededPilots,
@@ -19,6 +18,7 @@ from pilotage.services.director.unneeded import (
 )
 from pilotage.store.tables import pilots
 from tests.unit.services import test_batch_director as batch
+from tests.unit.services.iterations import run_iteration
 from tests.unit.services.test_batch_director import MAX_WAITING, Site
 from tests.unit.services.test_why import new_policy
 

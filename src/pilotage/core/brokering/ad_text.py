@@ -38,20 +38,13 @@ _EVALUATION_STEPS: Final = 2_000
 _DEFINITION: Final = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|'[^']+')\s*=(?![=?!])(.*)", re.DOTALL)
 
 
-def load_ce_ad(text: str, *, now: float, allow_expired: bool = False) -> CeAd:
-    """One CE ad. Raises `InvalidInput` with the line where the text is wrong.
-
-    It must have an identity: `id`, GlueCEUniqueID, CEid or Name. It must not come from the future, nor have expired
-    unless `allow_expired`. Without `update_time` its age is not known, and it counts as current.
-    """
-    ads = load_ce_ads(text, now=now, allow_expired=allow_expired)
-    if len(ads) != 1:
-        raise InvalidInput(f"the text has {len(ads)} ads, and one is expected")
-    return ads[0]
-
-
 def load_ce_ads(text: str, *, now: float, allow_expired: bool = False) -> tuple[CeAd, ...]:
-    """The CE ads of a text: one in brackets, or one or several as lines `Name = value`, empty lines between them."""
+    """The CE ads of a text: one in brackets, or one or several as lines `Name = value`, empty lines between them.
+
+    Raises `InvalidInput` with the line where the text is wrong. Each ad must have an identity: `id`, GlueCEUniqueID,
+    CEid or Name. It must not come from the future, nor have expired unless `allow_expired`. Without `update_time` its
+    age is not known, and it counts as current.
+    """
     if len(text.encode("utf-8", "surrogatepass")) > LIMITS.text:
         raise TooLarge(f"the text is longer than {LIMITS.text} bytes")
     ads = tuple(_ce_ad(ad, now, allow_expired) for ad in parse_ads(text))

@@ -109,16 +109,9 @@ def _number_violation(value: float, pattern: str) -> str:
     if low <= value <= high or (value == 0 and pattern in ZERO_ALLOWED):
         return ""
     zero = "0, or " if pattern in ZERO_ALLOWED else ""
-    return f"must be {zero}a number from {_shown(low)} to {_shown(high)}"
+    return f"must be {zero}a number from {shown_bound(low)} to {shown_bound(high)}"
 
 
-def range_of(pattern: str) -> str:
-    """The range of a number as text, for the reference; "" for a key that is not a number."""
-    if pattern not in RANGES:
-        return ""
-    low, high = RANGES[pattern]
-    return f"{'0, ' if pattern in ZERO_ALLOWED else ''}{_shown(low)} to {_shown(high)}"
-
-
-def _shown(number: float) -> str:
+def shown_bound(number: float) -> str:
+    """A bound of a range as text."""
     return f"{number:,.0f}" if number == 0 or number >= 1 else f"{number:g}"

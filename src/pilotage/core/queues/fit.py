@@ -6,7 +6,7 @@ The match, `why`, the demand for pilots and the simulator all ask here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import inf
 from operator import attrgetter
@@ -157,13 +157,6 @@ def remaining_sizes(processors: int, memory: int, taken: QueueIdentity) -> tuple
 def binds_owner(pilot_type: str, *, isolated: bool) -> bool:
     """Whether a pilot's first job binds it to its owner: a private pilot's identity says whom it serves."""
     return not isolated and pilot_type != "private"
-
-
-def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
-    """The rest of an offer after a job of this queue."""
-    processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
-    only_owner = taken.owner if binds_owner(offer.pilot_type, isolated=offer.isolated) else offer.only_owner
-    return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
 
 
 def concurrent_jobs(queue: QueueIdentity, offer: Offer) -> int:

@@ -33,7 +33,6 @@ from pilotage.services.director.listing_comparison import (
     ListingComparison,
     Look,
     SettledSubmission,
-    compare,
     stamps_of,
 )
 from pilotage.services.director.look_back import is_unfit, note_cycle, observe_pilots
@@ -236,18 +235,6 @@ class BatchDirector:
         self.memory.count_failure(pool, tx, reason, now)
         self.memory.store(tx)
         return True
-
-    def observe(
-        self, pool: Pool, tx: Transaction, listing: BatchListing, listed: float, now: float
-    ) -> BatchSteps:
-        """Apply a listing of the instant `listed`; return the calls to the batch system that follow from it."""
-        self.begin_observation(tx, listing, listed)
-        if not listing.complete:
-            return BatchSteps()
-        comparison = compare(tx.connection, self.ce, self.settled, listing, listed)
-        steps = self.observe_looks(pool, tx, comparison, comparison.looks, now)
-        self.note_unchanged(tx, comparison)
-        return steps.with_cancelled(comparison.cancel)
 
     def checked(self, connection: Connection, listing: BatchListing) -> BatchListing:
         """The listing, unless it is of another cluster than the one that has the CE's pilots.

@@ -327,12 +327,3 @@ def _free_pilots(place: int, row: FreePilotsRow) -> FreePilots:
         row.owner,
         row.group if private and row.group else None,
     )
-
-
-def run_iteration(pool: Pool, connection: Connection, rng: Random, now: float) -> Iteration:
-    """A whole iteration without pauses, in the writer's thread; nothing is ordered."""
-    counts = read_counts(connection, pool.policy, dict(pool.pilot_orders), now)
-    work = next(step for step in prepare(pool, counts, {}, now) if step is not None)
-    for _ in work.decide(rng):
-        pass
-    return work

@@ -29,7 +29,7 @@ from pilotage.services.pilots.lifecycle import PilotEnd, end_of_goodbye, end_pil
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import attempts, pilots
-from pilotage.store.tables.events import SEVERAL_PILOTS, record
+from pilotage.store.tables.events import SEVERAL_PILOTS
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -255,19 +255,6 @@ class PilotRequest:
         if self.request.log:
             pilots.update(self.tx.connection, pilot.id, log=self.request.log)
         end_pilot(self.moves, pilot, PilotEnd.UNFIT if self.request.unfit else end_of_goodbye(pilot), reason)
-
-    def _pilot_event(self, kind: str, old: PilotState, new: PilotState, detail: str) -> None:
-        actor = f"pilot:{self.pilot.id}"
-        record(
-            self.tx.connection,
-            self.pool.ids.events,
-            at=self.now,
-            kind=kind,
-            actor=actor,
-            detail=detail,
-            old=old,
-            new=new,
-        )
 
     # --- its jobs
 

@@ -12,7 +12,6 @@ from random import Random
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.information import CeInformation
-from pilotage.core.brokering.published import PublishedInformation
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.provisioning.batch import BatchOrder
@@ -96,7 +95,7 @@ class Pool:
     forwardings: Forwardings = field(default_factory=Forwardings)
     """The flags of requirements at the CEs, as long as the facts of a CE are the same."""
     ce_information: dict[str, CeInformation] = field(default_factory=dict)
-    """The last answer of each CE's batch system, as the store has it. `published_information` applies the policy."""
+    """The last answer of each CE's batch system, as the store has it. `published` applies the policy."""
     published: PublishedInformations = field(default_factory=PublishedInformations)
     """The information of CEs, made from `ce_information` and the policy."""
     ce_ads: CeAds = field(default_factory=CeAds)
@@ -134,14 +133,6 @@ class Pool:
         live = self.ce_information.get(name)
         published = self.published.of(policy, name, live, self.home_owner, now)
         return self.ce_ads.of(name, ce, published.information, now)
-
-    def published_information(self, ce: str, now: float) -> PublishedInformation:
-        """The information of a CE of the policy that counts now, with the policy applied, and its problems.
-
-        It is the same object until something changes. Attributes that have expired are absent. `KeyError`: the
-        policy has no such CE.
-        """
-        return self.published.of(self.policy, ce, self.ce_information.get(ce), self.home_owner, now)
 
     def site_slots(self) -> dict[str, int]:
         """The one-core jobs that each site can run at the same time."""

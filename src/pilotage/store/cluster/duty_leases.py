@@ -63,9 +63,3 @@ def check(connection: Connection, name: str, epoch: int) -> None:
     row = connection.execute(sql, (name,)).fetchone()
     if row is None or row[0] != epoch:
         raise Superseded(f"another server has taken over the duty {name}", hint="this one goes on without it")
-
-
-def holders(connection: Connection) -> dict[str, Lock]:
-    """Every lock, by the duty's name."""
-    sql = "SELECT name, holder, epoch, until FROM duties ORDER BY name"
-    return {name: Lock(*values) for name, *values in connection.execute(sql)}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.brokering.ad_text import load_ce_ad, load_ce_ads, parse_ads, suspicions_of
+from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.brokering.ce_ad import ce_ad
 from pilotage.core.brokering.glue import BY_NAME, is_of_hosts, kinds, mistake, nearest_name
 from pilotage.core.brokering.information import CeInformation, HostClass, Value
@@ -101,7 +101,7 @@ def test_the_ad_has_the_form_of_the_document() -> None:
     text = unparse(ad.document())
     again = parse_ad(text)
     assert [name for name, _ in again.attributes] == ["id", "update_time", "expiry_time", "info"]
-    loaded = load_ce_ad(text, now=1010.0)
+    [loaded] = load_ce_ads(text, now=1010.0)
     assert (loaded.name, loaded.updated, loaded.expiry) == ("milan-long", 1000.0, 300.0)
     assert loaded.ad == ad.ad
     assert value_of(ad.ad, "GlueCEUniqueID") == "milan-long"
@@ -224,7 +224,7 @@ def test_a_host_is_found_by_its_whole_or_its_short_name() -> None:
 
 
 def test_the_documents_ad_loads_as_it_stands() -> None:
-    ad = load_ce_ad(DOCUMENT, now=UPDATED + 10)
+    [ad] = load_ce_ads(DOCUMENT, now=UPDATED + 10)
     assert ad.name == "atlfarm006.mi.infn.it:2119/blah-pbs-long"
     assert (ad.updated, ad.expiry) == (float(UPDATED), 300.0)
     assert ad.is_current(UPDATED + 299)
@@ -236,7 +236,7 @@ def test_the_documents_ad_loads_as_it_stands() -> None:
     flat = parse_ad(DOCUMENT).get("info")
     assert isinstance(flat, ClassAd)
     # Without the wrapper, gLite's own names tell identity and expiry.
-    assert load_ce_ad(unparse(flat), now=0.0).name == ad.name
+    assert load_ce_ads(unparse(flat), now=0.0)[0].name == ad.name
 
 
 MACHINE = r"""
@@ -305,26 +305,26 @@ def test_bad_ads_are_refused_with_a_reason(text: str, said: str) -> None:
 
 
 def test_an_ad_may_be_a_minute_ahead_and_no_more() -> None:
-    assert load_ce_ad('[id = "a"; update_time = 1060]', now=1000.0).updated == 1060.0
+    assert load_ce_ads('[id = "a"; update_time = 1060]', now=1000.0)[0].updated == 1060.0
     with pytest.raises(InvalidInput, match="61 s ahead"):
-        load_ce_ad('[id = "a"; update_time = 1061]', now=1000.0)
+        load_ce_ads('[id = "a"; update_time = 1061]', now=1000.0)
 
 
 def test_an_ad_of_a_megabyte_is_read_and_a_larger_one_is_refused() -> None:
     tags = ", ".join(f'"SOFTWARE-{number:05}"' for number in range(50_000))
     text = f'[id = "a"; info = [GlueHostApplicationSoftwareRunTimeEnvironment = {{ {tags} }}]]'
     assert 900_000 < len(text) < 2**20
-    ad = load_ce_ad(text, now=0.0)
+    [ad] = load_ce_ads(text, now=0.0)
     tags_of_ad = ad.ad.get("GlueHostApplicationSoftwareRunTimeEnvironment")
     assert isinstance(tags_of_ad, ListOf)
     assert len(tags_of_ad.items) == 50_000
     with pytest.raises(TooLarge):
-        load_ce_ad(text + " " * 2**20, now=0.0)
+        load_ce_ads(text + " " * 2**20, now=0.0)
 
 
 def test_circles_are_undefined_and_named() -> None:
     text = '[id = "a"; info = [x = y + 1; y = z; z = x; w = x; v = 1; u = v]]'
-    ad = load_ce_ad(text, now=0.0)
+    [ad] = load_ce_ads(text, now=0.0)
     assert unparse(parse_expression(str(value_of(ad.ad, "isUndefined(x)")).lower())) == "true"
     named = {suspicion.path for suspicion in suspicions_of(parse_ad(text))}
     assert named == {"x", "y", "z", "w"}

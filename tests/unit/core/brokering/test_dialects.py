@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pilotage.core.brokering.ad_text import load_ce_ad, load_ce_ads, parse_ads, suspicions_of
+from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import facts_of
 from pilotage.core.brokering.glue import kinds
@@ -119,14 +119,14 @@ def test_requirements_of_glite_jobs(name: str) -> None:
         OutputSandbox = {{ "std.out", "std.err" }};
         Requirements = {requirements};
     ]"""
-    ad = as_one_host(load_ce_ad(GLITE_CE, now=NOW))
+    ad = as_one_host(load_ce_ads(GLITE_CE, now=NOW)[0])
     assert verdict(jdl, ad).fits is fits
     value = evaluate(parse_expression(requirements), target=ad.ad)
     assert (value is True) is fits
 
 
 def test_a_glite_ce_asks_who_submits_and_where_the_output_goes() -> None:
-    ad = load_ce_ad(GLITE_CE, now=NOW)
+    [ad] = load_ce_ads(GLITE_CE, now=NOW)
     assert ad.name == "ce201.cern.ch:8443/cream-lsf-grid_atlas"
     assert suspicions_of(parse_ad(GLITE_CE)) == ()
     assert verdict('Executable = "x"; OutputSE = "castorsrm.cern.ch";', ad) is Verdict.YES
@@ -260,7 +260,7 @@ LastHeardFrom = 1200000000
 
 
 def test_an_htcondor_ce_is_read_with_its_catalogue() -> None:
-    ad = load_ce_ad(CONDOR_CE, now=NOW + 60)
+    [ad] = load_ce_ads(CONDOR_CE, now=NOW + 60)
     assert not ad.homogeneous
     assert suspicions_of(ad.ad) == ()
 
@@ -301,7 +301,7 @@ def test_a_job_of_dirac_is_matched_by_queue_and_by_ad() -> None:
     assert queue.output_se == "srm-atlas.cern.ch"
     assert set(queue.match_parts()) == {"Requirements", "OutputSE"}
     requester = requester_ad(queue, POLICY)
-    ad = load_ce_ad(GLITE_CE, now=NOW)
+    [ad] = load_ce_ads(GLITE_CE, now=NOW)
     own = ad.ad.extended([("GridCE", parse_expression('"ce201"'))])
     answer = match(requester, facts_of(replace(ad, ad=own, fixed=own)), now=NOW, kinds=kinds())
     assert answer.verdict is Verdict.YES

@@ -13,11 +13,12 @@ from pilotage.core.queues.fit import (
     Condition,
     Identity,
     Offer,
+    binds_owner,
     concurrent_jobs,
     failures,
     first_failure,
     fits,
-    shrink,
+    remaining_sizes,
     static_failure,
     with_sizes,
 )
@@ -219,6 +220,13 @@ def test_every_failure_is_named() -> None:
     for of_queue, of_offer in REFUSALS.values():
         queue, offer = replace(queue, **of_queue), replace(offer, **of_offer)
     assert failures(queue, offer, no) == (*REFUSALS, Condition.REQUIREMENTS)
+
+
+def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
+    """The rest of an offer after a job of this queue."""
+    processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
+    only_owner = taken.owner if binds_owner(offer.pilot_type, isolated=offer.isolated) else offer.only_owner
+    return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
 
 
 @given(identities(), offers())
