@@ -8,6 +8,7 @@ interpreter does. `tests/forked.py` is its client.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import io
@@ -39,6 +40,8 @@ LIBRARIES = (
     "uvloop",
 )
 """Libraries that Pilotage imports at their first use."""
+
+CLONE_NEWNET = 0x40000000
 
 NUMBER = struct.Struct("=q")
 """A number in the messages to the client: the id of a process, then its status."""
@@ -115,10 +118,19 @@ def _take_order(own: socket.socket, files: list[int], interrupt: Any) -> dict[st
     os.environ.clear()
     os.environ.update(order["environment"])
     time.tzset()
+    if order["network"]:
+        _enter_network(order["network"])
     os.umask(order["umask"])
     os.chdir(order["folder"])
     _renew_streams()
     return order
+
+
+def _enter_network(path: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "rb") as file:
+        if libc.setns(file.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns", path)
 
 
 def _renew_streams() -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from tests import fork_server
+from tests.namespaces import Namespace
 
 STARTED_WITH = ("PYTHON", "LD_", "LC_", "LANG", "OPENSSL_", "SSL_")
 """Variables with these beginnings have their effect at the start of the interpreter or of a library."""
@@ -36,6 +37,7 @@ class ForkedProcess:
         stdin: int,
         stdout: int,
         stderr: int,
+        network: Namespace | None = None,
     ) -> None:
         """`words` are the arguments of the interpreter: `-m MODULE ...` or `FILE ...`."""
         self.args = [sys.executable, *words]
@@ -44,7 +46,13 @@ class ForkedProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(_orders(), [b"o"], [theirs.fileno(), stdin, stdout, stderr])
-        order = {"words": list(words), "environment": dict(environment), "folder": folder, "umask": _umask()}
+        order = {
+            "words": list(words),
+            "environment": dict(environment),
+            "folder": folder,
+            "umask": _umask(),
+            "network": "" if network is None else network.path,
+        }
         self._socket.sendall(json.dumps(order).encode() + b"\n")
         self.pid = self._receive()
 
@@ -105,6 +113,7 @@ def run(
     folder: str | Path | None = None,
     stdin: IO[str] | int = subprocess.DEVNULL,
     timeout: float,
+    network: Namespace | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run` with `text` and `capture_output`."""
     with (
@@ -120,6 +129,7 @@ def run(
             stdin=given if isinstance(given, int) else given.fileno(),
             stdout=stdout.fileno(),
             stderr=stderr.fileno(),
+            network=network,
         )
         try:
             code = process.wait(timeout)

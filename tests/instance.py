@@ -27,6 +27,7 @@ from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
 from tests import failure_reports, forked, writer_guard
 from tests.forked import ForkedProcess
+from tests.namespaces import Namespace
 from tests.ports import free_port
 
 Found = TypeVar("Found")
@@ -95,8 +96,8 @@ class Instance:
         guarded = str(Path(writer_guard.__file__).resolve())
         self.program: tuple[str, ...] = ("-m", "pilotage.main") if user is not None else (guarded,)
         """What the interpreter runs as the server. With the guard, another user could not read the file."""
-        self.prefix: tuple[str, ...] = ()
-        """Command before those of the server and the command line: it enters a network namespace."""
+        self.network: Namespace | None = None
+        """Where server and command line run; None: in the network of this process."""
         self.forked = user is None
         """Whether server and commands are forks of a process that has imported Pilotage: they start much faster."""
         failure_reports.watch(self)
@@ -120,10 +121,11 @@ class Instance:
                     stdin=nothing.fileno(),
                     stdout=log.fileno(),
                     stderr=log.fileno(),
+                    network=self.network,
                 )
             else:
                 self.process = subprocess.Popen(
-                    [*self.prefix, python, *words],
+                    [*self._prefix, python, *words],
                     stdout=log,
                     stderr=log,
                     stdin=nothing,
@@ -137,7 +139,11 @@ class Instance:
             self.started()
 
     def _can_fork(self, environment: dict[str, str]) -> bool:
-        return self.forked and not self.prefix and forked.can_fork(environment)
+        return self.forked and forked.can_fork(environment)
+
+    @property
+    def _prefix(self) -> tuple[str, ...]:
+        return () if self.network is None else self.network.prefix
 
     def started(self) -> None:
         """Wait until the server is ready."""
@@ -178,10 +184,15 @@ class Instance:
         program = ["-m", "pilotage.main", *words]
         if more.keys() <= {"cwd"} and self._can_fork(environment):
             return forked.run(
-                program, environment=environment, folder=more.get("cwd"), stdin=given, timeout=120
+                program,
+                environment=environment,
+                folder=more.get("cwd"),
+                stdin=given,
+                timeout=120,
+                network=self.network,
             )
         return subprocess.run(
-            [*self.prefix, sys.executable, *program],
+            [*self._prefix, sys.executable, *program],
             env=environment,
             text=True,
             capture_output=True,

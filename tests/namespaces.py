@@ -23,9 +23,13 @@ class Namespace:
     address: str
 
     @property
+    def path(self) -> str:
+        return f"/run/netns/{self.name}"
+
+    @property
     def prefix(self) -> tuple[str, ...]:
         """Command before one that runs in this network. Unlike `ip netns exec`, it keeps /sys as it is."""
-        return ("nsenter", f"--net=/run/netns/{self.name}")
+        return ("nsenter", f"--net={self.path}")
 
 
 def missing() -> str:

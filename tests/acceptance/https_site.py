@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import forked
 from tests.acceptance import pilots_elsewhere
 from tests.instance import Instance
 from tests.namespaces import SERVER_ADDRESS, Namespace, joined_namespaces
@@ -57,13 +60,16 @@ class Site:
 
     def user_cli(self, home: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         """A command of a user in the other network, with a home of their own."""
-        return subprocess.run(
-            [*self.users.prefix, sys.executable, "-m", "pilotage.main", "--home", str(home), *words],
-            input=given,
-            text=True,
-            capture_output=True,
-            timeout=120,
-        )
+        with tempfile.TemporaryFile("w+") as stdin:
+            stdin.write(given)
+            stdin.seek(0)
+            return forked.run(
+                ["-m", "pilotage.main", "--home", str(home), *words],
+                environment=os.environ,
+                stdin=stdin,
+                timeout=120,
+                network=self.users,
+            )
 
 
 @contextmanager
@@ -75,7 +81,7 @@ def https_site(folder: Path, *options: str, **policy: Any) -> Iterator[Site]:
         wrapper.write_text(f'#!/bin/sh\n{wait}\nexec {" ".join(users.prefix)} {sys.executable} "$@"\n')
         wrapper.chmod(0o755)
         server = Instance(folder, **{"idle": 600, **policy})
-        server.prefix = network.prefix
+        server.network = network
         server.program = (str(Path(pilots_elsewhere.__file__).resolve()), str(wrapper))
         site = Site(server, users, gate, options)
         try:

@@ -65,7 +65,7 @@ def slurm_site(folder: Path, local_processors: int = 1, **ce: str) -> Iterator[S
         lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
         section = "\n".join([*lines, *(f"{key} = {value}" for key, value in ce.items()), "\n"])
         server.policy = server.policy.replace("[jobs]", section + "[jobs]")
-        server.prefix = network.prefix
+        server.network = network
         server.environment = cluster.environment
         try:
             server.start("--listen", SERVER_ADDRESS)

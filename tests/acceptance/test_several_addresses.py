@@ -48,7 +48,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
             tmp_path, *options, database_url=server().url(database), processors=1, lease=600
         ) as site:
             second = Instance(second_folder, database_url=server().url(database))
-            second.prefix = site.server.prefix
+            second.network = site.server.network
             try:
                 yield Pool(site, second, sandboxes)
             finally:
