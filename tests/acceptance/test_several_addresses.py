@@ -81,6 +81,7 @@ def test_a_running_pilot_and_a_user_turn_to_the_other_server(pool: Pool, tmp_pat
     assert done.returncode == 0, done.stderr
     facts = json.loads((user / "server.json").read_text())
     assert facts["url"] == f"{site.url},https://{SERVER_ADDRESS}:{pool.second.port}"
+    # The answer that names the second server has its fingerprint too.
     assert len(set(facts["fingerprints"])) == 2
     before = last_seen(site)
     until(lambda: last_seen(site) > before + 1.0, what="two more messages of the pilot")

@@ -185,12 +185,20 @@ def test_the_local_ce_runs_only_its_owners_jobs_unless_the_policy_says_otherwise
 def test_bad_tokens_are_refused(shared: Instance) -> None:
     url = shared.client().url
     key = (shared.home / "secrets" / "signing.key").read_text().strip()
-    claims = jwt.decode((shared.home / "token").read_text().strip(), key, ["HS256"])
+    own = (shared.home / "token").read_text().strip()
+    claims, names = jwt.decode(own, key, ["HS256"]), jwt.get_unverified_header(own)
+
+    def signed(claims: dict[str, Any], key: str, algorithm: str = "HS256") -> str:
+        """A token that names the server's key, as its own tokens do."""
+        return jwt.encode(claims, key, algorithm, headers={"kid": names["kid"]})
+
+    with Client(url, signed(claims, key)) as client:
+        assert client.whoami().user
     bad = {
-        "expired": jwt.encode({**claims, "exp": 1_000_000_000}, key, "HS256"),
-        "of another key": jwt.encode(claims, "k" * 48, "HS256"),
-        "of another server": jwt.encode({**claims, "iss": "somebody"}, key, "HS256"),
-        "unsigned": jwt.encode(claims, "", "none"),
+        "expired": signed({**claims, "exp": 1_000_000_000}, key),
+        "of another key": signed(claims, "k" * 48),
+        "of another server": signed({**claims, "iss": "somebody"}, key),
+        "unsigned": signed(claims, "", "none"),
         "no token at all": "x",
     }
     for what, token in bad.items():
@@ -200,7 +208,7 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
             except NotAuthenticated:
                 continue
         pytest.fail(f"taken although {what}")
-    gone = jwt.encode({**claims, "sub": "mallory", "own": False}, key, "HS256")
+    gone = signed({**claims, "sub": "mallory", "own": False}, key)
     with Client(url, gone) as client, pytest.raises(Forbidden):
         client.whoami()
 

@@ -288,7 +288,7 @@ class _Server:
             await asyncio.sleep(0.01)
 
         def publish() -> None:
-            self._publish_address(context, server.config)
+            self._publish_address(context, server)
 
         publish()
         self._settings.announce(context.login_url)
@@ -298,7 +298,7 @@ class _Server:
         if duty_leases is not None:
             running.append(every(context, RenewalDuty(context, duty_leases)))
             running.append(every(context, AddressDuty(context, publish)))
-        running += self._tls_duties(context, server.config)
+        running += self._tls_duties(context, server)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
@@ -306,18 +306,18 @@ class _Server:
         server.should_exit = True
         await listening
 
-    def _tls_duties(self, context: Context, config: uvicorn.Config) -> list[Coroutine[None, None, None]]:
+    def _tls_duties(self, context: Context, server: uvicorn.Server) -> list[Coroutine[None, None, None]]:
         tls = self._tls
         if tls is None:
             return []
 
         def refresh() -> None:
-            tls.refresh(lambda: self._publish_address(context, config), time.time())
+            tls.refresh(lambda: self._publish_address(context, server), time.time())
             context.certificate_warning = tls.warning(time.time())
 
         return [every(context, CertificateDuty(context, refresh))]
 
-    def _publish_address(self, context: Context, config: uvicorn.Config) -> None:
+    def _publish_address(self, context: Context, server: uvicorn.Server) -> None:
         """Tell clients and pilots of this server's address and certificates."""
         if (tls := self._tls) is not None:
             context.fingerprints, context.ca_file = tls.fingerprints, tls.ca_file
@@ -326,10 +326,13 @@ class _Server:
             CERTIFICATES_HEADER: context.pool_fingerprints,
             SERVERS_HEADER: context.pilot_urls if context.other_servers else (),
         }
-        # uvicorn reads these fields once a second.
-        config.encoded_headers = [
+        own = [
             (name.lower().encode(), ",".join(values).encode()) for name, values in fields.items() if values
         ]
+        # uvicorn reads its configuration once a second. Until then an answer could name a server without its pin.
+        server.config.encoded_headers = own
+        state = server.server_state
+        state.default_headers = [field for field in state.default_headers if field[0] == b"date"] + own
         self._settings.home.write_facts(context.url, context.fingerprints, context.ca_file)
 
     async def _load_and_run_duties(
