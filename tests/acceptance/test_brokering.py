@@ -82,16 +82,30 @@ def facts(instance: Instance, name: str) -> bool:
     return shown.returncode == 0 and "600" in shown.stdout
 
 
-def ran_at(instance: Instance, jobs: int = 1, requirements: str = "", user: str = "") -> set[str]:
-    """Submit equal jobs, wait for their end and the end of all pilots; the CEs that pilots were submitted to."""
+def ran_at(
+    instance: Instance, jobs: int = 1, requirements: str = "", user: str = "", *, at_both: bool = False
+) -> set[str]:
+    """Submit equal jobs, wait for their end and the end of all pilots; the CEs that pilots were submitted to.
+
+    `at_both`: the jobs end after both CEs have pilots. The pilots of one could run all of them before.
+    """
     client = instance.client(user)
     before = {pilot.id for pilot in instance.client().pilots()}
-    description = {"executable": "sleep", "arguments": ["0"], "requirements": requirements}
+
+    def ces() -> set[str]:
+        return {pilot.ce for pilot in instance.client().pilots() if pilot.id not in before}
+
+    end = instance.home / f"end-{len(before)}"
+    script = f"while [ ! -e {end} ]; do sleep 0.1; done"
+    description = {"executable": "/bin/sh", "arguments": ["-c", script], "requirements": requirements}
     sent = client.submit(description, values=range(jobs))
+    if at_both:
+        until(lambda: ces() == set(RULES), 120, "pilots at both CEs")
+    end.touch()
     for job in client.jobs(Selection(submission=sent.submission)):
         instance.reaches(job.id, "Done")
     until(lambda: all(pilot.ended for pilot in instance.client().pilots()), 120, "the end of all pilots")
-    return {pilot.ce for pilot in instance.client().pilots() if pilot.id not in before}
+    return ces()
 
 
 def test_a_job_goes_where_its_requirements_can_be_true(instance: Instance) -> None:
@@ -102,7 +116,7 @@ def test_a_job_goes_where_its_requirements_can_be_true(instance: Instance) -> No
     assert ran_at(instance, 1, CONDITIONAL) == {"sge"}
     apply(instance, slurm=limit(1500), sge=limit(3000))
     # Each CE takes two pilots at once: both are asked.
-    assert ran_at(instance, 4, CONDITIONAL) == {"slurm", "sge"}
+    assert ran_at(instance, 4, CONDITIONAL, at_both=True) == {"slurm", "sge"}
 
 
 def test_rank_changes_the_choice(instance: Instance) -> None:
