@@ -98,7 +98,7 @@ def test_a_pattern_that_is_large_for_its_subject_is_an_error() -> None:
 )
 def test_a_constant_pattern_is_refused_at_submission_by_its_feature(pattern: str, feature: str) -> None:
     with pytest.raises(InvalidInput, match=feature):
-        check_pattern(pattern)
+        check_pattern("regexp", pattern)
     assert evaluate(parse_expression(f"regexp({quote(pattern)}, {quote('a')})")) is ERROR
     if pattern != "\ud800":
         text = f"executable: a\nrequirements: '{f'regexp({quote(pattern)}, other.Hostname)'}'"

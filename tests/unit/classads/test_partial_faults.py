@@ -83,7 +83,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "my.x looks into the target": replaced(
         folding, "_lookup", lambda original, *arguments, fall_back: original(*arguments, fall_back=True)
     ),
-    "time is folded": lambda patch: patch.setattr(folding, "_NEVER_FOLDED", frozenset()),
+    "time is folded": lambda patch: patch.setattr(folding, "VOLATILE", frozenset()),
     "a circle is an error": replaced(
         folding,
         "_enter",

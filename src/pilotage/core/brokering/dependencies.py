@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from pilotage.core.classads import Attribute, Call, Expression
+from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.tree import children
 
 SCOPES: Final = frozenset({"my", "target", "other", "self", "parent", "root", "toplevel"})
-_VOLATILE: Final = frozenset({"time", "random"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def dependencies_of(expression: Expression) -> Dependencies:
             elif node.key in SCOPES and not is_base:
                 needs_whole_ad = True
             continue
-        if isinstance(node, Call) and node.key in _VOLATILE:
+        if isinstance(node, Call) and node.key in VOLATILE:
             is_volatile = True
         stack.extend((below, False) for below in children(node))
     return Dependencies(frozenset(names), needs_whole_ad, is_volatile)

@@ -4,7 +4,7 @@
     unparse, canonical, indented  tree to text: to read again, to compare, to show
     evaluate, matches             the value of a tree in an ad, perhaps matched with another
     references, suspicions        the attributes that a tree depends on; probable slips in an ad
-    check_call                    `InvalidInput` for a pattern of `regexp` that can't be used
+    check_call                    `InvalidInput` for a pattern that can't be used
 
 The language as supported, its limits and where it differs on purpose from HTCondor's stand in
 docs/reference/classads.md.

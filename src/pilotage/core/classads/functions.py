@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pilotage.core.classads.functions_basic import BASIC, LAZY_CHOICE, Function, one, two
+from pilotage.core.classads.functions_patterns import PATTERNS
+from pilotage.core.classads.functions_programs import PROGRAMS
+from pilotage.core.classads.functions_string_lists import STRING_LISTS
 from pilotage.core.classads.functions_text import TEXT
 from pilotage.core.classads.tree import ERROR, UNDEFINED
 from pilotage.core.classads.values import BINARY, Record
@@ -105,6 +108,9 @@ def _average(numbers: list[int] | list[float]) -> Any:
 FUNCTIONS: Final[dict[str, Function]] = {
     **BASIC,
     **TEXT,
+    **STRING_LISTS,
+    **PATTERNS,
+    **PROGRAMS,
     "size": one(_size),
     "member": _member("=="),
     "identicalmember": _member("=?="),

@@ -20,6 +20,8 @@ from pilotage.core.classads.values import (
 )
 
 LAZY_CHOICE: Final = "ifthenelse"
+VOLATILE: Final = frozenset({"time", "random"})
+"""Functions that may have another value in each evaluation."""
 
 
 class Chance(Protocol):
@@ -178,6 +180,22 @@ def _random(arguments: Sequence[Any], world: World) -> Any:
     return world.rng.random() * bound if type(bound) is float else ERROR
 
 
+def interval(value: Any) -> Any:
+    """Seconds as days+hours:minutes:seconds, without the parts before the first that counts."""
+    seconds = to_int(value)
+    if type(seconds) is not int:
+        return ERROR
+    minutes, second = divmod(abs(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    day, hour = divmod(hours, 24)
+    sign = "-" if seconds < 0 else ""
+    if day:
+        return f"{sign}{day}+{hour:02}:{minute:02}:{second:02}"
+    if hour:
+        return f"{sign}{hour}:{minute:02}:{second:02}"
+    return f"{sign}{minute}:{second:02}" if minute else f"{sign}{second}"
+
+
 BASIC: Final[dict[str, Function]] = {
     "isundefined": is_of(Undefined),
     "iserror": is_of(Error),
@@ -199,4 +217,5 @@ BASIC: Final[dict[str, Function]] = {
     "pow": two(power),
     "time": _time,
     "random": _random,
+    "interval": one(interval),
 }

@@ -1,4 +1,4 @@
-"""Functions of ClassAds over strings: parts, case, patterns, lists within a string, versions."""
+"""Functions of ClassAds over strings: parts, case, versions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from pilotage.core.classads.functions_basic import Function, World, one, two
-from pilotage.core.classads.patterns import MAX_SUBJECT, compiled
+from pilotage.core.classads.functions_basic import Function, one, two
 from pilotage.core.classads.tree import ERROR, UNDEFINED
 from pilotage.core.classads.values import TextTooLong, Value, as_text, lower, upper
 
 MAX_STRING: Final = 1024 * 1024
-_REFUSED_PATTERN: Final = 6000
 
 
 def bounded(parts: Iterable[str], separator: str = "") -> str:
@@ -160,62 +158,12 @@ def _version_in_range(arguments: Sequence[Any], world: Any) -> Any:
     return version_order(low, version) <= 0 <= version_order(high, version)
 
 
-def _regexp(arguments: Sequence[Any], world: World) -> Any:
-    if len(arguments) not in (2, 3):
-        return ERROR
-    if not all(isinstance(value, str) for value in arguments):
-        return absent_of(arguments)
-    pattern, subject = compiled(arguments[0], "".join(arguments[2:])), arguments[1]
-    if isinstance(pattern, str):
-        # It may have been given up only after much work.
-        world.charge(_REFUSED_PATTERN)
-        return ERROR
-    if len(subject) > MAX_SUBJECT:
-        return ERROR
-    try:
-        encoded = subject.encode()
-    except UnicodeEncodeError:
-        return ERROR
-    size = pattern.instructions
-    world.charge(size // 4 + size * len(encoded) // 64)
-    return pattern.search(encoded) is not None
-
-
-def items_of(text: str, delimiters: str = " ,") -> list[str]:
-    """The non-empty items of a list kept in a string, blanks around them taken off."""
-    return [item for piece in _cut(text, delimiters) if (item := piece.strip())]
-
-
-def _cut(text: str, delimiters: str) -> list[str]:
+def cut(text: str, delimiters: str) -> list[str]:
     """The pieces of a text between any two of `delimiters`, empty ones included."""
     if not delimiters:
         return [text]
     first = delimiters[0]
     return text.translate(str.maketrans(delimiters, first * len(delimiters))).split(first)
-
-
-def _member_of(fold: Callable[[str], str]) -> Function:
-    def apply(arguments: Sequence[Any], world: Any) -> Any:
-        if len(arguments) not in (2, 3):
-            return ERROR
-        if not all(isinstance(value, str) or value is UNDEFINED for value in arguments):
-            return ERROR
-        item, items = arguments[:2]
-        if isinstance(item, str) and isinstance(items, str):
-            delimiters = [value for value in arguments[2:] if isinstance(value, str)]
-            return fold(item) in {fold(member) for member in items_of(items, *delimiters)}
-        return UNDEFINED if item is items else False
-
-    return apply
-
-
-def _over_items(answer: Callable[[list[str]], Value]) -> Function:
-    def apply(arguments: Sequence[Any], world: Any) -> Any:
-        if len(arguments) not in (1, 2) or not all(isinstance(value, str) for value in arguments):
-            return ERROR
-        return answer(items_of(*arguments))
-
-    return apply
 
 
 def _split(arguments: Sequence[Any], world: Any) -> Any:
@@ -227,10 +175,22 @@ def _split(arguments: Sequence[Any], world: Any) -> Any:
     soft = "".join(mark for mark in delimiters if mark.isspace())
     text = text.strip(soft) if soft else text
     items: list[str] = []
-    for piece in _cut(text, hard):
-        items += [item for item in _cut(piece, soft) if item or not soft] or [""]
+    for piece in cut(text, hard):
+        items += [item for item in cut(piece, soft) if item or not soft] or [""]
     # A delimiter at either end separates nothing.
     return tuple(items[not items[0] : len(items) - (len(items) > 1 and not items[-1])])
+
+
+def _parted(alone: Callable[[str], tuple[str, str]]) -> Function:
+    """The two parts around the first `@`. `alone`: the parts of a text without one."""
+
+    def apply(text: Any) -> Any:
+        if not isinstance(text, str):
+            return ERROR
+        first, mark, rest = text.partition("@")
+        return (first, rest) if mark else alone(text)
+
+    return one(apply)
 
 
 TEXT: Final[dict[str, Function]] = {
@@ -248,9 +208,7 @@ TEXT: Final[dict[str, Function]] = {
     "versionle": _compared(lambda a, b: version_order(a, b), lambda sign: sign <= 0),
     "versioneq": _compared(lambda a, b: version_order(a, b), lambda sign: sign == 0),
     "version_in_range": _version_in_range,
-    "regexp": _regexp,
-    "stringlistmember": _member_of(str),
-    "stringlistimember": _member_of(lower),
-    "stringlistsize": _over_items(len),
     "split": _split,
+    "splitusername": _parted(lambda text: (text, "")),
+    "splitslotname": _parted(lambda text: ("", text)),
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.core.classads.functions import NAMES
+from pilotage.core.classads.functions_patterns import OPTIONS_PLACE
 from pilotage.core.classads.patterns import check_pattern
 from pilotage.core.classads.printer import unparse
 from pilotage.core.classads.tree import Attribute, Call, ClassAd, Expression, ListOf, Literal, children
@@ -61,13 +62,14 @@ def _scope_of(node: Attribute, local: frozenset[str]) -> str | None:
 
 
 def check_call(call: Call) -> None:
-    """Raises `InvalidInput` for a call of `regexp` whose pattern is a constant that can't be used."""
-    if call.key != "regexp" or len(call.arguments) not in (2, 3):
+    """Raises `InvalidInput` for a call of `regexp` and the like whose pattern is a constant that can't be used."""
+    place = OPTIONS_PLACE.get(call.key)
+    if place is None or not 1 < len(call.arguments) <= place + 1:
         return
     constants = [argument.value if isinstance(argument, Literal) else None for argument in call.arguments]
-    pattern, options = constants[0], constants[2] if len(constants) == 3 else ""
+    pattern, options = constants[0], "".join(text for text in constants[place:] if isinstance(text, str))
     if isinstance(pattern, str):
-        check_pattern(pattern, options if isinstance(options, str) else "")
+        check_pattern(call.name, pattern, options)
 
 
 def suspicions(ad: ClassAd) -> tuple[Suspicion, ...]:

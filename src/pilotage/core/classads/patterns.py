@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import re2
 
@@ -19,12 +19,27 @@ MAX_MEMORY: Final = 256 * 1024
 OPTIONS: Final = "imsx"
 
 
+class PatternMatch(Protocol):
+    """A match of a pattern in bytes, as the module `re` has it."""
+
+    def span(self) -> tuple[int, int]: ...
+
+    def end(self) -> int: ...
+
+    def group(self, number: int) -> bytes | None: ...
+
+    def groups(self) -> Sequence[bytes | None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern. `instructions` are the cost per byte searched, at worst; `search` gives None for no match."""
+    """A compiled pattern. `instructions` are the cost per byte searched, at worst.
+
+    `search(subject, start)` finds the first match from a place on; None: there is none.
+    """
 
     instructions: int
-    search: Callable[[bytes], object | None]
+    search: Callable[[bytes, int], PatternMatch | None]
 
 
 @lru_cache(maxsize=128)
@@ -49,13 +64,13 @@ def compiled(text: str, options: str = "") -> Pattern | str:
     return Pattern(pattern.programsize, pattern.search)
 
 
-def check_pattern(text: str, options: str = "") -> None:
-    """Raises `InvalidInput` with the reason for a pattern that `regexp` can't use."""
+def check_pattern(function: str, text: str, options: str = "") -> None:
+    """Raises `InvalidInput` with the reason for a pattern that a function can't use."""
     expression = compiled(text, options)
     if isinstance(expression, str):
         shown = text if len(text) <= 60 else f"{text[:57]}…"
         raise InvalidInput(
-            f"regexp: the pattern {shown!r} can't be used: {expression}",
+            f"{function}: the pattern {shown!r} can't be used: {expression}",
             hint="patterns are those of RE2: docs/reference/classads.md names the differences",
         )
 

@@ -9,6 +9,7 @@ from math import ceil, floor, isfinite
 
 from pilotage.core.brokering.information import Value, literal, number_of
 from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, Literal, evaluate, references
+from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
 from pilotage.core.classads.tree import children
 from pilotage.core.forwarding.native import (
@@ -101,7 +102,7 @@ def _is_steady(part: Expression) -> bool:
     pending = [part]
     while pending:
         node = pending.pop()
-        if isinstance(node, Call) and node.key in ("time", "random"):
+        if isinstance(node, Call) and node.key in VOLATILE:
             return False
         pending += children(node)
     return True

@@ -15,7 +15,7 @@ from pilotage.core.classads.evaluate import (
     work_of_call,
 )
 from pilotage.core.classads.functions import FUNCTIONS
-from pilotage.core.classads.functions_basic import LAZY_CHOICE
+from pilotage.core.classads.functions_basic import LAZY_CHOICE, VOLATILE
 from pilotage.core.classads.partial.folding_run import TREES, Folding, Irreducible, Partial, written
 from pilotage.core.classads.tree import (
     ERROR,
@@ -34,7 +34,6 @@ from pilotage.core.classads.tree import (
 )
 from pilotage.core.classads.values import BINARY, UNARY, Record, TextTooLong, truth
 
-_NEVER_FOLDED: Final = frozenset({"time", "random"})
 _FALSE, _TRUE = Literal(False), Literal(True)
 
 
@@ -276,7 +275,7 @@ def _call(node: Call, scope: Record, run: Folding, depth: int) -> Partial:
     if function is None:
         return ERROR
     arguments = [_RULES[type(argument)](argument, scope, run, depth + 2) for argument in node.arguments]
-    if node.key in _NEVER_FOLDED or any(type(argument) in TREES for argument in arguments):
+    if node.key in VOLATILE or any(type(argument) in TREES for argument in arguments):
         pairs = zip(arguments, node.arguments, strict=True)
         return Call(node.name, tuple([run.tree(value, source, scope) for value, source in pairs]))
     run.charge(work_of_call(node.key, arguments))

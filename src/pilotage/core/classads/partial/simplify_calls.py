@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pilotage.core.classads.functions import FUNCTIONS
+from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.partial.contexts import Context, constant_in
 from pilotage.core.classads.partial.unknowns import Unknowns
 from pilotage.core.classads.tree import ERROR, Call, Expression, ListOf, Literal
 from pilotage.core.classads.values import BINARY, TextTooLong
-
-_NEVER_FOLDED: Final = frozenset({"time", "random"})
 
 
 def simplified_call(
@@ -27,7 +26,7 @@ def simplified_call(
             return _constant(answer, context)
         if answer is not None:
             return Call(call.name, (trees[0], answer)), of.of_call("member", [arguments[0][1], of.LIST])
-    if call.key not in _NEVER_FOLDED:
+    if call.key not in VOLATILE:
         values = _values(trees)
         if values is not None and call.key in FUNCTIONS:
             return _constant(_value(call.key, values, unknowns), context)
