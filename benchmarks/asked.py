@@ -70,7 +70,7 @@ class Site:
         """
         run = _Run(self, count, most)
         for token, node in zip(self.tokens, self._nodes(count), strict=True):
-            pilot = self.pool.pilots.get(token_hash(token))
+            pilot = self.pool.pilots.rows.get(token_hash(token))
             run.ask(token_hash(token), pilot.take_number + 1 if pilot else 1, node)
         # Runs after the first request of every pilot.
         self.writer.call(lambda _: None)
@@ -106,7 +106,7 @@ class Site:
     def _settle(self, stop: threading.Event) -> None:
         """As the server's duty does."""
         while not stop.wait(1.0):
-            while not self.writer.call(lambda _: apply_priorities(self.pool)):
+            while not self.writer.call(lambda _: apply_priorities(self.pool.queues)):
                 pass
 
     def _answer(self, tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
@@ -160,7 +160,7 @@ class _Run:
                 self.half.set()
                 if found.matched >= self.most:
                     self.stop.set()
-            pilot = pool.pilots[token]
+            pilot = pool.pilots.rows[token]
             if self.count == 1 or not response.offers:
                 # As a pilot does that isolates its payloads: one that does not serves the owner of its first match
                 # only. And in place of one whose owner has nothing for it comes another.

@@ -171,7 +171,7 @@ def _cancel_unneeded(
 
 def _post_and_drop(pool: Pool, tx: Transaction, work: Iteration) -> None:
     post_orders(pool, tx, work)
-    tx.set(pool, "pilot_orders", {})
+    tx.set(pool.provisioning, "orders", {})
 
 
 @contextmanager
@@ -207,7 +207,9 @@ def _open(writer: WriterConnection, text: str, asked: argparse.Namespace) -> Poo
 
     pool: Pool = _request(writer, opened)
     node = Node(platform="el9", processors=4, memory=0)
-    _request(writer, lambda tx: [tx.put(pool.local_nodes, f"c{number}", node) for number in range(asked.ces)])
+    _request(
+        writer, lambda tx: [tx.put(pool.ces.local_nodes, f"c{number}", node) for number in range(asked.ces)]
+    )
     if asked.information:
         _request(writer, lambda tx: _tell_information(pool, tx, asked.ces))
     return pool
@@ -220,7 +222,7 @@ def _tell_information(pool: Pool, tx: Transaction, ces: int) -> None:
         hosts = tuple(HostClass(4, host) for host in classes)
         values |= {"GlueCEStateStatus": "Production", "GlueCEPolicyMaxTotalJobs": 999999}
         facts = CeInformation(values, hosts, updated=now, expiry=1e6)
-        tx.put(pool.ce_information, f"c{number}", facts)
+        tx.put(pool.ces.information, f"c{number}", facts)
 
 
 def _policy(asked: argparse.Namespace) -> str:

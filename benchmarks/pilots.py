@@ -108,16 +108,16 @@ def _measure(server: _Server, asked: argparse.Namespace) -> Figure:
         done = False
         while not done:
             loads.append(server.timed(lambda tx: loads.append(0.0) if load(pool, tx, server.now) else None))
-            done = pool.watch.loading is None
+            done = pool.pilots.watch.loading is None
     looks, heard = [], [PilotId(number) for number in range(1, server.count + 1)]
     share = max(1, int(server.count / HEARTBEAT))
     for second in range(asked.seconds):
         server.now += 1.0
         # Each second the next pilots send their heartbeat, spread over the heartbeat's time.
         first = second * share % server.count
-        pool.last_seen.update(dict.fromkeys(heard[first : first + share], server.now))
+        pool.pilots.last_seen.update(dict.fromkeys(heard[first : first + share], server.now))
         looks.append(server.timed(lambda tx: leases.silent(pool, tx, server.now)))
-    over = [server.timed(lambda tx: leases.over(pool, tx, server.now)) for _ in range(20)]
+    over = [server.timed(lambda tx: leases.over(pool.peers, tx, server.now)) for _ in range(20)]
     late = rng.sample(range(server.count + 1, 2 * server.count + 1), 50)
     enrolments = [server.timed(lambda tx, n=n: _enrol(pool, tx, n, server.now)) for n in late]
     cut = [PilotId(number) for number in range(1, asked.cut + 1)]

@@ -90,7 +90,7 @@ class Stored:
         return (time.perf_counter() - begun) * 1000
 
     def _settle(self) -> None:
-        while not self.writer.call(lambda _: corrections.apply_priorities(self.pool)):
+        while not self.writer.call(lambda _: corrections.apply_priorities(self.pool.queues)):
             pass
 
     def first_cycle(self) -> float:

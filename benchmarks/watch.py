@@ -238,7 +238,7 @@ class _Site:
             lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
         )
         ids = [PilotId(number + 1) for number, state in enumerate(states) if state == "RUNNING"]
-        self.pool.last_seen.update(dict.fromkeys(ids, self.now))
+        self.pool.pilots.last_seen.update(dict.fromkeys(ids, self.now))
 
     def duty(self) -> BatchCeDuty:
         batch = SlurmBatch(self.cluster, "bench", SlurmOptions())

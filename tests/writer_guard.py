@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pilotage.core.queues.index import QueueIndex
+from pilotage.services.pool.job_caches import JobCaches
+from pilotage.services.pool.known_ces import KnownCes
+from pilotage.services.pool.known_pilots import KnownPilots
 from pilotage.services.pool.lru_cache import LruCache
+from pilotage.services.pool.offer_state import OfferState
+from pilotage.services.pool.provisioning import Provisioning
+from pilotage.services.pool.server_state import ServerState
+from pilotage.services.pool.share_state import ShareState
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.store.writer.writer import Writer
@@ -24,6 +31,8 @@ from pilotage.store.writer.writer import Writer
 VIOLATION = "the pool was changed outside of the writer"
 MUTATORS = ("__setitem__", "__delitem__", "pop", "popitem", "clear", "update", "setdefault", "move_to_end")
 SET_MUTATORS = ("add", "discard", "remove", "pop", "clear", "update", "difference_update")
+PARTS = (ServerState, TaskQueues, OfferState, KnownPilots, JobCaches, ShareState, KnownCes, Provisioning)
+"""The classes of the pool's fields that are assigned to. `test_writer_guard` compares them with the pool's."""
 INDEX_MUTATORS = (
     *("add_queue", "remove_queue", "clear", "reset_queue", "copy_waiting", "add_jobs", "load_jobs"),
     *("return_job", "remove_job", "restore_lost_job", "apply_peer_delta", "apply_priorities"),
@@ -115,7 +124,7 @@ def install(*, log: bool = False) -> None:
     if _installed:
         return
     _installed, _log = True, log
-    for state in (Pool, TaskQueues):
+    for state in (Pool, *PARTS):
         state.__setattr__ = _checked_assign(state.__setattr__)  # type: ignore[method-assign]
     for name in MUTATORS:
         setattr(LruCache, name, _checked(getattr(LruCache, name)))

@@ -62,7 +62,7 @@ class One:
         return {} if entry is None else {w: part.count for w, part in entry.levels.items() if part.count}
 
     def recount(self) -> int:
-        return self.writer.call(lambda tx: sync.recount(self.pool, tx, sync.all_queues(self.pool)))
+        return self.writer.call(lambda tx: sync.recount(self.pool, tx, sync.all_queues(self.pool.queues)))
 
     def make(
         self, queue: QueueId, count: int, fail: bool = False, before_commit: Callable[[], None] | None = None

@@ -68,13 +68,13 @@ def test_what_one_adds_the_other_counts_once(pools: tuple[One, One, QueueId]) ->
 def test_a_ban_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
     a, b, _ = pools
     a.writer.call(lambda tx: bans.ban(a.pool, tx, "bob", "here", by="ada", reason="", now=5.0, until=None))
-    assert b.pool.offer_cache.banned_at("here") == frozenset()
+    assert b.pool.offers.cache.banned_at("here") == frozenset()
     b.follow()
-    assert b.pool.offer_cache.banned_at("here") == frozenset({"bob"})
-    assert b.pool.offer_cache.banned_at("there") == frozenset()
+    assert b.pool.offers.cache.banned_at("here") == frozenset({"bob"})
+    assert b.pool.offers.cache.banned_at("there") == frozenset()
     b.writer.call(lambda tx: bans.lift(b.pool, tx, "bob", "here", by="ada", reason="", now=6.0))
     a.follow()
-    assert a.pool.offer_cache.banned_at("here") == frozenset()
+    assert a.pool.offers.cache.banned_at("here") == frozenset()
 
 
 def test_information_about_a_ce_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
@@ -89,15 +89,15 @@ def test_information_about_a_ce_counts_at_every_server(pools: tuple[One, One, Qu
     for updated, free in ((5.0, 1), (6.0, 1), (7.0, 2)):
         store(a, updated, GlueCEStateFreeCPUs=free)
         b.follow()
-        assert b.pool.ce_information == a.pool.ce_information
-        assert b.pool.ce_information["ce here"].updated == updated
+        assert b.pool.ces.information == a.pool.ces.information
+        assert b.pool.ces.information["ce here"].updated == updated
     store(b, 8.0, GlueCEStateFreeCPUs=3)
     a.follow()
-    assert a.pool.ce_information["ce here"].attributes == {"GlueCEStateFreeCPUs": 3}
-    assert a.pool.ce_information["ce here"].host_classes == hosts
+    assert a.pool.ces.information["ce here"].attributes == {"GlueCEStateFreeCPUs": 3}
+    assert a.pool.ces.information["ce here"].host_classes == hosts
     a.writer.call(lambda tx: forget(a.pool, tx, ["ce here"]))
     b.follow()
-    assert b.pool.ce_information == {}
+    assert b.pool.ces.information == {}
 
 
 def test_a_state_of_a_site_counts_at_every_server(pools: tuple[One, One, QueueId]) -> None:
@@ -112,10 +112,10 @@ def test_a_state_of_a_site_counts_at_every_server(pools: tuple[One, One, QueueId
 
     switch(a, SiteState.DOWN)
     b.follow()
-    assert b.pool.offer_cache.is_down("here")
+    assert b.pool.offers.cache.is_down("here")
     switch(b, SiteState.NORMAL)
     a.follow()
-    assert not a.pool.offer_cache.is_down("here")
+    assert not a.pool.offers.cache.is_down("here")
 
 
 def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]) -> None:
@@ -214,19 +214,19 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
 ) -> None:
     a, _, queue = pools
     a.writer.call(lambda tx: limited(a.pool, tx, 3))
-    [limit] = a.pool.limits.limiter.limits
+    [limit] = a.pool.offers.limits.limiter.limits
     identity = a.pool.queues.identities[queue]
     place = a.writer.call(lambda tx: pilots.by_id(tx.connection, PilotId(1)))
     assert place is not None
     # It takes until everybody matches by the policy, and until the places are borrowed.
-    a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.limits.recount(tx)])
-    assert a.pool.limits.limiter.closed_limits(place.site, place.ce, 1.0) == [limit]
+    a.writer.call(lambda tx: [shared_limits.establish(a.pool, tx, 1.0), a.pool.offers.limits.recount(tx)])
+    assert a.pool.offers.limits.limiter.closed_limits(place.site, place.ce, 1.0) == [limit]
     a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 1.0))
     started = 0
-    while not a.pool.limits.limiter.closed_limits(place.site, place.ce, 1.0):
+    while not a.pool.offers.limits.limiter.closed_limits(place.site, place.ce, 1.0):
 
         def request(tx: Any) -> None:
-            a.pool.limits.started(tx, identity, place, 1.0)
+            a.pool.offers.limits.started(tx, identity, place, 1.0)
             shared_limits.rebalance(a.pool, tx, 1.0)
 
         a.writer.call(request)
@@ -247,13 +247,13 @@ def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One,
     a.writer.call(
         lambda tx: apply.apply_policy(a.pool, tx, unlimited, POLICY, by="alice", reason="", now=2.0)
     )
-    a.writer.call(lambda tx: a.pool.limits.started(tx, identity, place, 2.0))
+    a.writer.call(lambda tx: a.pool.offers.limits.started(tx, identity, place, 2.0))
     a.writer.call(lambda tx: limited(a.pool, tx, 0))
-    a.writer.call(lambda tx: a.pool.limits.left(tx, identity, place))
+    a.writer.call(lambda tx: a.pool.offers.limits.left(tx, identity, place))
     a.writer.call(lambda tx: shared_limits.establish(a.pool, tx, 3.0))
     for _ in range(3):
         a.writer.call(lambda tx: shared_limits.rebalance(a.pool, tx, 3.0))
-        assert a.pool.limits.limiter.closed_limits(place.site, place.ce, 3.0)
+        assert a.pool.offers.limits.limiter.closed_limits(place.site, place.ce, 3.0)
     free = "SELECT free FROM limit_states UNION ALL SELECT free FROM limit_blocks"
     assert a.writer.call(lambda tx: sum(row[0] for row in tx.connection.execute(free))) == 0
 
@@ -262,7 +262,7 @@ def limited(pool: Pool, tx: Any, most: int) -> None:
     """A policy with a running limit is in force, at every server."""
     text = POLICY + f'[[limits]]\nattribute = "owner"\nvalue = "alice"\nrunning = {most}\n'
     apply.apply_policy(pool, tx, policies.parse(text), text, by="alice", reason="", now=1.0)
-    tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.policy_version,))
+    tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.server.policy_version,))
 
 
 def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple[One, One, QueueId]) -> None:
@@ -278,7 +278,7 @@ def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
 ) -> None:
     """The server that started the pilot would otherwise wait for its first call, and start no other for the owner."""
     a, b, _ = pools
-    book = a.pool.turns
+    book = a.pool.shares.turns
     book.accounts["local"] = {"alice": -30.0, "bob": 30.0}
     turn = Turn("local", "alice", 60.0, credited={"alice": 30.0, "bob": 30.0}, paid=60.0)
 
@@ -330,10 +330,10 @@ def test_a_pilot_is_watched_by_the_server_that_it_speaks_to(pools: tuple[One, On
     pilot = new_pilot(a, "moving")
     token = call_home(a, "moving", 10.0)
     assert silent(a, 11.0) == []
-    assert pilot in a.pool.last_seen
+    assert pilot in a.pool.pilots.last_seen
     beat(b, token, 20.0)
     a.follow()
-    assert pilot not in a.pool.last_seen
+    assert pilot not in a.pool.pilots.last_seen
     assert (silent(a, 500.0), silent(b, 500.0)) == ([], [pilot])
     # It returns before the note of its move has been read: the note is old by then.
     beat(a, token, 510.0)
@@ -341,7 +341,7 @@ def test_a_pilot_is_watched_by_the_server_that_it_speaks_to(pools: tuple[One, On
     beat(a, token, 512.0)
     a.follow()
     b.follow()
-    assert pilot in a.pool.last_seen
+    assert pilot in a.pool.pilots.last_seen
     assert (silent(a, 900.0), silent(b, 900.0)) == ([pilot], [])
 
 
@@ -349,7 +349,7 @@ def test_a_pilot_that_another_server_ended_is_forgotten(pools: tuple[One, One, Q
     a, b, _ = pools
     pilot = new_pilot(a, "ended")
     call_home(a, "ended", 10.0)
-    a.writer.call(lambda tx: tx.put(a.pool.finished, pilot, 3))
+    a.writer.call(lambda tx: tx.put(a.pool.pilots.finished, pilot, 3))
 
     def end(tx: Any) -> None:
         row = pilots.by_id(tx.connection, pilot)
@@ -358,7 +358,7 @@ def test_a_pilot_that_another_server_ended_is_forgotten(pools: tuple[One, One, Q
 
     b.writer.call(end)
     a.follow()
-    assert pilot not in a.pool.last_seen
+    assert pilot not in a.pool.pilots.last_seen
     counted = a.connection.execute("SELECT finished FROM pilots WHERE id = ?", (pilot,)).fetchone()
     assert counted == (3,)
     assert silent(a, 900.0) == []
@@ -371,7 +371,7 @@ def test_the_server_with_the_duty_listens_to_pilots_whose_server_has_gone(
     pilot = new_pilot(a, "orphan")
     call_home(a, "orphan", 10.0)
     assert silent(b, 11.0, orphans=True) == []
-    assert pilot not in b.pool.last_seen
+    assert pilot not in b.pool.pilots.last_seen
     b.writer.call(lambda tx: tx.connection.execute("DELETE FROM servers WHERE name = 'a'"))
     assert silent(b, 20.0, orphans=True) == []
     assert silent(b, 900.0, orphans=True) == [pilot]

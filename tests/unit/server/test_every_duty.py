@@ -242,7 +242,7 @@ def _costs(pool: Pool) -> Case:
         saved.update(booking.pilot for booking in bookings)
 
     made = [Booking(PilotId(number), None, 1.0, {}) for number in (1, 2, 3)]
-    pool.context.pool.heard = {}
+    pool.context.pool.pilots.heard = {}
     pool.monkeypatch.setattr(costs, "unbooked", lambda *_, **__: made)
     pool.monkeypatch.setattr(costs, "book_pilots", lambda connection, rows: iter([rows]))
     pool.monkeypatch.setattr(costs, "save_bookings", save)
@@ -297,7 +297,7 @@ def _reasons(pool: Pool) -> Case:
     for owner in ("alice", "bob"):
         pool.bench.submit(owner=owner)
     entries = sorted(pool.bench.pool.queues.index.entries)
-    pool.bench.set(recorded_reasons={})
+    pool.bench.set("queues", recorded_reasons={})
     pool.refuse(wait_history, "main_reason", lambda _, connection, entry, now: entry.id == entries[0])
 
     async def snapshot(context: Any, now: float) -> Any:

@@ -64,7 +64,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(home, first + second + rules.format("batch") + rules.format("second"))
     information = CeInformation({}, HOSTS, updated=bench.now, expiry=1e6)
     with as_writer():
-        bench.pool.ce_information.update(batch=information, second=information)
+        bench.pool.ces.information.update(batch=information, second=information)
     bench.submit(1, requirements=f"other.{SI00} > 500")
     yield bench
     bench.end()
@@ -106,7 +106,7 @@ def ordered(bench: Bench, director: BatchDirector) -> list[SubmissionIntent]:
     [queue] = bench.pool.queues.index.entries
     order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
     with as_writer():
-        bench.pool.pilot_orders[director.ce] = (order,)
+        bench.pool.provisioning.orders[director.ce] = (order,)
     return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
 
 

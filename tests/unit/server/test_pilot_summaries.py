@@ -10,6 +10,7 @@ import pytest
 from pilotage.core.policy import ADMINISTRATOR
 from pilotage.server.http.routes.pilots import _summary
 from pilotage.server.tokens import Caller
+from pilotage.services.pool.known_pilots import KnownPilots
 from pilotage.store.tables.listing import PilotSummaryRow
 
 ROW = PilotSummaryRow(
@@ -30,7 +31,7 @@ ROW = PilotSummaryRow(
 def test_core_seconds_are_shown_as_costs_are(
     user: str, properties: frozenset[str], seen: tuple[float, float, float | None]
 ) -> None:
-    context: Any = SimpleNamespace(pool=SimpleNamespace(finished={}, stalled=set(), last_seen={}))
+    context: Any = SimpleNamespace(pool=SimpleNamespace(pilots=KnownPilots()))
     summary = _summary(context, Caller(user, "physics", properties, 0.0), ROW)
     assert (summary.core_seconds, summary.payload_core_seconds, summary.efficiency) == seen
     assert summary.pilot_type == "private"

@@ -167,9 +167,10 @@ class Bench:
             raise result
         return result  # type: ignore[no-any-return]
 
-    def set(self, **values: Any) -> None:
-        """Assign fields of the pool, as a request of the writer."""
-        self.do(lambda tx: [setattr(self.pool, name, value) for name, value in values.items()])
+    def set(self, part: str = "", /, **values: Any) -> None:
+        """Assign fields of a part of the pool, or of the pool itself, as a request of the writer."""
+        target = getattr(self.pool, part) if part else self.pool
+        self.do(lambda tx: [setattr(target, name, value) for name, value in values.items()])
 
     def together(self, *requests: Callable[[Transaction], Any]) -> list[Any | BaseException]:
         """Several in one group, as the writer does it: if it fails, each again by itself."""
@@ -328,10 +329,12 @@ class Bench:
         for queue, site, ce, count in count_rows.held_counts(connection):
             identity = submissions.queue_identity(connection, queue)
             assert identity is not None
-            for limit in pool.limits.limiter.limits:
+            for limit in pool.offers.limits.limiter.limits:
                 if limit.applies_at(site, ce) and limit.applies_to(identity):
                     counted[limit.key] += count
-        meters = {key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running}
+        meters = {
+            key: meter.running for key, meter in pool.offers.limits.limiter._meters.items() if meter.running
+        }
         assert meters == counted
         twice = "SELECT id FROM jobs WHERE id IN (SELECT id FROM history)"
         assert not connection.execute(twice).fetchall()

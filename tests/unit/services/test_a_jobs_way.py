@@ -75,7 +75,7 @@ def test_a_take_that_finds_nothing_says_why_and_writes_nothing(bench: Bench) -> 
     answer = pilot.send(take=pilot.asked())
     assert answer.no_match == {"processors": 1, "tags": 2, "cpu-time": 1}
     # All pilots of the server may ask in vain 25 times a second.
-    assert answer.poll == len(bench.pool.last_seen) / 25 > 0
+    assert answer.poll == len(bench.pool.pilots.last_seen) / 25 > 0
     assert (answer.offers, answer.take_number) == ([], 0)
     assert bench.writes == before
 
@@ -277,8 +277,8 @@ def test_what_a_lost_pilot_had_finished_is_counted_and_it_is_forgotten(bench: Be
     assert bench.pilot_row(pilot.id).state == "Failed"
     [finished] = bench.do(lambda tx: tx.connection.execute("SELECT finished FROM pilots").fetchone())
     assert finished == 3
-    assert pilot.id not in bench.pool.last_seen
-    assert pilot.id not in bench.pool.finished
+    assert pilot.id not in bench.pool.pilots.last_seen
+    assert pilot.id not in bench.pool.pilots.finished
 
 
 def test_a_failure_of_the_node_uses_up_none_of_the_payloads_own_retries(bench: Bench) -> None:
@@ -594,10 +594,10 @@ def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:
 def test_a_pilot_that_is_told_to_leave_gets_no_work(bench: Bench) -> None:
     bench.submit()
     pilot = bench.pilot()
-    bench.set(draining=True)
+    bench.set("server", draining=True)
     answer = pilot.send(take=pilot.asked())
     assert (answer.offers, answer.leave) == ([], "drain")
-    bench.set(draining=False)
+    bench.set("server", draining=False)
     assert len(pilot.take()) == 1
 
 

@@ -202,5 +202,5 @@ def _correct(bench: Bench) -> None:
     last, memory = usage.corrector_memory(bench.connection)
     found = corrections.compute_corrections(book, corrections.waiting_entities(bench.pool), last, memory)
     bench.do(lambda tx: corrections.apply_corrections(bench.pool, tx, found, charged.as_of))
-    while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
+    while not bench.do(lambda _: corrections.apply_priorities(bench.pool.queues)):
         pass

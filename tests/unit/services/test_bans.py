@@ -135,10 +135,10 @@ def test_a_ban_ends_by_itself(bench: Bench) -> None:
     assert expire(bench) == 0
     assert pilot.take() == []
     bench.now += 1
-    assert bans.has_open_bans(bench.pool, bench.now)
+    assert bans.has_open_bans(bench.pool.offers, bench.now)
     assert expire(bench) == 1
     assert len(pilot.take()) == 1
-    assert bench.pool.bans == ()
+    assert bench.pool.offers.bans == ()
     [row] = ban_rows.recent(bench.connection, 10)
     assert (row.ended, row.ended_by) == (bench.now, "server")
     assert bench.kinds("ban") == ["bob at site here: mining"]
@@ -157,7 +157,7 @@ def test_a_restart_and_a_failed_request_keep_the_bans_of_the_store(bench: Bench)
     assert isinstance(error, ZeroDivisionError)
     assert bench.pilot().take() == []
     bench.crash()
-    assert [(row.owner, row.site) for row in bench.pool.bans] == [("bob", "here")]
+    assert [(row.owner, row.site) for row in bench.pool.offers.bans] == [("bob", "here")]
     assert bench.pilot().take() == []
 
 
@@ -175,16 +175,16 @@ def test_a_late_match_of_another_server_is_killed_too(bench: Bench) -> None:
     bench.now += bans.SETTLE
     assert enforce(bench) == 1
     assert bench.state(job) == "Killed"
-    assert bans.has_open_bans(bench.pool, bench.now)
+    assert bans.has_open_bans(bench.pool.offers, bench.now)
     assert enforce(bench) == 0
-    assert not bans.has_open_bans(bench.pool, bench.now), "nothing is looked for from now on"
+    assert not bans.has_open_bans(bench.pool.offers, bench.now), "nothing is looked for from now on"
     assert pilot.stopped(offer) == [job]
 
 
 def test_a_second_ban_replaces_the_facts_of_the_first(bench: Bench) -> None:
     ban(bench, "bob")
     row = ban(bench, "bob", until=bench.now + 5)
-    assert [row] == list(bench.pool.bans)
+    assert [row] == list(bench.pool.offers.bans)
     assert row.until == bench.now + 5
     with pytest.raises(NotFound, match="all sites"):
         bench.do(lambda tx: bans.lift(bench.pool, tx, "bob", "", by="ada", reason="", now=bench.now))

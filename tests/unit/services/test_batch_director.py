@@ -119,7 +119,7 @@ class Site:
     def _order(self, tx: Transaction) -> list[SubmissionIntent]:
         """An iteration over all CEs, and the CE's own cycle that carries it out."""
         pool, now = self.bench.pool, self.bench.now
-        pool.local_nodes.setdefault("batch", NODE)
+        pool.ces.local_nodes.setdefault("batch", NODE)
         post_orders(pool, tx, run_iteration(pool, tx.connection, pool.rng, now))
         return self.director.order(pool, tx, now)
 
@@ -306,7 +306,7 @@ def test_a_cycle_counts_live_pilots_without_reading_their_rows(
     with monkeypatch.context() as patched:
         patched.setattr(pilots, "live", None)
         site.cycle()
-    note = site.bench.pool.directors["batch"]
+    note = site.bench.pool.provisioning.directors["batch"]
     assert (note.pilots, note.used) == (len(rows), sum(row.processors for row in rows))
     assert ces.live_totals(site.bench.connection, "batch").waiting == note.ordered > 0
     assert_settled(site)
@@ -506,7 +506,9 @@ def test_failures_alike_stop_submission_until_it_is_enabled(strict: Site) -> Non
     assert strict.batch.fault == "refused", "not after a restart either"
     bench = strict.bench
     bench.do(
-        lambda tx: switch_ce(bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="mended", now=bench.now)
+        lambda tx: switch_ce(
+            bench.pool.ids, tx, "batch", CeSwitch.ON, by="ada", reason="mended", now=bench.now
+        )
     )
     rows = bench.connection.execute(
         "SELECT actor, detail FROM events WHERE kind = 'ce' ORDER BY id"
@@ -542,7 +544,7 @@ def test_pilots_that_never_call_home_stop_submission_and_others_do_not(strict: S
     assert row.switch_reason.endswith("its batch job has ended without a word")
     strict.bench.do(
         lambda tx: switch_ce(
-            strict.bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
+            strict.bench.pool.ids, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
         )
     )
     assert_settled(strict)
@@ -566,7 +568,7 @@ def test_pilots_whose_nodes_are_unfit_stop_submission(strict: Site) -> None:
     assert "failures in a row: called home and had no job: cannot isolate payloads" in row.switch_reason
     strict.bench.do(
         lambda tx: switch_ce(
-            strict.bench.pool, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
+            strict.bench.pool.ids, tx, "batch", CeSwitch.ON, by="ada", reason="", now=strict.bench.now
         )
     )
     assert_settled(strict)

@@ -156,7 +156,7 @@ def test_the_ce_and_why_tell_of_the_budget(make: Make) -> None:
     assert (ce.state, ce.budget and (ce.budget.committed, ce.budget.room)) == ("spent", (HOUR, 0))
     assert ce.reason.startswith("budget 1 core-h / 1 d: 0 core-h are used, pilots may use 1 more")
     assert known["local"].budget is None
-    assert bench.pool.directors["batch"].budget == ce.reason
+    assert bench.pool.provisioning.directors["batch"].budget == ce.reason
     site.settle()
 
 
@@ -178,6 +178,6 @@ def test_the_local_ce_keeps_its_budget(tmp_path: Path) -> None:
     bench.submit(5)
     assert len(bench.do(lambda tx: director.order(bench.pool, tx, bench.now))) == 2
     assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
-    assert bench.pool.directors["local"].budget
+    assert bench.pool.provisioning.directors["local"].budget
     bench.check()
     bench.end()

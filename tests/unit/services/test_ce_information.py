@@ -60,7 +60,9 @@ def now_at(bench: Bench, ce: str = "far") -> CeInformation:
 
 def published_by(bench: Bench, ce: str) -> PublishedInformation:
     pool = bench.pool
-    return pool.published.of(pool.policy, ce, pool.ce_information.get(ce), pool.home_owner, bench.now)
+    return pool.ces.published.of(
+        pool.policy, ce, pool.ces.information.get(ce), pool.server.home_owner, bench.now
+    )
 
 
 def problems(bench: Bench) -> dict[str, str]:
@@ -75,28 +77,28 @@ def events(bench: Bench) -> list[tuple[str, str, str]]:
 
 def test_the_last_facts_outlive_the_server(bench: Bench) -> None:
     answer(bench, GlueCEStateFreeCPUs=3, Ratio=1.0, Tags=("a", "b"), Flag=True, Text="x\0y")
-    before = bench.pool.ce_information
+    before = bench.pool.ces.information
     assert before["far"].host_classes == HOSTS
     bench.close()
     bench.open()
-    assert bench.pool.ce_information == before
-    kinds = [type(value) for value in bench.pool.ce_information["far"].attributes.values()]
+    assert bench.pool.ces.information == before
+    kinds = [type(value) for value in bench.pool.ces.information["far"].attributes.values()]
     assert kinds == [int, float, tuple, bool, str]
 
 
 def test_facts_that_are_the_same_stay_the_same_objects(bench: Bench) -> None:
     answer(bench, GlueCEStateFreeCPUs=1)
-    first = bench.pool.ce_information["far"]
+    first = bench.pool.ces.information["far"]
     bench.now += 60
     answer(bench, GlueCEStateFreeCPUs=1)
-    second = bench.pool.ce_information["far"]
+    second = bench.pool.ces.information["far"]
     assert second.updated == bench.now
     assert second.attributes is first.attributes
     assert second.host_classes is first.host_classes
     assert ce_information.load(bench.connection)["far"].information == second
     answer(bench, GlueCEStateFreeCPUs=True)
-    assert bench.pool.ce_information["far"].attributes == {"GlueCEStateFreeCPUs": True}
-    assert ce_information.load(bench.connection)["far"].information == bench.pool.ce_information["far"]
+    assert bench.pool.ces.information["far"].attributes == {"GlueCEStateFreeCPUs": True}
+    assert ce_information.load(bench.connection)["far"].information == bench.pool.ces.information["far"]
 
 
 def test_expired_facts_are_unknown_and_not_free(bench: Bench) -> None:
@@ -187,11 +189,11 @@ def apply(bench: Bench, text: str) -> None:
 
 def test_a_problem_begins_and_ends_with_an_event_and_keeps_the_last_facts(bench: Bench) -> None:
     answer(bench, GlueCEStateFreeCPUs=1)
-    known = bench.pool.ce_information["far"]
+    known = bench.pool.ces.information["far"]
     for _ in range(3):
         bench.now += 60
         answer(bench, problem="sinfo did not answer")
-    assert bench.pool.ce_information["far"] is known
+    assert bench.pool.ces.information["far"] is known
     assert problems(bench) == {"far": "sinfo did not answer"}
     row = ce_information.load(bench.connection)["far"]
     assert (row.information, row.problem_since) == (known, bench.now - 120)
@@ -205,7 +207,7 @@ def test_a_problem_begins_and_ends_with_an_event_and_keeps_the_last_facts(bench:
 
 def test_a_failed_transaction_changes_nothing(bench: Bench) -> None:
     answer(bench, GlueCEStateFreeCPUs=1)
-    known = bench.pool.ce_information["far"]
+    known = bench.pool.ces.information["far"]
 
     def failing(tx: Any) -> None:
         store_answers(bench.pool, tx, [CeReply("far", CeInformation({"X": 1}, updated=5.0))], 5.0)
@@ -213,7 +215,7 @@ def test_a_failed_transaction_changes_nothing(bench: Bench) -> None:
 
     with pytest.raises(RuntimeError):
         bench.do(failing)
-    assert bench.pool.ce_information["far"] is known
+    assert bench.pool.ces.information["far"] is known
     assert ce_information.load(bench.connection)["far"].information == known
 
 
@@ -335,9 +337,9 @@ def test_each_ce_is_asked_once_in_its_period(bench: Bench) -> None:
     apply(bench, bench.policy_text.replace("information_period = 60", "information_period = 600"))
     site = Site(bench)
     site.cycles("far", "near")
-    assert bench.pool.ce_information.keys() == {"far", "near"}
-    assert bench.pool.ce_information["far"].expiry == 3000
-    assert bench.pool.ce_information["near"].attributes["GlueCEStateEstimatedResponseTime"] == 0
+    assert bench.pool.ces.information.keys() == {"far", "near"}
+    assert bench.pool.ces.information["far"].expiry == 3000
+    assert bench.pool.ces.information["near"].attributes["GlueCEStateEstimatedResponseTime"] == 0
     for _ in range(5):
         bench.now += 12
         site.cycles("far", "near")
@@ -374,7 +376,7 @@ def test_a_batch_system_that_hangs_holds_up_no_other(bench: Bench) -> None:
         site.cycles("near")
     assert site.batches["far"].questions == 2
     assert site.batches["near"].questions == 4
-    assert bench.pool.ce_information["near"].updated > bench.pool.ce_information["far"].updated
+    assert bench.pool.ces.information["near"].updated > bench.pool.ces.information["far"].updated
     site.batches["far"].gate.set()
     site.cycles("far", "near")
 
@@ -401,13 +403,13 @@ def test_questions_at_the_same_time_are_bounded_and_slow_ones_do_not_count(bench
     for batch in gates:
         batch.gate.set()
     site.cycles(*bench.pool.policy.ces)
-    assert len(bench.pool.ce_information) == ces
+    assert len(bench.pool.ces.information) == ces
 
 
 def test_errors_become_problems_and_the_last_facts_stay(bench: Bench) -> None:
     site = Site(bench)
     site.cycles("far", "near")
-    known = bench.pool.ce_information["far"]
+    known = bench.pool.ces.information["far"]
     for failure in (Unreachable("squeue: no route"), ZeroDivisionError("nobody expected it")):
         bench.now += 61
 
@@ -416,7 +418,7 @@ def test_errors_become_problems_and_the_last_facts_stay(bench: Bench) -> None:
 
         site.batches["far"].information = fails  # type: ignore[method-assign]
         site.cycles("far", "near")
-        assert bench.pool.ce_information["far"] is known
+        assert bench.pool.ces.information["far"] is known
     assert problems(bench)["far"] == "its answer could not be read: ZeroDivisionError"
     assert problems(bench)["near"] == ""
 
@@ -430,7 +432,7 @@ def test_a_ce_that_changes_is_asked_again_and_one_that_goes_is_forgotten(bench: 
     assert site.batches["far"] is not far
     assert far.closed
     assert near.closed
-    assert bench.pool.ce_information.keys() == {"far"}
+    assert bench.pool.ces.information.keys() == {"far"}
     assert ce_information.names(bench.connection) == {"far"}
 
 
@@ -438,7 +440,7 @@ def test_the_answer_of_another_cluster_is_not_taken_for_the_changed_ce(bench: Be
     """Its hosts would decide which jobs get pilots, for as long as the new cluster does not answer."""
     site = Site(bench)
     site.cycles("far", "near")
-    assert bench.pool.ce_information.keys() == {"far", "near"}
+    assert bench.pool.ces.information.keys() == {"far", "near"}
     old = site.batches["far"]
     old.gate.clear()
     bench.now += 61
@@ -449,9 +451,9 @@ def test_the_answer_of_another_cluster_is_not_taken_for_the_changed_ce(bench: Be
     bench.now += 1
     site.cycle()
     assert old.closed
-    assert "far" not in bench.pool.ce_information, "facts of the former cluster"
+    assert "far" not in bench.pool.ces.information, "facts of the former cluster"
     old.gate.set()
     until(lambda: question.ended, 60, "the old answer")
     site.cycles("far")
-    assert bench.pool.ce_information["far"].updated == asked + 1
+    assert bench.pool.ces.information["far"].updated == asked + 1
     assert site.batches["far"].questions == 1

@@ -30,14 +30,14 @@ from tests.unit.services.bench import LEASE, Bench, Paper
 
 def book_all(bench: Bench) -> None:
     """One pass of the duty."""
-    rows = unbooked(bench.connection, bench.pool.heard, bench.now)
+    rows = unbooked(bench.connection, bench.pool.pilots.heard, bench.now)
     for bookings in list(book_pilots(bench.connection, rows)):
         bench.do(lambda tx, bookings=bookings: save_bookings(tx, bookings))
 
 
 def report(bench: Bench, by: CostsBy = CostsBy.CE, **conditions: str | None) -> CostReport:
     question = CostQuestion(None, by, conditions.get("ce"), conditions.get("owner"))
-    return cost_report(lambda: bench.connection, bench.pool.heard, question, bench.now)
+    return cost_report(lambda: bench.connection, bench.pool.pilots.heard, question, bench.now)
 
 
 def amounts(total: CoreSeconds | object) -> tuple[float, ...]:
@@ -136,7 +136,7 @@ def test_a_pilot_that_another_server_has_booked_counts_once(bench: Bench) -> Non
     bench.later(100)
     paper.send()
     bench.later(SETTLING)
-    rows = unbooked(bench.connection, bench.pool.heard, bench.now)
+    rows = unbooked(bench.connection, bench.pool.pilots.heard, bench.now)
     [bookings] = [made for made in book_pilots(bench.connection, rows) if made]
     for _ in range(2):
         bench.do(lambda tx: save_bookings(tx, bookings))

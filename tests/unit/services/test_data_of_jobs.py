@@ -90,7 +90,7 @@ class Rows:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     bench = Bench(tmp_path, POLICY.replace("[sites.here]", "[sites.here]" + PLACES, 1), store=request.param)
-    bench.set(home_storage="/home/storage")
+    bench.set("server", home_storage="/home/storage")
     yield bench
     bench.check()
     bench.end()

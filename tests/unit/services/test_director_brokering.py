@@ -73,7 +73,7 @@ class Grid:
         """`hosts`: the SI00 of each class of hosts; None: classes are not known."""
         classes = tuple(HostClass(4, {"GlueHostBenchmarkSI00": power}) for power in hosts or ())
         facts = CeInformation(attributes, classes, updated=self.bench.now)
-        self.bench.do(lambda tx: tx.put(self.bench.pool.ce_information, name, facts))
+        self.bench.do(lambda tx: tx.put(self.bench.pool.ces.information, name, facts))
 
     def tell_limits(self, hosts: Sequence[int] | None = (400, 600)) -> None:
         for name in NAMES:

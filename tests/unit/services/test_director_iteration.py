@@ -121,7 +121,7 @@ def test_a_dry_run_orders_nothing(place: Place) -> None:
     place.bench.submit(5)
     assert place.compute(1).decisions[0].submitted > 0
     assert place.cycle() == []
-    assert not place.bench.pool.pilot_orders
+    assert not place.bench.pool.provisioning.orders
 
 
 def test_waiting_pilots_count_from_their_order_on(place: Place) -> None:
@@ -150,7 +150,7 @@ def test_an_order_that_becomes_an_intent_meanwhile_is_never_missed(place: Place)
     bench.submit(1, cpu_time=500)
     work = place.compute(3)
     bench.do(lambda tx: post_orders(bench.pool, tx, work))
-    orders = dict(bench.pool.pilot_orders)
+    orders = dict(bench.pool.provisioning.orders)
     counts = read_counts(bench.connection, bench.pool.policy, orders, bench.now)
     place.cycle()
     *_, meanwhile = prepare(bench.pool, counts, {}, bench.now)
@@ -201,7 +201,7 @@ def test_orders_of_an_earlier_policy_are_dropped(place: Place) -> None:
     work = place.compute(1)
     place.apply(bench.policy_text.replace("max_waiting = 50", "max_waiting = 1"))
     assert bench.do(lambda tx: post_orders(bench.pool, tx, work)) == 0
-    assert not bench.pool.pilot_orders
+    assert not bench.pool.provisioning.orders
 
 
 def test_a_new_policy_counts_in_the_next_iteration(place: Place) -> None:

@@ -49,7 +49,7 @@ def test_a_match_is_served_between_two_slices_of_a_network_cut(bench: Bench) -> 
             order.append("slice")
             return leases.expire(bench.pool, tx, bench.now, part)
 
-        done = await rows.step("expire leases", lambda tx: leases.over(bench.pool, tx, bench.now), act)
+        done = await rows.step("expire leases", lambda tx: leases.over(bench.pool.peers, tx, bench.now), act)
         await asyncio.gather(*tasks)
         return done
 
@@ -75,7 +75,7 @@ def test_more_pilots_than_one_search_returns_end_in_one_cycle(
         ended = asyncio.run(
             made(bench).step(
                 "expire leases",
-                lambda tx: leases.over(bench.pool, tx, bench.now),
+                lambda tx: leases.over(bench.pool.peers, tx, bench.now),
                 lambda tx, gone: leases.expire(bench.pool, tx, bench.now, gone),
             )
         )

@@ -87,28 +87,30 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
     # A clock that stepped back moves it back too, whenever somebody looks.
     meters = {
         key: replace(m, since=min(m.since, now))
-        for key, m in pool.limits.limiter._meters.items()
+        for key, m in pool.offers.limits.limiter._meters.items()
         if not m.fresh
     }
     return {
         "waiting": waiting_of(pool),
-        "policy": (pool.policy_version, pool.policy, pool.queues.index.rule),
+        "policy": (pool.server.policy_version, pool.policy, pool.queues.index.rule),
         "limits": meters,
         "running": {
-            key: meter.running for key, meter in pool.limits.limiter._meters.items() if meter.running
+            key: meter.running for key, meter in pool.offers.limits.limiter._meters.items() if meter.running
         },
-        "seen": dict(pool.last_seen),
-        "unconfirmed": dict(pool.unconfirmed),
-        "stalled": set(pool.stalled),
-        "finished": dict(pool.finished),
-        "corrections": (pool.corrections, pool.corrected_at),
-        "recorded reasons": None if pool.recorded_reasons is None else dict(pool.recorded_reasons),
+        "seen": dict(pool.pilots.last_seen),
+        "unconfirmed": dict(pool.pilots.unconfirmed),
+        "stalled": set(pool.pilots.stalled),
+        "finished": dict(pool.pilots.finished),
+        "corrections": (pool.shares.corrections, pool.shares.corrected_at),
+        "recorded reasons": None
+        if pool.queues.recorded_reasons is None
+        else dict(pool.queues.recorded_reasons),
         "filling": None
         if pool.queues.loading is None
         else (pool.queues.loading.last_job, pool.queues.loading.counted_to),
         "numbers": (pool.ids.jobs.last, pool.ids.submissions.last),  # type: ignore[attr-defined]
-        "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offer_stats.recent(0.0)],
-        "asked for": (dict(pool.directors), dict(pool.local_nodes), pool.draining),
+        "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offers.stats.recent(0.0)],
+        "asked for": (dict(pool.provisioning.directors), dict(pool.ces.local_nodes), pool.server.draining),
         "director": (
             dict(director.starving_since),
             set(director.ordered),
@@ -127,8 +129,8 @@ def rebuilt(bench: Bench) -> Pool:
             return open_pool(
                 Transaction(bench.connection),
                 pool.policy,
-                version=pool.policy_version,
-                incarnation=pool.incarnation,
+                version=pool.server.policy_version,
+                incarnation=pool.server.incarnation,
                 rng=Random(1),
                 home_owner=HOME_OWNER,
             )
@@ -149,14 +151,14 @@ def same_as_rebuilt(bench: Bench) -> None:
         (row.owner, row.group, row.waiting, row.queues) for row in pool.queues.index.priorities.table()
     ] == [(row.owner, row.group, row.waiting, row.queues) for row in fresh.queues.index.priorities.table()]
     shares = [row.share for row in pool.queues.index.priorities.table()]
-    fresh.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    fresh.queues.index.priorities.correct(pool.shares.corrections.groups, pool.shares.corrections.owners)
     assert shares == pytest.approx([row.share for row in fresh.queues.index.priorities.table()])
-    assert {key: m.running for key, m in pool.limits.limiter._meters.items() if m.running} == {
-        key: m.running for key, m in fresh.limits.limiter._meters.items() if m.running
+    assert {key: m.running for key, m in pool.offers.limits.limiter._meters.items() if m.running} == {
+        key: m.running for key, m in fresh.offers.limits.limiter._meters.items() if m.running
     }
-    assert pool.stalled >= fresh.stalled
+    assert pool.pilots.stalled >= fresh.pilots.stalled
     _pilots_are_the_rows(bench, pool)
-    for id_, facts in pool.submissions.facts.items():
+    for id_, facts in pool.jobs.submissions.facts.items():
         row = submissions.by_id(bench.connection, id_)
         assert row is not None
         known = replace(
@@ -178,7 +180,7 @@ def _heads_are_the_first_that_wait(bench: Bench, queue: int, entry: Any) -> None
 
 
 def _pilots_are_the_rows(bench: Bench, pool: Pool) -> None:
-    for hashed, pilot in pool.pilots.items():
+    for hashed, pilot in pool.pilots.rows.items():
         row = pilot_rows.by_token(bench.connection, hashed)
         assert row is not None
         assert replace(pilot, jobs=[]) == replace(row, jobs=[])
@@ -187,8 +189,8 @@ def _pilots_are_the_rows(bench: Bench, pool: Pool) -> None:
         offered = [job.id for job in held if str(job.state) == "Matched"]
         if offered:
             since = job_rows.offer_times(bench.connection, offered)
-            assert pool.unconfirmed[pilot.id] <= min(since.values())
-        cached = pool.pilots.get(pilot.token_hash or "")
+            assert pool.pilots.unconfirmed[pilot.id] <= min(since.values())
+        cached = pool.pilots.rows.get(pilot.token_hash or "")
         assert cached is None or {job.id for job in held} <= set(cached.jobs)
 
 
@@ -198,15 +200,15 @@ def test_a_failed_take_leaves_the_recorded_offer_as_it_was(tmp_path: Path) -> No
     bench.submit(3)
     first, second = bench.pilot(), bench.pilot()
     first.hold()
-    [before] = bench.pool.offer_stats.recent(bench.now)
+    [before] = bench.pool.offers.stats.recent(bench.now)
     bench.now += 10.0
     request = second.request(take=second.asked(cpu_left=90000.0))
     [fault] = bench.together(_then_fail(second.asking(request)))
     assert isinstance(fault, Fault)
-    [after] = bench.pool.offer_stats.recent(bench.now)
+    [after] = bench.pool.offers.stats.recent(bench.now)
     assert (after.offer, after.origin, after.refreshed) == (before.offer, before.origin, before.refreshed)
     bench.do(second.asking(request))
-    [after] = bench.pool.offer_stats.recent(bench.now)
+    [after] = bench.pool.offers.stats.recent(bench.now)
     assert (after.offer.cpu_time, after.takes) == (90000.0, 2)
     bench.end()
 
@@ -281,7 +283,7 @@ class Failing(RuleBasedStateMachine):
             submission = accept(self.pool, tx, prepared, bench.now)
             # Jobs are given out in the same group that makes them.
             JobCreator(submission.id).step(self.pool, tx)
-            self.pool.submissions.load(tx, [submission.id])
+            self.pool.jobs.submissions.load(tx, [submission.id])
             return submission
 
         submission = self.carry_out(fate, request)
@@ -432,10 +434,10 @@ class Failing(RuleBasedStateMachine):
 
     @rule(fate=fates, reason=st.sampled_from(["", "no-pilot"]))
     def note_why_queues_wait(self, fate: str, reason: str) -> None:
-        if self.pool.recorded_reasons is None:
-            self.bench.set(recorded_reasons=wait_history.last_reasons(self.bench.connection))
+        if self.pool.queues.recorded_reasons is None:
+            self.bench.set("queues", recorded_reasons=wait_history.last_reasons(self.bench.connection))
         rows = [ReasonRow(queue, self.bench.now, reason, "") for queue in self.pool.queues.index.entries]
-        self.carry_out(fate, lambda tx: wait_history.write(self.pool, tx, rows))
+        self.carry_out(fate, lambda tx: wait_history.write(self.pool.queues, tx, rows))
 
     @rule(fate=fates)
     def forget_empty_queues(self, fate: str) -> None:
@@ -451,7 +453,7 @@ class Failing(RuleBasedStateMachine):
         """Requests that change jobs which are not counted yet share a group with the counting."""
         bench, before = self.bench, filling_module.SLICE
         filling_module.SLICE = max(1, len(self.jobs) // 3)
-        in_force = bench.pool.corrections, bench.pool.corrected_at
+        in_force = bench.pool.shares.corrections, bench.pool.shares.corrected_at
         try:
             bench.pool = bench.do(lambda tx: self._opened(tx))
             bench.do(lambda _: corrections._set_corrections(bench.pool, *in_force))
@@ -473,7 +475,7 @@ class Failing(RuleBasedStateMachine):
     def _opened(self, tx: Transaction) -> Pool:
         pool = self.pool
         return open_pool(
-            tx, pool.policy, version=pool.policy_version, incarnation=pool.incarnation, rng=Random(3),
+            tx, pool.policy, version=pool.server.policy_version, incarnation=pool.server.incarnation, rng=Random(3),
             home_owner=HOME_OWNER, load=False,
         )  # fmt: skip
 

@@ -112,7 +112,7 @@ class Rounds:
         insort(self.waiting.setdefault(self.origin[job], []), job)
 
     def settle(self) -> None:
-        while not self.bench.do(lambda _: apply_priorities(self.bench.pool)):
+        while not self.bench.do(lambda _: apply_priorities(self.bench.pool.queues)):
             pass
 
     # --- what is done
@@ -181,7 +181,7 @@ class Rounds:
         """(queue, UserPriority, place among its lowest ids) by the rule, from what waits now; None: nothing fits."""
         pool, pilot = match.pool, match.pilot
         offer = replace(offer_of(pool.policy, pilot, match.take.node), **rest._asdict())
-        closed = pool.limits.limiter.closed_limits(pilot.site, pilot.ce, match.moves.now)
+        closed = pool.offers.limits.limiter.closed_limits(pilot.site, pilot.ce, match.moves.now)
         waiting = [
             e
             for e in pool.queues.index.entries.values()

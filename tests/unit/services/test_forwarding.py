@@ -48,7 +48,7 @@ def describe(bench: Bench, max_cpu_time: int, **more: Any) -> None:
     """Set the information of the batch CE."""
     attributes = {"GlueCEPolicyMaxCPUTime": max_cpu_time, **more}
     with as_writer():
-        bench.pool.ce_information["batch"] = CeInformation(attributes, HOSTS, updated=bench.now, expiry=1e6)
+        bench.pool.ces.information["batch"] = CeInformation(attributes, HOSTS, updated=bench.now, expiry=1e6)
 
 
 def ordered(bench: Bench, **job: Any) -> list[SubmissionIntent]:
@@ -57,7 +57,7 @@ def ordered(bench: Bench, **job: Any) -> list[SubmissionIntent]:
     [queue] = bench.pool.queues.index.entries
     order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
     with as_writer():
-        bench.pool.pilot_orders["batch"] = (order,)
+        bench.pool.provisioning.orders["batch"] = (order,)
     director = BatchDirector("batch", NODE.platform)
     return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
 
@@ -72,7 +72,7 @@ def test_the_conditional_of_the_document_becomes_flags(
     intents = ordered(bench, requirements=CONDITIONAL)
     assert [intent.flags for intent in intents] == ([] if flags is None else [flags])
     if flags is None:
-        [reason] = bench.pool.pool_refusals.values()
+        [reason] = bench.pool.provisioning.refusals.values()
         assert reason == "CE batch: the requirements cannot be true at this CE"
 
 
@@ -134,7 +134,7 @@ def test_the_writer_finds_prepared_flags_made(bench: Bench, monkeypatch: pytest.
     [queue] = bench.pool.queues.index.entries
     order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
     with as_writer():
-        bench.pool.pilot_orders["batch"] = (order, replace(order, queue=QueueId(99)))
+        bench.pool.provisioning.orders["batch"] = (order, replace(order, queue=QueueId(99)))
     forwarding.prepare_forwardings(bench.pool, bench.connection, "batch", bench.now)
 
     def made_again(*_: object) -> None:
@@ -173,7 +173,7 @@ def test_flags_of_ces_that_the_policy_lost_are_forgotten(bench: Bench) -> None:
     ad = bench.pool.ce_ad("batch", bench.now)
     assert ad is not None
     assert forwarding_of(bench.pool, "batch", identity, bench.now).flags
-    kept = bench.pool.forwardings.of(ad)
+    kept = bench.pool.ces.forwardings.of(ad)
     assert kept
     text = POLICY.replace("ces.batch", "ces.other")
     bench.do(
@@ -181,4 +181,4 @@ def test_flags_of_ces_that_the_policy_lost_are_forgotten(bench: Bench) -> None:
             bench.pool, tx, policies.parse(text), text, by="alice", reason="", now=bench.now
         )
     )
-    assert bench.pool.forwardings.of(ad) == {}
+    assert bench.pool.ces.forwardings.of(ad) == {}

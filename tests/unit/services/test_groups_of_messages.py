@@ -193,8 +193,8 @@ class GroupsAgainstSingles(RuleBasedStateMachine):
                 for bench in self.sides
             )
             assert one == two
-        assert together.pool.finished == singly.pool.finished
-        assert together.pool.stalled == singly.pool.stalled
+        assert together.pool.pilots.finished == singly.pool.pilots.finished
+        assert together.pool.pilots.stalled == singly.pool.pilots.stalled
 
 
 TestGroupsAgainstSingles = GroupsAgainstSingles.TestCase
@@ -205,7 +205,7 @@ def test_a_pilot_that_was_read_in_a_group_that_failed_is_read_again(bench: Bench
     """It was read as an earlier request of the group had it, which did not come to be."""
     pilot = bench.pilot()
     bench.submit()
-    bench.do(lambda tx: bench.pool.pilots.clear())
+    bench.do(lambda tx: bench.pool.pilots.rows.clear())
     times = iter(range(2))
 
     def leaves_at_first(tx: Transaction) -> None:

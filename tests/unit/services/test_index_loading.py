@@ -19,8 +19,8 @@ def started_again(bench: Bench) -> Pool:
     def begin(tx: Transaction) -> Pool:
         old = bench.pool
         return open_pool(
-            tx, old.policy, version=old.policy_version, incarnation=old.incarnation, rng=Random(1),
-            home_owner=old.home_owner, load=False,
+            tx, old.policy, version=old.server.policy_version, incarnation=old.server.incarnation, rng=Random(1),
+            home_owner=old.server.home_owner, load=False,
         )  # fmt: skip
 
     return bench.do(begin)

@@ -74,7 +74,7 @@ def test_a_row_that_cannot_be_ended_does_not_stop_the_others(
         rows.begin_cycle()
         done = await rows.step(
             "expire leases",
-            lambda tx: leases.over(bench.pool, tx, bench.now),
+            lambda tx: leases.over(bench.pool.peers, tx, bench.now),
             lambda tx, gone: leases.expire(bench.pool, tx, bench.now, gone),
         )
         rows.end_cycle()

@@ -54,13 +54,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path, POLICY.replace("[groups.physics]", '[groups.physics]\nvo = "EGEE"') + SITE)
     for name, limit in (("short", 500), ("middle", 1500), ("week", 3000)):
         publish(bench, name, information(limit))
-        bench.do(lambda tx, name=name: tx.put(bench.pool.local_nodes, name, NODE))
+        bench.do(lambda tx, name=name: tx.put(bench.pool.ces.local_nodes, name, NODE))
     yield bench
     bench.close()
 
 
 def publish(bench: Bench, name: str, facts: CeInformation) -> None:
-    bench.do(lambda tx: tx.put(bench.pool.ce_information, name, facts))
+    bench.do(lambda tx: tx.put(bench.pool.ces.information, name, facts))
 
 
 def matched(bench: Bench, ce: str = "", limit: int = 10, **needs: Any) -> MatchReport:
@@ -116,7 +116,7 @@ def test_a_hook_decides_further_and_its_environment_is_shown(bench: Bench) -> No
     assert shown["GlueHostBenchmarkSI00_Min"] == "501"
     identity = QueueIdentity("alice", "physics", requirements=DOCUMENT)
     forwarding = forwarding_of(bench.pool, "middle", identity, bench.now)
-    call = hook_call(bench.pool, policy.ces["middle"], "middle", identity, forwarding)
+    call = hook_call(bench.pool.policy, policy.ces["middle"], "middle", identity, forwarding)
     assert call is not None
     assert shown == dict(call.environment)
     # The hook runs for every queue: it may decide by owner or size, where no condition over hosts is left.

@@ -36,10 +36,10 @@ def elsewhere(bench: Bench) -> Pool:
         lambda tx: open_pool(
             tx,
             mine.policy,
-            version=mine.policy_version,
-            incarnation=mine.incarnation,
+            version=mine.server.policy_version,
+            incarnation=mine.server.incarnation,
             rng=mine.rng,
-            home_owner=mine.home_owner,
+            home_owner=mine.server.home_owner,
         )
     )
     with as_writer():
@@ -230,8 +230,8 @@ def test_a_job_on_the_lists_of_two_pilots_is_held_once(bench: Bench, monkeypatch
     first.release(first.hold())
     offer = second.hold()
     monkeypatch.setattr(job_rows, "BATCH_SIZE", 1)
-    bench.do(bench.pool.limits.recount)
-    [count] = [meter.running for meter in bench.pool.limits.limiter._meters.values()]
+    bench.do(bench.pool.offers.limits.recount)
+    [count] = [meter.running for meter in bench.pool.offers.limits.limiter._meters.values()]
     assert count == 1
     assert second.finish(offer) == "accepted"
     assert [one.id for one in held_jobs.of_live_pilots(bench.connection)] == []

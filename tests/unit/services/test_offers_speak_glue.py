@@ -46,7 +46,7 @@ def describe(bench: Bench, max_cpu_time: int, *classes: HostClass, **more: Any) 
     """Set the information of the local CE."""
     attributes = {"GlueHostBenchmarkSI00": 400, "GlueCEPolicyMaxCPUTime": max_cpu_time, **more}
     information = CeInformation(attributes, classes, updated=bench.now, expiry=1e6)
-    bench.pool.ce_information["local"] = information
+    bench.pool.ces.information["local"] = information
 
 
 def taken(bench: Bench, **node: Any) -> int:
@@ -89,7 +89,7 @@ def test_a_running_pilot_proves_the_state_of_its_ce(
     """Otherwise pilots are submitted while the state is unknown, and their job runs on none of them."""
     if age is not None:
         state: dict[str, Value] = {"GlueCEStateStatus": "Production", "GlueCEStateFreeCPUs": 0}
-        bench.pool.ce_information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
+        bench.pool.ces.information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
     bench.submit(1, requirements=requirements)
     assert taken(bench) == 1
 
@@ -107,7 +107,7 @@ def test_a_running_pilot_proves_nothing_of_the_jobs_of_others(
     bench: Bench, requirements: str, runs_expired: bool, age: float
 ) -> None:
     state: dict[str, Value] = {"GlueCEStateWaitingJobs": 3}
-    bench.pool.ce_information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
+    bench.pool.ces.information["local"] = CeInformation(state, updated=bench.now - age, expiry=1e6)
     bench.submit(1, requirements=requirements)
     assert taken(bench) == (runs_expired or not age)
 

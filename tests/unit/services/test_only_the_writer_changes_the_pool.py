@@ -10,14 +10,16 @@ from tests.unit.services.bench import Bench
 from tests.writer_guard import VIOLATION
 
 CHANGES: dict[str, Callable[[Pool], object]] = {
-    "a field": lambda pool: setattr(pool, "draining", True),
-    "a dictionary": lambda pool: pool.last_seen.__setitem__(PilotId(1), 1.0),
-    "a set": lambda pool: pool.stalled.add(PilotId(1)),
+    "a field": lambda pool: setattr(pool, "rng", pool.rng),
+    "a dictionary": lambda pool: pool.pilots.last_seen.__setitem__(PilotId(1), 1.0),
+    "a set": lambda pool: pool.pilots.stalled.add(PilotId(1)),
+    "a field of the server": lambda pool: setattr(pool.server, "draining", True),
+    "a field of the shares": lambda pool: setattr(pool.shares, "corrected_at", None),
     "a field of the queues": lambda pool: setattr(pool.queues, "loading", None),
     "the identities": lambda pool: pool.queues.identities.clear(),
-    "the cache of submissions": lambda pool: pool.submissions.facts.clear(),
-    "a cache": lambda pool: pool.pilots.clear(),
-    "the use of a cache": lambda pool: pool.pilots.use(next(iter(pool.pilots))),
+    "the cache of submissions": lambda pool: pool.jobs.submissions.facts.clear(),
+    "a cache": lambda pool: pool.pilots.rows.clear(),
+    "the use of a cache": lambda pool: pool.pilots.rows.use(next(iter(pool.pilots.rows))),
     "the index": lambda pool: pool.queues.index.add_jobs(QueueId(1), 1, JobId(1), 0),
 }
 
@@ -32,9 +34,9 @@ def test_a_change_outside_of_a_request_fails(bench: Bench, name: str) -> None:
 
 def test_a_request_and_its_rollback_may(bench: Bench) -> None:
     def failing(tx: object) -> None:
-        tx.set(bench.pool, "draining", True)  # type: ignore[attr-defined]
+        tx.set(bench.pool.server, "draining", True)  # type: ignore[attr-defined]
         raise RuntimeError("taken back")
 
     with pytest.raises(RuntimeError):
         bench.do(failing)
-    assert not bench.pool.draining
+    assert not bench.pool.server.draining

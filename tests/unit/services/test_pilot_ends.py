@@ -95,12 +95,12 @@ class Scene:
     def memory(self) -> dict[str, Any]:
         pool, id_ = self.bench.pool, PilotId(self.pilot.id)
         return {
-            "seen": pool.last_seen.get(id_),
-            "unconfirmed": pool.unconfirmed.get(id_),
-            "stalled": id_ in pool.stalled,
-            "finished": pool.finished.get(id_),
-            "turn": pool.turns.running.get(id_),
-            "limits": sum(meter.running for meter in pool.limits.limiter._meters.values()),
+            "seen": pool.pilots.last_seen.get(id_),
+            "unconfirmed": pool.pilots.unconfirmed.get(id_),
+            "stalled": id_ in pool.pilots.stalled,
+            "finished": pool.pilots.finished.get(id_),
+            "turn": pool.shares.turns.running.get(id_),
+            "limits": sum(meter.running for meter in pool.offers.limits.limiter._meters.values()),
         }
 
 
@@ -112,7 +112,7 @@ def busy_pilot(bench: Bench) -> Scene:
     running = pilot.hold()
     [offered] = pilot.take()
     id_ = PilotId(pilot.id)
-    bench.pool.turns.start(id_, Turn("local", "alice", 60.0, begun=bench.now))
+    bench.pool.shares.turns.start(id_, Turn("local", "alice", 60.0, begun=bench.now))
     bench.now += 50.0
     assert bench.do(lambda tx: leases.note_stalled(bench.pool, tx, bench.now)) == 1
     bench.now += LEASE
@@ -195,7 +195,7 @@ def test_a_finish_after_the_end_is_counted_at_once(bench: Bench) -> None:
     assert pilot.finish(offer) == "accepted"
     assert bench.state(offer.job) == "Done"
     assert finished_count(bench, pilot.id) == 1
-    assert bench.pool.finished == {}
+    assert bench.pool.pilots.finished == {}
 
 
 def test_a_pilot_does_not_end_twice(bench: Bench) -> None:

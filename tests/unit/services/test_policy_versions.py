@@ -67,7 +67,7 @@ def test_every_version_is_kept_with_who_when_and_why(bench: Bench) -> None:
         ("user:bob", "3", "4", "version 3 to version 4: rollback to version 2"),
     ]
     bench.crash()
-    assert bench.pool.policy_version == 4
+    assert bench.pool.server.policy_version == 4
 
 
 def test_two_administrators_do_not_undo_each_others_work_unseen(bench: Bench) -> None:
@@ -76,7 +76,7 @@ def test_two_administrators_do_not_undo_each_others_work_unseen(bench: Bench) ->
         applied(bench, POLICY, expect=1)
     with pytest.raises(Conflict, match="in force, not 1"):
         undo_changes(bench, 1, expect=1)
-    assert bench.pool.policy_version == 2
+    assert bench.pool.server.policy_version == 2
     assert len(instance.policy_versions(bench.connection, 0, 10)) == 2
     # In one group of requests the second sees what the first has done.
     policy = policies.parse(POLICY)
@@ -87,7 +87,7 @@ def test_two_administrators_do_not_undo_each_others_work_unseen(bench: Bench) ->
     first, second = bench.together(one, one)
     assert first == 3
     assert isinstance(second, Conflict)
-    assert bench.pool.policy_version == 3
+    assert bench.pool.server.policy_version == 3
     need_version(3, None)
 
 
@@ -101,7 +101,7 @@ def test_a_rollback_to_the_version_in_force_is_refused(bench: Bench) -> None:
 
 def test_a_rollback_that_could_not_be_stored_leaves_all_as_it_was(bench: Bench) -> None:
     applied(bench, SECOND)
-    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index)
+    before = (bench.pool.policy, bench.pool.server.policy_version, bench.pool.queues.index)
     earlier = instance.policy_version(bench.connection, 1)
     assert earlier is not None
 
@@ -111,7 +111,7 @@ def test_a_rollback_that_could_not_be_stored_leaves_all_as_it_was(bench: Bench) 
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index) == before
+    assert (bench.pool.policy, bench.pool.server.policy_version, bench.pool.queues.index) == before
     assert len(instance.policy_versions(bench.connection, 0, 10)) == 2
 
 

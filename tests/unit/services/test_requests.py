@@ -86,7 +86,9 @@ class Desk:
 
     def submit(self, **fields: Any) -> RequestRow:
         prepared = self.prepared(**fields)
-        return self.bench.do(lambda tx: submission.submit(self.bench.pool, tx, prepared, self.bench.now))
+        return self.bench.do(
+            lambda tx: submission.submit(self.bench.pool.policy, tx, prepared, self.bench.now)
+        )
 
     def do(self, verb: Any, request: RequestRow | int, *more: Any) -> RequestRow:
         number = request if isinstance(request, int) else request.id
@@ -411,7 +413,7 @@ def test_a_clone_is_a_new_request_with_its_present_facts(desk: Desk, queue: Queu
 
     def clone(key: str = "", actor: Actor = MANAGER, **given: Any) -> RequestRow:
         return queue.bench.do(
-            lambda tx: copies.clone(pool, tx, row.id, actor, changes=given, key=key, now=queue.now)
+            lambda tx: copies.clone(pool.policy, tx, row.id, actor, changes=given, key=key, now=queue.now)
         )
 
     copy = clone(key="c", name="again", team="other")
@@ -460,7 +462,7 @@ def test_a_resubmission_takes_exactly_the_failed_jobs(desk: Desk, queue: QueueBe
 
     def resubmit(number: int, key: str = "") -> RequestRow:
         return queue.bench.do(
-            lambda tx: copies.resubmit(pool, tx, number, MANAGER, key=key, now=queue.now)
+            lambda tx: copies.resubmit(pool.policy, tx, number, MANAGER, key=key, now=queue.now)
         ).row
 
     with pytest.raises(Conflict, match="may still be tried again"):
@@ -566,7 +568,9 @@ def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
         ("not split", 1, element.id, "no lumis in file 3")
     ]
     pool = queue.bench.pool
-    again = queue.bench.do(lambda tx: copies.resubmit(pool, tx, row.id, MANAGER, key="", now=queue.now)).row
+    again = queue.bench.do(
+        lambda tx: copies.resubmit(pool.policy, tx, row.id, MANAGER, key="", now=queue.now)
+    ).row
     queue.intake(again.id)
     agent.sync()
     agent.split()

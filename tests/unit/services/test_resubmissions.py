@@ -68,7 +68,9 @@ class ChainDesk(Desk):
 
     def resubmit(self, number: int, key: str = "", actor: Any = MANAGER) -> Resubmitted:
         bench = self.bench
-        return bench.do(lambda tx: copies.resubmit(bench.pool, tx, number, actor, key=key, now=bench.now))
+        return bench.do(
+            lambda tx: copies.resubmit(bench.pool.policy, tx, number, actor, key=key, now=bench.now)
+        )
 
     def make_jobs(self, number: int) -> list[int]:
         """Intake, pull and splitting of a request; returns its element jobs."""
@@ -238,14 +240,16 @@ def test_a_clone_is_no_resubmission(chain: ChainDesk) -> None:
     row, _ = chain.failed_request(1, **FILES)
     bench = chain.bench
     clone = bench.do(
-        lambda tx: copies.clone(bench.pool, tx, row.id, MANAGER, changes={}, key="", now=bench.now)
+        lambda tx: copies.clone(bench.pool.policy, tx, row.id, MANAGER, changes={}, key="", now=bench.now)
     )
     jobs = chain.make_jobs(clone.id)
     chain.end(clone.id, jobs[:2])
     first, of_clone = chain.resubmit(row.id), chain.resubmit(clone.id)
     assert (first.parts, first.left_out, of_clone.parts, of_clone.left_out) == (1, (), 2, ())
     copy = bench.do(
-        lambda tx: copies.clone(bench.pool, tx, first.row.id, MANAGER, changes={}, key="", now=bench.now)
+        lambda tx: copies.clone(
+            bench.pool.policy, tx, first.row.id, MANAGER, changes={}, key="", now=bench.now
+        )
     )
     assert copy.root is None
     assert len(chain.make_jobs(copy.id)) == len(jobs)
@@ -266,7 +270,7 @@ def test_a_key_of_another_program_is_refused(chain: ChainDesk) -> None:
     with pytest.raises(Conflict, match="the key k belongs to another request"):
         bench.do(
             lambda tx: copies.resubmit(
-                bench.pool, tx, row.id, MANAGER, inputs=[other], key="k", now=bench.now
+                bench.pool.policy, tx, row.id, MANAGER, inputs=[other], key="k", now=bench.now
             )
         )
 
@@ -278,7 +282,9 @@ def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk
 
     def resubmit(steps: StepChanges) -> Resubmitted:
         return bench.do(
-            lambda tx: copies.resubmit(bench.pool, tx, row.id, MANAGER, steps=steps, key="k", now=bench.now)
+            lambda tx: copies.resubmit(
+                bench.pool.policy, tx, row.id, MANAGER, steps=steps, key="k", now=bench.now
+            )
         )
 
     resplit = StepChanges("", {}, {"files_per_job": 7})
@@ -294,7 +300,7 @@ def test_a_resubmission_has_other_resources_and_the_same_pieces(chain: ChainDesk
     assert description(chain, new.row).memory == 4000
     clone = bench.do(
         lambda tx: copies.clone(
-            bench.pool, tx, row.id, MANAGER, changes={}, steps=resplit, key="", now=bench.now
+            bench.pool.policy, tx, row.id, MANAGER, changes={}, steps=resplit, key="", now=bench.now
         )
     )
     [step, *_] = stored_steps(clone.specification, clone.id)

@@ -61,7 +61,7 @@ class Shares:
         self.settle()
 
     def settle(self) -> None:
-        while not self.bench.do(lambda _: corrections.apply_priorities(self.bench.pool)):
+        while not self.bench.do(lambda _: corrections.apply_priorities(self.bench.pool.queues)):
             pass
 
     def seconds(self, span: float = HOUR) -> dict[tuple[str, str], float]:
@@ -307,7 +307,7 @@ def test_corrections_reach_the_queues_and_stay_under_a_new_policy(bench: Bench, 
 def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) -> None:
     bench.submit(2)
     shares.cycle()
-    before = bench.pool.corrections
+    before = bench.pool.shares.corrections
     found = corrections.compute_corrections(shares.book, corrections.waiting_entities(bench.pool), None, {})
 
     def fails(tx: object) -> None:
@@ -316,7 +316,7 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert bench.pool.corrections is before
+    assert bench.pool.shares.corrections is before
     assert usage.corrector_memory(bench.connection)[0] != 1.0
 
 
@@ -337,7 +337,7 @@ def test_settling_is_cut_up(bench: Bench, shares: Shares) -> None:
     for number in range(count):
         bench.submit(1, job_type=f"T{number}")
     turns = 1
-    while not bench.do(lambda _: corrections.apply_priorities(bench.pool)):
+    while not bench.do(lambda _: corrections.apply_priorities(bench.pool.queues)):
         turns += 1
     assert turns == 3
     priorities = [entry.priority for entry in bench.pool.queues.index.entries.values()]
@@ -418,11 +418,11 @@ def test_two_correctors_multiply_are_shown_apart_and_survive_a_restart(tmp_path:
     assert {rows["physics", ""].correction, rows["sharing", ""].correction} == {0.5 / 3, 4 * 3}
     assert len(rows["physics", "alice"].factors) == 2
     # Another server, with nothing but the store, comes to the same.
-    before = bench.pool.corrections
+    before = bench.pool.shares.corrections
     again = Shares(bench)
     again.cycle()
-    assert bench.pool.corrections.groups == pytest.approx(before.groups)
-    assert bench.pool.corrections.owners == pytest.approx(before.owners)
+    assert bench.pool.shares.corrections.groups == pytest.approx(before.groups)
+    assert bench.pool.shares.corrections.owners == pytest.approx(before.owners)
     bench.close()
 
 

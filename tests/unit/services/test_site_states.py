@@ -49,7 +49,7 @@ def test_no_job_starts_at_a_site_that_is_down_and_running_ones_go_on(bench: Benc
     assert pilot.take() == []
     switch(bench, SiteState.NORMAL)
     assert len(pilot.take()) == 1
-    assert bench.pool.site_states == {}
+    assert bench.pool.offers.site_states == {}
 
 
 def test_no_pilot_is_started_there_and_why_and_the_ce_tell_who_closed_it(bench: Bench) -> None:
@@ -75,9 +75,9 @@ def test_a_drained_site_goes_on_with_jobs(bench: Bench) -> None:
 def test_a_state_ends_by_itself_and_is_told(bench: Bench) -> None:
     switch(bench, SiteState.DOWN, until=bench.now + 100)
     bench.now += 99
-    assert not site_states.has_ended(bench.pool, bench.now)
+    assert not site_states.has_ended(bench.pool.offers, bench.now)
     bench.now += 1
-    assert site_states.has_ended(bench.pool, bench.now)
+    assert site_states.has_ended(bench.pool.offers, bench.now)
     assert bench.do(lambda tx: site_states.end_states(bench.pool, tx, bench.now)) == 1
     assert bench.pool.site_state("here") is SiteState.NORMAL
     assert bench.kinds("site") == ["site here: power cut", "site here: its time is over"]

@@ -77,8 +77,8 @@ class Round:
         old = bench.pool
         self.pool = bench.pool = bench.do(
             lambda tx: open_pool(
-                Transaction(self.watched), old.policy, version=old.policy_version,
-                incarnation=old.incarnation, rng=Random(1), home_owner=old.home_owner,
+                Transaction(self.watched), old.policy, version=old.server.policy_version,
+                incarnation=old.server.incarnation, rng=Random(1), home_owner=old.server.home_owner,
             )
         )  # fmt: skip
         self.pilots = [bench.pilot() for _ in range(count)]
@@ -89,7 +89,7 @@ class Round:
         messages = []
         for place, pilot in enumerate(self.pilots):
             request = ExchangeRequest(
-                incarnation=self.pool.incarnation,
+                incarnation=self.pool.server.incarnation,
                 finishes=[finished(offer) for offer in self.held[place]],
                 confirms=[Reference(offer.job, offer.epoch) for offer in self.offered[place]],
                 take=pilot.asked(),

@@ -355,7 +355,7 @@ def test_a_new_policy_is_matched_by_at_once(bench: Bench) -> None:
     old = bench.pool.queues.index
     assert pilot.take(cpu_left=4000) == []
     version = new_policy(bench, POLICY.replace("[jobs]", "[matching]\ncpu_buckets = [1000, 9000]\n[jobs]"))
-    assert bench.pool.policy_version == version == 2
+    assert bench.pool.server.policy_version == version == 2
     assert bench.pool.queues.index is not old
     bench.check()
     # What waits keeps its bucket (5000), between two of the new ones; what is new gets a new one.
@@ -365,7 +365,7 @@ def test_a_new_policy_is_matched_by_at_once(bench: Bench) -> None:
     assert len(pilot.take(cpu_left=1000)) == 1
     assert bench.kinds("policy")[-1] == "version 1 to version 2: why"
     bench.crash()
-    assert bench.pool.policy_version == 2
+    assert bench.pool.server.policy_version == 2
 
 
 def test_a_bad_policy_leaves_the_old_one_in_force(bench: Bench) -> None:
@@ -377,7 +377,7 @@ def test_a_bad_policy_leaves_the_old_one_in_force(bench: Bench) -> None:
 
 def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Bench) -> None:
     bench.submit(2)
-    before = (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index)
+    before = (bench.pool.policy, bench.pool.server.policy_version, bench.pool.queues.index)
     text = POLICY.replace(f"heartbeat = {HEARTBEAT}", "heartbeat = 1", 1) + LIMIT
     policy = policies.parse(text)
 
@@ -387,8 +387,8 @@ def test_a_policy_that_could_not_be_stored_leaves_the_old_one_in_force(bench: Be
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert (bench.pool.policy, bench.pool.policy_version, bench.pool.queues.index) == before
-    assert bench.pool.limits.limiter.limits == ()
+    assert (bench.pool.policy, bench.pool.server.policy_version, bench.pool.queues.index) == before
+    assert bench.pool.offers.limits.limiter.limits == ()
     assert bench.pool.queues.index.entries[QueueId(1)].waiting == 2
 
 

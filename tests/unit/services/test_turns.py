@@ -94,7 +94,7 @@ class Farm:
 
     def step(self) -> None:
         bench = self.bench
-        while not bench.do(lambda _: apply_priorities(bench.pool)):
+        while not bench.do(lambda _: apply_priorities(bench.pool.queues)):
             pass
         for ordered in bench.do(lambda tx: self.director.order(bench.pool, tx, bench.now)):
             self.started += 1
@@ -331,29 +331,29 @@ def test_the_first_pilot_of_a_batch_ce_that_asks_has_the_promised_turn(make: Mak
     """No director starts it: any waiting pilot is bound to ben, though ann has a hundred times as many jobs."""
     bench = make(1, more=BATCH.format("farm") + BATCH.format("other")).bench
     giver = given_way(bench)
-    assert list(bench.pool.turns.following) == [giver.id]
+    assert list(bench.pool.shares.turns.following) == [giver.id]
     elsewhere = bench.pilot("other")
     assert elsewhere.take(processors=1, cpu_left=1e6)
-    assert list(bench.pool.turns.following) == [giver.id], "it is promised at this CE only"
+    assert list(bench.pool.shares.turns.following) == [giver.id], "it is promised at this CE only"
     successor = bench.pilot("farm")
     failed = RuntimeError("the disk is gone")
 
     def fail(tx: Transaction) -> None:
         turn = promised_turn(bench.pool, successor.row)
         assert turn is not None
-        begin_promised_turn(bench.pool, tx, successor.row, turn[0], bench.now)
+        begin_promised_turn(bench.pool.shares, tx, successor.row, turn[0], bench.now)
         raise failed
 
     with pytest.raises(RuntimeError, match="the disk is gone"):
         bench.do(fail)
-    assert list(bench.pool.turns.following) == [giver.id], "a lost transaction has not used it"
+    assert list(bench.pool.shares.turns.following) == [giver.id], "a lost transaction has not used it"
     [offer] = successor.take(processors=1, cpu_left=1e6)
     assert offer.payload.owner == "ben"
     assert successor.row.only_owner == "ben"
-    assert not bench.pool.turns.following
-    turn = bench.pool.turns.running[successor.row.id]
+    assert not bench.pool.shares.turns.following
+    turn = bench.pool.shares.turns.running[successor.row.id]
     assert (turn.owner, turn.paid) == ("ben", 20.0)
-    assert sum(bench.pool.turns.accounts["farm"].values()) == pytest.approx(0)
+    assert sum(bench.pool.shares.turns.accounts["farm"].values()) == pytest.approx(0)
 
 
 def test_a_promised_turn_whose_owner_has_no_job_left_keeps_no_pilot_from_the_others(make: Make) -> None:
@@ -365,7 +365,7 @@ def test_a_promised_turn_whose_owner_has_no_job_left_keeps_no_pilot_from_the_oth
         other.finish(offers[0])
     [offer] = bench.pilot("farm").take(processors=1, cpu_left=1e6)
     assert offer.payload.owner == "ann"
-    assert sum(bench.pool.turns.accounts["farm"].values()) == pytest.approx(0)
+    assert sum(bench.pool.shares.turns.accounts["farm"].values()) == pytest.approx(0)
 
 
 def test_the_job_that_runs_ends_first(make: Make) -> None:
@@ -399,23 +399,23 @@ def test_alone_one_keeps_the_pilot(make: Make) -> None:
     farm.submit("ann", 400)
     farm.run(150)
     assert farm.started == 2
-    assert not any(farm.bench.pool.turns.accounts["local"].values()), "nobody owes anybody anything"
+    assert not any(farm.bench.pool.shares.turns.accounts["local"].values()), "nobody owes anybody anything"
 
 
 def test_a_pilot_of_the_home_owner_alone_has_no_turns(make: Make) -> None:
     farm = make(1, more="quantum = 5", owners="home")
-    farm.bench.set(home_owner="ann")
+    farm.bench.set("server", home_owner="ann")
     farm.submit("ann", 50)
     farm.submit("ben", 50)
     farm.run(30)
     assert (farm.started, dict(farm.use)) == (1, {"ann": 29})
-    assert not farm.bench.pool.turns.running
+    assert not farm.bench.pool.shares.turns.running
 
 
 def test_a_transaction_that_fails_leaves_turns_and_accounts_as_they_were(make: Make) -> None:
     farm = make(1, more="quantum = 10")
     pilot = two_owners(farm)
-    bench, book = farm.bench, farm.bench.pool.turns
+    bench, book = farm.bench, farm.bench.pool.shares.turns
     while bench.now - pilot.born < 10 or pilot.held is None:
         farm.step()
     book.accounts["local"] = {"ann": -5.0, "ben": 5.0}
@@ -442,17 +442,17 @@ def test_what_is_left_of_a_turn_is_given_back(make: Make) -> None:
     farm.submit("ann", 500)
     farm.run(10)
     farm.submit("ben", 500)
-    while "local" not in farm.bench.pool.turns.accounts or not farm.pilots:
+    while "local" not in farm.bench.pool.shares.turns.accounts or not farm.pilots:
         farm.step()
     farm.run(11)
     [pilot] = farm.pilots
     owner = farm.bench.pilot_row(pilot.paper.id).only_owner
     assert owner is not None
-    accounts = farm.bench.pool.turns.accounts["local"]
+    accounts = farm.bench.pool.shares.turns.accounts["local"]
     before = accounts[owner]
     pilot.paper.send(leaving="signal")
     farm.pilots.clear()
-    accounts = farm.bench.pool.turns.accounts["local"]
+    accounts = farm.bench.pool.shares.turns.accounts["local"]
     # Of the 100 s that were paid some 90 come back, but for the owner's own part of what was dealt.
     assert accounts[owner] - before == pytest.approx(45, abs=20)
     assert sum(accounts.values()) == pytest.approx(0)
@@ -492,7 +492,7 @@ def test_a_private_pilot_of_a_sharing_group_serves_all_its_owners(make: Make) ->
     farm.submit("ann", 3)
     pilot = bench.pilot(pilot_type="private")
     bench.connection.execute("UPDATE pilots SET owner = 'eve', grp = 'production'")
-    bench.do(lambda tx: bench.pool.pilots.clear())
+    bench.do(lambda tx: bench.pool.pilots.rows.clear())
     served: Counter[str] = Counter()
     for _ in range(6):
         offer = pilot.hold(cpu_left=1e6)
@@ -528,6 +528,6 @@ def test_a_successor_that_never_comes_is_not_waited_for(make: Make) -> None:
     assert ask_each_turn(bench, others, 2) == [], "the director still has time to start the next one"
     [second] = ask_each_turn(bench, others, 5)
     assert second.row.leave == "share:ben"
-    assert list(bench.pool.turns.following) == [second.id]
-    assert sum(bench.pool.turns.accounts["local"].values()) == pytest.approx(0)
+    assert list(bench.pool.shares.turns.following) == [second.id]
+    assert sum(bench.pool.shares.turns.accounts["local"].values()) == pytest.approx(0)
     assert bench.state(waiting) == "Waiting"

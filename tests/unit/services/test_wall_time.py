@@ -339,7 +339,7 @@ def test_tags_that_a_ce_no_longer_has_are_not_offered(make: Make, restart: bool)
     if restart:
         bench.close()
         bench.open()
-        bench.do(lambda tx: tx.put(bench.pool.last_seen, PilotId(old.id), bench.now))
+        bench.do(lambda tx: tx.put(bench.pool.pilots.last_seen, PilotId(old.id), bench.now))
     assert old.take(tags=["ssd"])[0].job == job, "it was started with the tag"
     bench.do(old.asking(old.request(leaving="idle")))
     Ce(bench).order()
@@ -354,7 +354,7 @@ def test_a_policy_that_could_not_be_stored_outdates_nothing(make: Make) -> None:
     old = ce.enrol(ce.order()[0])
     old.release(old.take(cpu_left=600_000.0)[0])
     bench.do(old.asking(old.request(leaving="idle")))
-    before = dict(bench.pool.ces_changed_at)
+    before = dict(bench.pool.ces.changed_at)
     bench.now += 1.0
 
     policy = parse(with_wall(5100))
@@ -365,5 +365,5 @@ def test_a_policy_that_could_not_be_stored_outdates_nothing(make: Make) -> None:
 
     [answer] = bench.together(apply)
     assert isinstance(answer, OSError)
-    assert bench.pool.ces_changed_at == before
+    assert bench.pool.ces.changed_at == before
     assert why_job(bench, job).fitting == 2

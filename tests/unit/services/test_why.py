@@ -108,11 +108,11 @@ def new_policy(bench: Bench, text: str) -> None:
 def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
     """One cycle of the duty."""
     pool = bench.pool
-    if pool.recorded_reasons is None:
-        bench.set(recorded_reasons=wait_history.last_reasons(bench.connection))
+    if pool.queues.recorded_reasons is None:
+        bench.set("queues", recorded_reasons=wait_history.last_reasons(bench.connection))
     found = bench.do(lambda tx: why_answer.take_snapshot(pool, tx, bench.now, turn))
     rows = (looker or wait_history.WaitRecorder()).changes(found, bench.connection, bench.now)
-    bench.do(lambda tx: wait_history.write(pool, tx, rows))
+    bench.do(lambda tx: wait_history.write(pool.queues, tx, rows))
 
 
 def order(bench: Bench, ce: str = "local", **node: Any) -> list[Any]:
@@ -233,7 +233,7 @@ def test_force_generic_keeps_a_private_pilot_away(bench: Bench) -> None:
     [job] = bench.submit(force_generic=True)
     pilot = bench.pilot(pilot_type="private")
     bench.connection.execute("UPDATE pilots SET owner = 'alice', grp = 'physics'")
-    bench.do(lambda tx: bench.pool.pilots.clear())
+    bench.do(lambda tx: bench.pool.pilots.rows.clear())
     assert pilot.take() == []
     [opening] = why_job(bench, job).openings
     assert opening.text == "without ForceGeneric"
@@ -391,7 +391,7 @@ def test_nobody_has_asked(bench: Bench) -> None:
 
 def test_draining(bench: Bench) -> None:
     [job] = bench.submit()
-    bench.set(draining=True)
+    bench.set("server", draining=True)
     assert why_job(bench, job).reason == Reason.DRAINING
 
 
@@ -514,7 +514,7 @@ def test_others_are_ahead_by_their_share(make: Make) -> None:
     # Each time another pilot: one that has served somebody makes another kind of offer.
     while (offer := (pilot := bench.pilot()).take()[0]).payload.owner != "carol":
         pilot.release(offer)
-    bench.do(lambda _: apply_priorities(bench.pool))
+    bench.do(lambda _: apply_priorities(bench.pool.queues))
     answer = why_job(bench, job)
     assert answer.reason == Reason.SHARE
     [stands] = answer.standings
@@ -595,7 +595,7 @@ def test_the_only_ces_that_a_job_fits_get_no_pilots(
     bench.do(lambda tx: ces.save_progress(tx.connection, "local", CeProgress(**late)))
     if switch is not CeSwitch.ON:
         change: dict[str, Any] = {"by": "ada", "reason": "maintenance", "now": bench.now}
-        bench.do(lambda tx: switch_ce(bench.pool, tx, "local", switch, **change))
+        bench.do(lambda tx: switch_ce(bench.pool.ids, tx, "local", switch, **change))
     answer = why_job(bench, choosy)
     assert (answer.reason, answer.detail) == (Reason.CE, f"CE local is {detail}")
     assert detail in answer.summary
@@ -622,7 +622,7 @@ def test_a_failed_transaction_leaves_no_kind_behind(bench: Bench) -> None:
         raise RuntimeError
 
     bench.together(asking, fails)
-    [kind] = bench.pool.offer_stats.recent(bench.now)
+    [kind] = bench.pool.offers.stats.recent(bench.now)
     assert (kind.takes, kind.given) == (1, 1)
 
 
@@ -660,9 +660,9 @@ def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
     bench.submit(3, cpu_time=5000, owner="bob")
     assert len(bench.pilot().take()) == 1
     after()
-    bench.set(draining=True)
+    bench.set("server", draining=True)
     after()
-    bench.set(draining=False)
+    bench.set("server", draining=False)
     bench.act("kill", job)
     after()
     found = kept(bench, queue)
@@ -766,12 +766,12 @@ def test_a_restart_continues_the_history(bench: Bench) -> None:
     pilot.send(leaving="idle")
     bench.now += 500
     bench.crash()
-    assert bench.pool.recorded_reasons is None
+    assert bench.pool.queues.recorded_reasons is None
     order(bench)
     look(bench)
     assert kept(bench, queue) == [("needs", "memory", begin)]
-    assert bench.pool.recorded_reasons is not None
-    assert bench.pool.recorded_reasons[queue].began == begin
+    assert bench.pool.queues.recorded_reasons is not None
+    assert bench.pool.queues.recorded_reasons[queue].began == begin
     bench.now += 30
     order(bench, memory=32768)
     look(bench)
@@ -790,10 +790,10 @@ def test_a_new_wait_begins_anew(bench: Bench) -> None:
     bench.submit()
     bench.now += 30
     look(bench)
-    assert bench.pool.recorded_reasons is not None
-    assert bench.pool.recorded_reasons[queue].began == bench.now
+    assert bench.pool.queues.recorded_reasons is not None
+    assert bench.pool.queues.recorded_reasons[queue].began == bench.now
     assert [row[0] for row in kept(bench, queue)] == ["no-offer", "", "no-offer"]
-    assert wait_history.last_reasons(bench.connection) == bench.pool.recorded_reasons
+    assert wait_history.last_reasons(bench.connection) == bench.pool.queues.recorded_reasons
 
 
 def test_the_history_goes_with_its_queue(bench: Bench) -> None:
@@ -834,7 +834,7 @@ def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.Mo
     monkeypatch.setattr(wait_reasons, "KEPT_ROWS", 3)
     [job] = bench.submit()
     for round_ in range(8):
-        bench.set(draining=bool(round_ % 2))
+        bench.set("server", draining=bool(round_ % 2))
         bench.now += 30
         look(bench)
     assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["draining", "no-offer", "draining"]
@@ -843,16 +843,16 @@ def test_no_more_rows_than_bounded_are_kept(bench: Bench, monkeypatch: pytest.Mo
 def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     [job] = bench.submit()
     queue = queue_of(bench, job)
-    bench.set(recorded_reasons={})
+    bench.set("queues", recorded_reasons={})
     row = wait_reasons.ReasonRow(queue, bench.now, "needs", "memory")
 
     def fails(tx: Any) -> None:
-        wait_history.write(bench.pool, tx, [row])
+        wait_history.write(bench.pool.queues, tx, [row])
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         bench.do(fails)
-    assert bench.pool.recorded_reasons == {}
+    assert bench.pool.queues.recorded_reasons == {}
     assert kept(bench, queue) == []
 
 
@@ -914,8 +914,8 @@ def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) 
     bench.pilot().take()
     look(bench)
     assert [row[0] for row in kept(bench, queue_of(bench, job))] == ["no-offer", "needs"]
-    assert bench.pool.recorded_reasons is not None
-    assert bench.pool.recorded_reasons[queue_of(bench, job)].began == begin
+    assert bench.pool.queues.recorded_reasons is not None
+    assert bench.pool.queues.recorded_reasons[queue_of(bench, job)].began == begin
 
 
 def test_requirements_that_refuse_are_told_by_ce_with_the_values(make: Make) -> None:

@@ -42,11 +42,11 @@ class CostDuty(Duty):
         self._duty_leases = duty_leases
 
     def period(self) -> float:
-        return max(BOOKING_PERIOD, len(self._context.pool.heard) / PILOTS_PER_SECOND)
+        return max(BOOKING_PERIOD, len(self._context.pool.pilots.heard) / PILOTS_PER_SECOND)
 
     async def work(self) -> None:
         context = self._context
-        heard, now = dict(context.pool.heard), context.clock()
+        heard, now = dict(context.pool.pilots.heard), context.clock()
         ended = self._duty_leases is None or self._duty_leases.holds(self.name)
         rows = await context.quick_read(lambda connection: unbooked(connection, heard, now, ended=ended))
         if not rows:

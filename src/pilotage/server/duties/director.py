@@ -39,7 +39,7 @@ MAX_LOAD = 0.25
 async def compute_iteration(context: Context, seed: int) -> Iteration:
     """Decide an iteration from the present facts, in short turns. Nothing is ordered."""
     pool, writer, now = context.pool, context.writer, context.clock()
-    policy, orders = pool.policy, dict(pool.pilot_orders)
+    policy, orders = pool.policy, dict(pool.provisioning.orders)
     # The counts are aggregated by the database, which does not need Python's lock for that.
     counts: DemandCounts = await asyncio.to_thread(
         lambda: read_counts(context.readers.connection(), policy, orders, now)
@@ -105,7 +105,7 @@ class DirectorDuty(Duty):
         pool, now = self._context.pool, self._context.clock()
         settings = pool.policy.director
         batch_ces = [name for name, ce in pool.policy.ces.items() if ce.type != "local"]
-        if not any(name in pool.local_nodes for name in batch_ces):
+        if not any(name in pool.ces.local_nodes for name in batch_ces):
             return False
         # A clock that stepped back ends the wait.
         waits = settings.demand == "dirac" and self._next - settings.period <= now < self._next

@@ -63,15 +63,15 @@ class LeaseDuty(Duty):
 
     async def _forget_watchers(self, now: float) -> None:
         pool = self._context.pool
-        if any(until <= now for until in list(pool.followed.values())):
+        if any(until <= now for until in list(pool.jobs.followed.values())):
             await self._context.writer.acall(lambda tx: leases.forget_watchers(pool, tx, now))
 
     async def _enforce_bans(self, now: float) -> None:
         pool = self._context.pool
-        if site_states.has_ended(pool, now):
+        if site_states.has_ended(pool.offers, now):
             await self._context.writer.acall(lambda tx: site_states.end_states(pool, tx, now))
             self._context.wake_director.set()
-        if bans.has_open_bans(pool, now):
+        if bans.has_open_bans(pool.offers, now):
             await self._context.writer.acall(lambda tx: bans.expire_bans(pool, tx, now))
             while await self._context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
                 pass
@@ -110,7 +110,7 @@ class LeaseDuty(Duty):
         pool = self._context.pool
         lost = await self._rows.step(
             "expire leases",
-            lambda tx: leases.over(pool, tx, now),
+            lambda tx: leases.over(pool.peers, tx, now),
             lambda tx, pilots: leases.expire(pool, tx, now, pilots),
         )
         due = await self._rows.step(

@@ -104,9 +104,9 @@ class PeersDuty(Duty):
         if not batch.registered:
             raise ServerEvicted("the other servers have evicted this server", hint="start it again")
         if batch.changes or batch.pruned or peers.uncertain:
-            version = context.pool.policy_version
+            version = context.pool.server.policy_version
             await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, batch))
-            if context.pool.policy_version != version:
+            if context.pool.server.policy_version != version:
                 context.wake_shares.set()
                 context.wake_director.set()
         else:
@@ -124,7 +124,7 @@ class RebalanceDuty(Duty):
 
     async def work(self) -> None:
         context = self._context
-        if context.pool.limits.limiter.limits:
+        if context.pool.offers.limits.limiter.limits:
             await context.writer.acall(lambda tx: shared_limits.rebalance(context.pool, tx, context.clock()))
 
 
@@ -146,7 +146,7 @@ class RecountDuty(Duty):
             return
         self._recounted_at = time.monotonic()
         context = self._context
-        queues = await context.writer.acall(lambda _: sync.all_queues(context.pool))
+        queues = await context.writer.acall(lambda _: sync.all_queues(context.pool.queues))
         wrong = await self._rows.in_slices(
             RECOUNT, queues, lambda tx, part: sync.recount(context.pool, tx, part), sync.RECOUNT_SIZE
         )
@@ -233,7 +233,7 @@ class LimitsDuty(Duty):
 
     async def work(self) -> None:
         context = self._context
-        if not context.pool.limits.limiter.limits:
+        if not context.pool.offers.limits.limiter.limits:
             return
         await context.writer.acall(lambda tx: shared_limits.establish(context.pool, tx, context.clock()))
         if time.monotonic() - self._checked_at >= RECOUNT_PERIOD:

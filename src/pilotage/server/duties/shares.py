@@ -41,7 +41,7 @@ class PriorityDuty(Duty):
             self._context.wake_shares.set()
         if pool.queues.priority_updates is None and not priorities.has_changes:
             return
-        while not await writer.acall(lambda _: corrections.apply_priorities(pool)):
+        while not await writer.acall(lambda _: corrections.apply_priorities(pool.queues)):
             pass
 
 

@@ -49,7 +49,7 @@ class ReasonDuty(Duty):
     def period(self) -> float:
         return (
             answer.RECORD_PERIOD
-            if self._context.pool.recorded_reasons is not None
+            if self._context.pool.queues.recorded_reasons is not None
             else wait_history.FIRST_DELAY
         )
 
@@ -58,13 +58,13 @@ class ReasonDuty(Duty):
         if not self._started:
             self._started = True
             return
-        if pool.recorded_reasons is None:
+        if pool.queues.recorded_reasons is None:
             reasons = await asyncio.to_thread(
                 lambda: wait_history.last_reasons(self._context.readers.connection())
             )
-            await writer.acall(lambda tx: tx.set(pool, "recorded_reasons", reasons))
+            await writer.acall(lambda tx: tx.set(pool.queues, "recorded_reasons", reasons))
         if not any(entry.waiting for entry in list(pool.queues.index.entries.values())) and not any(
-            recorded.reason for recorded in list((pool.recorded_reasons or {}).values())
+            recorded.reason for recorded in list((pool.queues.recorded_reasons or {}).values())
         ):
             return
         now = clock()
@@ -74,7 +74,7 @@ class ReasonDuty(Duty):
             self._rows.failed("analyse queues", queue, error)
 
         def write(tx: Transaction, queues: Sequence[QueueId]) -> int:
-            wait_history.write(pool, tx, [rows[queue] for queue in queues])
+            wait_history.write(pool.queues, tx, [rows[queue] for queue in queues])
             return len(queues)
 
         await self._rows.in_slices("store reasons", sorted(rows), write, wait_history.CHUNK_SIZE)

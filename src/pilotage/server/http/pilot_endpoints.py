@@ -145,7 +145,7 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     if not token:
         return False
     hashed = token_hash(token)
-    if hashed in context.pool.pilots:
+    if hashed in context.pool.pilots.rows:
         return True
     return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
 

@@ -68,5 +68,5 @@ def announce_policy(pool: Pool, tx: Transaction, start: PolicyAtStart, *, by: st
     """Record that a policy was replaced, and tell the other servers."""
     if start.replaced is None:
         return
-    record_change(pool, tx, start.replaced, start.version, by=by, reason=REASON, now=now)
+    record_change(pool.ids, tx, start.replaced, start.version, by=by, reason=REASON, now=now)
     pool.peers.publish(tx, PeerUpdate(policy=start.version))

@@ -178,7 +178,7 @@ class _Server:
             self._connection.bind_to_server(pool.peers.server)
         home.bind(instance_facts.uuid)
         on_file = self._connection.dialect == "sqlite"
-        issuer = Issuer(key, instance_facts.uuid, lambda: pool.token_state)
+        issuer = Issuer(key, instance_facts.uuid, lambda: pool.server.token_state)
         context = Context(
             pool=pool,
             writer=self._writer,
@@ -244,8 +244,8 @@ class _Server:
             counters=self._counters,
         )
         announce_policy(pool, tx, start, by=owner, now=now)
-        pool.home_storage = str(self._settings.home.storage)
-        pool.token_state = read_token_state(tx.connection, now)
+        pool.server.home_storage = str(self._settings.home.storage)
+        pool.server.token_state = read_token_state(tx.connection, now)
         if peers.shared:
             read_corrections(pool, tx)
         return loaded, pool

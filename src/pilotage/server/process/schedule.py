@@ -135,7 +135,7 @@ class DutySchedule:
         assert isinstance(clock, DatabaseClock)
 
         async def forget_reasons() -> None:
-            await context.writer.acall(lambda tx: tx.set(pool, "recorded_reasons", None))
+            await context.writer.acall(lambda tx: tx.set(pool.queues, "recorded_reasons", None))
 
         leases.on_acquired["reasons"] = forget_reasons
         peers = PeersDuty(context, pool.peers)
@@ -172,7 +172,7 @@ class DutySchedule:
         context = self._context
         if context.stopping not in ("drain", "cancel") or not self._started:
             return
-        await context.writer.acall(lambda tx: tx.set(context.pool, "draining", True))
+        await context.writer.acall(lambda tx: tx.set(context.pool.server, "draining", True))
         context.stop.clear()
         if context.stopping == "cancel":
             await self._local_ces.cancel_all()

@@ -88,12 +88,12 @@ class BatchDirector:
         if ce is None:
             return []
         node = Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
-        tx.put(pool.local_nodes, self.ce, node)
+        tx.put(pool.ces.local_nodes, self.ce, node)
         live = ces.live_totals(tx.connection, self.ce) if live is None else live
         row = self.memory.restore(tx)
         self._look_back(pool, tx, ce, now, row.switched)
         orders = _orders_with_jobs(pool, self.ce)
-        tx.delete(pool.pilot_orders, self.ce)
+        tx.delete(pool.provisioning.orders, self.ce)
         open_ = ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON  # it may have stopped just now
         # Orders that are not carried out now are decided again in the next iteration.
         orders = self._within_room(ce, live, orders) if open_ and not self._holds_back(pool, ce, now) else ()
@@ -104,12 +104,12 @@ class BatchDirector:
         note = note_cycle(
             now, ordered, live, cores, self.back_off, self.memory.not_before, exhausted(budget), room
         )
-        tx.put(pool.directors, self.ce, note)
+        tx.put(pool.provisioning.directors, self.ce, note)
         self.memory.store(tx)
         forwarded = forwarded_orders(pool, tx, self.ce, orders, now)
         intents = [self._store_intent(pool, tx, ce, order, now) for order in forwarded]
         has_room = budget is None or ordered < budget.room
-        if has_room and not pool.draining and is_wanted(tx, self.ce, now):
+        if has_room and not pool.server.draining and is_wanted(tx, self.ce, now):
             probe, (pilot,) = store_submission(
                 pool, tx, self.ce, ce, 1, None, now, properties={}, pilot_type=PROBE
             )
@@ -132,13 +132,13 @@ class BatchDirector:
         )
         self.back_off.started_for.update(dict.fromkeys(members, order.queue))
         made = forwarded.forwarding
-        call = hook_call(pool, ce, self.ce, forwarded.identity, made)
+        call = hook_call(pool.policy, ce, self.ce, forwarded.identity, made)
         return replace(intent, flags=made.flags, hook=call)
 
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         paused = self.memory.is_paused(now)
         down = pool.site_state(ce.site) is SiteState.DOWN
-        return pool.draining or down or paused or self.back_off.pauses_for_all(now)
+        return pool.server.draining or down or paused or self.back_off.pauses_for_all(now)
 
     def _within_room(self, ce: Ce, live: LiveTotals, orders: Sequence[BatchOrder]) -> tuple[BatchOrder, ...]:
         """The orders as far as the caps of the CE allow now."""
@@ -200,7 +200,7 @@ class BatchDirector:
         )
         for pilot in pilots_of(tx, row):
             if pilot.state is PilotState.SUBMITTED:
-                pool.pilots.forget(pilot)
+                pool.pilots.rows.forget(pilot)
                 pilots.update(tx.connection, pilot.id, state=PilotState.WAITING)
 
     def in_doubt(self, tx: Transaction, stamp: str, reason: str) -> None:
@@ -333,6 +333,6 @@ def _orders_with_jobs(pool: Pool, ce: str) -> tuple[BatchOrder, ...]:
     entries = pool.queues.index.entries
     return tuple(
         order
-        for order in pool.pilot_orders.get(ce, ())
+        for order in pool.provisioning.orders.get(ce, ())
         if (entry := entries.get(order.queue)) is not None and entry.waiting
     )

@@ -33,12 +33,12 @@ NO_NODE: Final = Node(processors=1)
 
 
 def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
-    policy, ce, node = pool.policy, pool.policy.ces[name], pool.local_nodes.get(name)
+    policy, ce, node = pool.policy, pool.policy.ces[name], pool.ces.local_nodes.get(name)
     waiting, running = counts.pilots.get(name, (0, 0))
     ordered = sum(order.pilots for order in counts.orders.get(name, ()))
     waiting += ordered
     room = room_for_pilots(waiting, running, ce.max_waiting, ce.max_running)
-    if (note := pool.directors.get(name)) is not None and note.budget_room is not None:
+    if (note := pool.provisioning.directors.get(name)) is not None and note.budget_room is not None:
         room = min(room, max(0, note.budget_room - ordered))
     offer = possible_offer(pool, name, node or NO_NODE)
     ad = pool.ce_ad(name, now)
@@ -70,7 +70,7 @@ def _jobs_left(ad: ClassAd, ordered: int) -> int:
 
 def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
     """Why no pilot is submitted to a CE now; empty: it is open."""
-    if pool.draining:
+    if pool.server.draining:
         return "the server is stopping"
     if ce.type == "local":
         return CLOSED_LOCAL
@@ -80,7 +80,7 @@ def _closed(pool: Pool, ce: Ce, row: CeRow | None, now: float) -> str:
         return f"{row.switch}: {row.switch_reason}" if row.switch_reason else str(row.switch)
     if row.progress.unreachable:
         return f"unreachable: {row.progress.unreachable}"
-    note = pool.directors.get(row.ce)
+    note = pool.provisioning.directors.get(row.ce)
     if note is not None and note.budget:
         return note.budget
     paused = max(row.progress.not_before, note.not_before if note else 0.0)

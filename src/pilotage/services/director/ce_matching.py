@@ -96,7 +96,7 @@ class RequesterMatching:
 
     def __init__(self, pool: Pool, ces: Sequence[CeLoad], now: float) -> None:
         """In the writer's thread; the policy has all of the CEs."""
-        self._policy, self._brokering, self._ces, self._now = pool.policy, pool.brokering, ces, now
+        self._policy, self._brokering, self._ces, self._now = pool.policy, pool.ces.brokering, ces, now
         self._ads = [_ad_of(pool, ce.name, now) for ce in ces]
         self._tables: dict[PilotType, CeTable] = {}
         self._known: dict[object, RequesterMatch] = {}

@@ -10,6 +10,7 @@ import msgspec
 
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.submission import BatchListing, is_same_failure
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import PROGRESS, CeProgress, CeRow, CeSwitch
@@ -52,7 +53,7 @@ def section_digest(ce: Ce) -> str:
 
 
 def switch_ce(
-    pool: Pool, tx: Transaction, ce: str, switch: CeSwitch, *, by: str, reason: str, now: float
+    ids: IdAllocators, tx: Transaction, ce: str, switch: CeSwitch, *, by: str, reason: str, now: float
 ) -> None:
     """Stop, disable or enable submission to a CE, and record who did it and why. Enabling ends a pause too."""
     row = ces.by_name(tx.connection, ce)
@@ -64,7 +65,7 @@ def switch_ce(
         ces.save_progress(tx.connection, ce, fresh)
     record(
         tx.connection,
-        pool.ids.events,
+        ids.events,
         at=now,
         kind="ce",
         actor=by if by == DIRECTOR else f"user:{by}",
@@ -126,7 +127,7 @@ class CeMemory:
         if ces.by_name(tx.connection, self.ce).switch is CeSwitch.STOPPED:
             reason = "its section of the policy has changed"
             self.store(tx)
-            switch_ce(pool, tx, self.ce, CeSwitch.ON, by=DIRECTOR, reason=reason, now=now)
+            switch_ce(pool.ids, tx, self.ce, CeSwitch.ON, by=DIRECTOR, reason=reason, now=now)
         return True
 
     def is_paused(self, now: float) -> bool:
@@ -193,7 +194,7 @@ class CeMemory:
             return
         if ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON:
             reason = f"{self.alike} failures in a row: {failure}"
-            switch_ce(pool, tx, self.ce, CeSwitch.STOPPED, by=DIRECTOR, reason=reason, now=now)
+            switch_ce(pool.ids, tx, self.ce, CeSwitch.STOPPED, by=DIRECTOR, reason=reason, now=now)
 
     def note_listing(self, tx: Transaction, listing: BatchListing, listed: float) -> None:
         if not is_same_failure(self.unreachable, listing.failure):

@@ -36,6 +36,7 @@ from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.director.ce_loads import ce_load
 from pilotage.services.director.ce_matching import QueueMatches, RequesterMatching
 from pilotage.services.matching.known_offers import as_private
+from pilotage.services.pool.provisioning import Provisioning
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_demand
@@ -178,7 +179,7 @@ def prepare(
             return
         loads += [ce_load(pool, name, counts, now) for name in some]
         yield None
-    pauses = [_paused_queues(pool, name, now) for name in names]
+    pauses = [_paused_queues(pool.provisioning, name, now) for name in names]
     pools = _pool_loads(policy, counts, submissions)
     yield None
     queues: list[DemandQueue] = []
@@ -255,7 +256,7 @@ def _match_ce(pool: Pool, work: Iteration, place: int, *, of_private: bool) -> N
         return  # The slots are of an earlier index, and the orders will not be posted.
     fits = np.zeros(int(slots.max()) + 1 if len(slots) else 0, dtype=np.bool_)
     offer = work.facts.ces[place].offer
-    closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
+    closed = pool.offers.limits.limiter.exhausted_limits(offer.site, offer.ce, work.now)
     fitting = index.fitting_slots(as_private(offer) if of_private else offer, closed)
     fits[fitting[: fitting.searchsorted(len(fits))]] = True
     mask = work.fitting.private if of_private else work.fitting.generic
@@ -267,9 +268,9 @@ def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
     policy = pool.policy
     if policy is not work.policy or pool.queues.index is not work.index:
         return 0  # A new policy has come since: the next iteration follows it.
-    tx.set(pool, "pool_refusals", work.refusals)
+    tx.set(pool.provisioning, "refusals", work.refusals)
     for ce, orders in work.orders.items():
-        tx.put(pool.pilot_orders, ce, (*pool.pilot_orders.get(ce, ()), *orders))
+        tx.put(pool.provisioning.orders, ce, (*pool.provisioning.orders.get(ce, ()), *orders))
     return sum(order.pilots for orders in work.orders.values() for order in orders)
 
 
@@ -310,8 +311,8 @@ def _pool_loads(policy: Policy, counts: DemandCounts, submissions: Mapping[str, 
     return loads
 
 
-def _paused_queues(pool: Pool, name: str, now: float) -> frozenset[QueueId]:
-    note = pool.directors.get(name)
+def _paused_queues(provisioning: Provisioning, name: str, now: float) -> frozenset[QueueId]:
+    note = provisioning.directors.get(name)
     return (
         frozenset() if note is None else frozenset(q for q, pause in note.pauses.items() if now < pause.until)
     )

@@ -20,7 +20,7 @@ from pilotage.core.forwarding.forward import (
     selects_hosts,
 )
 from pilotage.core.forwarding.hook import condition_variables, requirements_text
-from pilotage.core.policy import Ce
+from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.matching.requirements import stored_expression
@@ -64,7 +64,7 @@ def forwarding_of(pool: Pool, name: str, identity: QueueIdentity, now: float) ->
     if not text or ad is None:
         return NOTHING
     submitter = requester(identity, pool.policy)
-    known, key = pool.forwardings.of(ad), (text, identity.host_requirements, submitter)
+    known, key = pool.ces.forwardings.of(ad), (text, identity.host_requirements, submitter)
     if key not in known:
         # Read after the ad: flags of a newer policy may be kept with an older ad, which nobody asks for again.
         ce = pool.policy.ces.get(name)
@@ -110,7 +110,7 @@ def prepare_forwardings(pool: Pool, connection: Connection, name: str, now: floa
 
     Large requirements and many classes of hosts take hundreds of milliseconds.
     """
-    for order in pool.pilot_orders.get(name, ()):
+    for order in pool.provisioning.orders.get(name, ()):
         identity = submissions.queue_identity(connection, order.queue)
         if identity is not None:
             forwarding_of(pool, name, identity, now)
@@ -133,7 +133,7 @@ def forwarded_orders(
         else:
             refused[order.queue] = f"CE {name}: {made.reason}"
     if refused:
-        tx.set(pool, "pool_refusals", {**pool.pool_refusals, **refused})
+        tx.set(pool.provisioning, "refusals", {**pool.provisioning.refusals, **refused})
     return forwarded
 
 
@@ -152,12 +152,12 @@ def forwarding_properties(forwarded: ForwardedOrder) -> dict[str, str]:
 
 
 def hook_call(
-    pool: Pool, ce: Ce, name: str, identity: QueueIdentity | None, made: Forwarding
+    policy: Policy, ce: Ce, name: str, identity: QueueIdentity | None, made: Forwarding
 ) -> HookCall | None:
     """The run of the CE's hook for a queue, also for one without requirements; None: there is no hook or no queue."""
     if not ce.forward_hook or identity is None:
         return None
-    submitter = requester(identity, pool.policy).index
+    submitter = requester(identity, policy).index
     variables = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C",

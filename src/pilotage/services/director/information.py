@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from pilotage.core.brokering.information import CeInformation
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ce_information
@@ -85,7 +86,7 @@ def store_answers(pool: Pool, tx: Transaction, answers: Sequence[CeReply], now: 
             changes.append(ProblemChange(answer.ce, problems.get(answer.ce, ""), answer.problem))
         if answer.information is None:
             continue
-        before = pool.ce_information.get(answer.ce)
+        before = pool.ces.information.get(answer.ce)
         facts = _with_known_parts(answer.information, before)
         if before is not None and _is_same(facts, before):
             renewed.append((answer.ce, facts))
@@ -93,12 +94,12 @@ def store_answers(pool: Pool, tx: Transaction, answers: Sequence[CeReply], now: 
         else:
             changed[answer.ce] = before is None or facts.host_classes is not before.host_classes
             ce_information.save(tx.connection, answer.ce, facts, hosts=changed[answer.ce])
-        tx.put(pool.ce_information, answer.ce, facts)
+        tx.put(pool.ces.information, answer.ce, facts)
     if renewed:
         ce_information.renew(tx.connection, renewed)
     for change in changes:
         ce_information.save_problem(tx.connection, change.ce, change.new, now)
-        _record(pool, tx, change, now)
+        _record(pool.ids, tx, change, now)
     if changed:
         pool.peers.publish(tx, PeerUpdate(information=changed))
     return changes
@@ -134,15 +135,15 @@ def forget(pool: Pool, tx: Transaction, ces: Sequence[str]) -> None:
     """Delete the facts about CEs that the policy no longer has."""
     ce_information.delete(tx.connection, ces)
     for ce in ces:
-        tx.delete(pool.ce_information, ce)
+        tx.delete(pool.ces.information, ce)
     pool.peers.publish(tx, PeerUpdate(information=dict.fromkeys(ces, True)))
 
 
-def _record(pool: Pool, tx: Transaction, change: ProblemChange, now: float) -> None:
+def _record(ids: IdAllocators, tx: Transaction, change: ProblemChange, now: float) -> None:
     text = f"information: {change.new}" if change.new else "information again"
     record(
         tx.connection,
-        pool.ids.events,
+        ids.events,
         at=now,
         kind="ce",
         actor=SERVER,

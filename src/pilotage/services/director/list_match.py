@@ -85,8 +85,8 @@ def _fitting_first(answer: CeMatch) -> tuple[int, float, str]:
 def _answer(pool: Pool, identity: QueueIdentity, ad: CeAd, row: CeSummary, now: float) -> CeMatch:
     policy = pool.policy
     pilot_type = _type_of_pilots(policy.ces[row.name], identity)
-    offer = possible_offer(pool, row.name, pool.local_nodes.get(row.name) or NO_NODE)
-    facts = pool.brokering.ce(ad, as_private(offer) if pilot_type == PRIVATE else offer).facts
+    offer = possible_offer(pool, row.name, pool.ces.local_nodes.get(row.name) or NO_NODE)
+    facts = pool.ces.brokering.ce(ad, as_private(offer) if pilot_type == PRIVATE else offer).facts
     requester = pilots_ad(policy, identity, pilot_type)
     rank = _rank(policy, row, facts.ad)
     ce_match = match(requester, facts, now=now, rank=rank, kinds=kinds())
@@ -115,7 +115,7 @@ def _add_flags(answer: CeMatch, pool: Pool, identity: QueueIdentity, now: float)
         answer.unmapped = shorten(unparse(in_glue_spelling(forwarding.unmapped)), MOST_UNMAPPED)
     answer.forwarding = "; ".join(text for text in (forwarding.reason, *forwarding.notes) if text)
     ce = pool.policy.ces.get(answer.ce)
-    call = None if ce is None else hook_call(pool, ce, answer.ce, identity, forwarding)
+    call = None if ce is None else hook_call(pool.policy, ce, answer.ce, identity, forwarding)
     if call is not None and forwarding.is_possible:
         answer.hook = call.program
         answer.hook_environment = {name: shorten(value, MOST_VALUE) for name, value in call.environment}
@@ -129,7 +129,7 @@ def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:
 
 def _unmet_conditions(pool: Pool, identity: QueueIdentity, name: str) -> list[str]:
     """Sentences for the conditions other than Requirements that a new pilot of the CE would not meet."""
-    offer = possible_offer(pool, name, pool.local_nodes.get(name) or NO_NODE)
+    offer = possible_offer(pool, name, pool.ces.local_nodes.get(name) or NO_NODE)
     types = pool.policy.ces[name].allowed_pilot_types
     offers = [offer if kind == "generic" else as_private(offer) for kind in types] or [offer]
     unmet = min((_unmet(identity, offered) for offered in offers), key=len)

@@ -74,7 +74,7 @@ def set_batch_ids(pool: Pool, tx: Transaction, members: Sequence[PilotRow], ids:
     for pilot in members:
         if pilot.idx in ids:
             pilot.batch_id = ids[pilot.idx]
-            pool.pilots.forget(pilot)
+            pool.pilots.rows.forget(pilot)
             pilots.update(tx.connection, pilot.id, batch_id=pilot.batch_id)
 
 

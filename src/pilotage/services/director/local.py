@@ -84,7 +84,7 @@ class LocalDirector:
 
         `place`: the part of their batch ids that is known already.
         """
-        tx.put(pool.local_nodes, self.ce, self.node)
+        tx.put(pool.ces.local_nodes, self.ce, self.node)
         ce = pool.policy.ces.get(self.ce)
         if ce is None:
             return []
@@ -102,10 +102,10 @@ class LocalDirector:
         note = note_cycle(
             now, len(decided.orders), totals_of(live), cores, self.back_off, self.not_before, spent
         )
-        tx.put(pool.directors, self.ce, note)
+        tx.put(pool.provisioning.directors, self.ce, note)
         self._store(tx, row.progress, now)
         ordered = self._carry_out(pool, tx, ce, live, decided, turns, now, place)
-        if not pool.draining and is_wanted(tx, self.ce, now):
+        if not pool.server.draining and is_wanted(tx, self.ce, now):
             probe = self._insert_pilot(pool, tx, ce, 1, None, PROBE, now, place)
             mark_submitted(tx, self.ce, probe.pilot)
             ordered.append(probe)
@@ -129,7 +129,7 @@ class LocalDirector:
     def _holds_back(self, pool: Pool, ce: Ce, now: float) -> bool:
         """Whether no pilot is started at all now."""
         down = pool.site_state(ce.site) is SiteState.DOWN
-        return pool.draining or down or self._waits(now) or self.back_off.pauses_for_all(now)
+        return pool.server.draining or down or self._waits(now) or self.back_off.pauses_for_all(now)
 
     def _facts(
         self,
@@ -167,7 +167,7 @@ class LocalDirector:
         followed = {planned.follows for planned in decided.orders}
         for pilot, turn in turns.items():
             if pilot not in followed:
-                tx.on_rollback(pool.turns.give_back(turn, None))
+                tx.on_rollback(pool.shares.turns.give_back(turn, None))
         ordered = []
         for planned in decided.orders:
             turn_of = None if planned.follows is None else turns[planned.follows]
@@ -184,14 +184,14 @@ class LocalDirector:
         now: float,
         place: str,
     ) -> PilotIntent:
-        home_owner = None if ce.serves_everybody else pool.home_owner
+        home_owner = None if ce.serves_everybody else pool.server.home_owner
         owner = turn.owner if turn else home_owner
         intent = self._insert_pilot(
             pool, tx, ce, planned.processors, owner, "generic", now, place, planned.queue
         )
         self.back_off.started_for[intent.pilot] = planned.queue
         if turn is not None:
-            tx.on_rollback(pool.turns.start(intent.pilot, turn))
+            tx.on_rollback(pool.shares.turns.start(intent.pilot, turn))
         return intent
 
     def _insert_pilot(
@@ -254,13 +254,13 @@ class LocalDirector:
         owners = {pilot.id: owner for pilot in live if (owner := next_owner(pilot.leave)) is not None}
         # A pilot that spoke to another server is known by its row, seen in an earlier cycle.
         known = self.leaving | {
-            pilot: turn.owner for pilot, turn in pool.turns.following.items() if turn.ce == self.ce
+            pilot: turn.owner for pilot, turn in pool.shares.turns.following.items() if turn.ce == self.ce
         }
         tx.set(self, "leaving", owners)
         turns = {}
         for pilot, owner in known.items():
             if pilot not in alive:
-                promised, undo = pool.turns.take_over(pilot)
+                promised, undo = pool.shares.turns.take_over(pilot)
                 tx.on_rollback(undo)
                 turns[pilot] = promised or Turn(self.ce, owner, ce.quantum)
         return turns
@@ -268,7 +268,7 @@ class LocalDirector:
     def _queues(self, pool: Pool, ce: Ce, now: float) -> Iterator[WaitingQueue]:
         """The queues that a pilot with all of the CE's capacity could serve."""
         offer = possible_offer(pool, self.ce, self.node)
-        closed = pool.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
+        closed = pool.offers.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
         holds = requirements_for(pool, offer, self.node, now)
         pools = pool.policy.default_submit_pools()
         for entry in pool.queues.index.candidates(offer, holds, closed):
@@ -298,7 +298,7 @@ class LocalDirector:
         tx.discard(self.ordered, pilot)
         if row is None or row.ended is not None:
             return False
-        pool.pilots.forget(row)
+        pool.pilots.rows.forget(row)
         changes: dict[str, object] = {"batch_id": batch_id}
         if row.state is PilotState.SUBMITTED:
             changes |= {"state": PilotState.WAITING, "lease_until": None}
@@ -327,7 +327,7 @@ class LocalDirector:
     ) -> None:
         """End a pilot that a complete listing of the instant `listed` does not have."""
         current = pilots.by_id(tx.connection, pilot.id)
-        if current is None or current.ended is not None or pool.last_seen.get(pilot.id, -inf) > listed:
+        if current is None or current.ended is not None or pool.pilots.last_seen.get(pilot.id, -inf) > listed:
             return
         reason = f"ended without a word: {last_words}" if last_words else "ended without a word"
         new = end_absent_pilot(pool, tx, current, reason, now)

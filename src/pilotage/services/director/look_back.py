@@ -24,7 +24,7 @@ def observe_pilots(pool: Pool, tx: Transaction, back_off: BackOff, now: float) -
         pool.queues.index.entries.get(queue) for queue in {*back_off.pauses, *back_off.started_for.values()}
     )
     waiting = {entry.id: entry.waiting for entry in entries if entry is not None}
-    back_off.observe([last_seen(row, pool.draining) for row in rows], waiting, now)
+    back_off.observe([last_seen(row, pool.server.draining) for row in rows], waiting, now)
     alive = {row.id for row in rows if row.ended is None}
     for pilot in [pilot for pilot in back_off.started_for if pilot not in alive]:
         back_off.ended(pilot)

@@ -13,6 +13,7 @@ from pilotage.core.provisioning.probe import ProbeFacts, ProbeStep, StepState, c
 from pilotage.services.pilots.enrolment import PROBE
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ce_probes, ces, pilot_submissions, pilots
@@ -34,7 +35,7 @@ def is_open(connection: Connection, row: CeProbeRow, now: float) -> bool:
     return pilot is not None and pilot.ended is None
 
 
-def request_probe(pool: Pool, tx: Transaction, ce: str, *, by: str, now: float) -> CeProbeRow:
+def request_probe(ids: IdAllocators, tx: Transaction, ce: str, *, by: str, now: float) -> CeProbeRow:
     """Ask the CE's director for a probe; the probe that is under way, if there is one."""
     last = ce_probes.of_ce(tx.connection, ce)
     if last is not None and is_open(tx.connection, last, now):
@@ -42,7 +43,7 @@ def request_probe(pool: Pool, tx: Transaction, ce: str, *, by: str, now: float) 
     number = 1 if last is None else last.number + 1
     ce_probes.replace(tx.connection, ce, number, by=by, now=now)
     detail = f"CE {ce}: probe {number}"
-    record(tx.connection, pool.ids.events, at=now, kind="ce", actor=f"user:{by}", detail=detail)
+    record(tx.connection, ids.events, at=now, kind="ce", actor=f"user:{by}", detail=detail)
     return CeProbeRow(ce, number, now, by, None, "")
 
 

@@ -10,6 +10,7 @@ from pilotage.core.pilots.handover import Seen, Sight, SubmissionPhase, sight_of
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.pilots.waits import WaitClass, deadline_of, has_deadline
+from pilotage.core.policy import Policy
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director.ce_record import CALLED_HOME, ENDED_SILENTLY, CeMemory
 from pilotage.services.pilots.leases import patience
@@ -66,7 +67,10 @@ def watch_released(
     left = listed.others
     for pilot in members:
         task = of_index.get(pilot.idx, of_index.get(None))
-        if _has_ended(pool, pilot, task, listed) and pool.last_seen.get(pilot.id, -inf) <= listed.at:
+        if (
+            _has_ended(pool.policy, pilot, task, listed)
+            and pool.pilots.last_seen.get(pilot.id, -inf) <= listed.at
+        ):
             _lose(pool, tx, memory, pilot, task, now)
         else:
             left += 1
@@ -79,13 +83,13 @@ def watch_released(
         _end_wait(pool, tx, memory, members, of_index, listed, now)
 
 
-def _has_ended(pool: Pool, pilot: PilotRow, task: ListedTask | None, listed: Listed) -> bool:
+def _has_ended(policy: Policy, pilot: PilotRow, task: ListedTask | None, listed: Listed) -> bool:
     if task is not None:
         return task.state is NativeState.ENDED
     settle = listed.settle
     if pilot.started is not None:
         # A pilot that has missed no heartbeat yet could not contradict.
-        settle = max(settle, patience(pool, pilot.ce))
+        settle = max(settle, patience(policy, pilot.ce))
     return (
         pilot.idx not in listed.accounted and listed.absence(pilot.absent_since, settle) is Sight.STILL_ABSENT
     )
@@ -101,7 +105,7 @@ def _note_absence(
         since = pilot.absent_since if known else listed.at
     if since != pilot.absent_since:
         pilot.absent_since = since
-        pool.pilots.forget(pilot)
+        pool.pilots.rows.forget(pilot)
         pilots.update(tx.connection, pilot.id, absent_since=since)
 
 

@@ -82,7 +82,7 @@ def cancel_pilots(
 def has_waiting_pilots(pool: Pool) -> bool:
     """Whether a batch CE had live pilots in its last cycle, which may be unneeded without any waiting job."""
     batch = (name for name, ce in pool.policy.ces.items() if ce.type != "local")
-    return any((note := pool.directors.get(name)) is not None and note.pilots for name in batch)
+    return any((note := pool.provisioning.directors.get(name)) is not None and note.pilots for name in batch)
 
 
 def _left_over(work: Iteration) -> dict[tuple[str, str, str | None, str | None], int]:

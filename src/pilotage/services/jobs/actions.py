@@ -102,7 +102,7 @@ def _refuse_of_request(pool: Pool, tx: Transaction, verb: str, job: JobRow) -> s
     """A failed job of a request is made again by its element: to reschedule it would process its events twice."""
     if verb != "reschedule":
         return ""
-    request = pool.submissions.get(tx, job.submission).row.request
+    request = pool.jobs.submissions.get(tx, job.submission).row.request
     return "" if request is None else f"the job works for request {request}: resubmit the request"
 
 
@@ -118,7 +118,7 @@ def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
     if submissions.queue_identity(tx.connection, job.queue) is not None:
         submissions.keep_queue(tx.connection, job.queue)
         return job.queue
-    facts = pool.submissions.get(tx, job.submission)
+    facts = pool.jobs.submissions.get(tx, job.submission)
     identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
     queue = submissions.get_or_insert_queue(tx.connection, identity, moves.now)
     jobs.change_queue(tx.connection, job.id, queue)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import LOG_FILE, PlannedStep
 from pilotage.core.requests.specification import MERGE, REMOVE, Output
@@ -96,7 +97,7 @@ def _order(
         lumis=mask.lumis,
         seed=1 + row.element_job % MAX_SEED,
         outputs=list(step.output.files) if row.dataset else [],
-        max_output=_largest_output(pool, step),
+        max_output=_largest_output(pool.policy, step),
         dataset=row.dataset or "",
         folder=folder_of(step.input if removes else row.dataset or ""),
         places=_places(pool, tx, step.output, site),
@@ -109,9 +110,9 @@ def _order(
     )
 
 
-def _largest_output(pool: Pool, step: PlannedStep) -> int:
+def _largest_output(policy: Policy, step: PlannedStep) -> int:
     """Bytes of all outputs of one job. The step's own limit does not count for jobs that merge."""
-    most, own = pool.policy.requests.max_output_size, step.output.max_size
+    most, own = policy.requests.max_output_size, step.output.max_size
     return most if step.type == MERGE or not own else min(most, own)
 
 

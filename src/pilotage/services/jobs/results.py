@@ -47,7 +47,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         # Otherwise the failure was counted when the lease expired.
         job = counted(job, failure)
     own = failure in THE_PAYLOADS_OWN
-    description = pool.submissions.get(moves.tx, job.submission).description
+    description = pool.jobs.submissions.get(moves.tx, job.submission).description
     verdict = after_failure(
         failure,
         job.own_failures if own else job.failures,

@@ -19,16 +19,16 @@ def places_to_give(pool: Pool, tx: Transaction, output: Output, site: str) -> tu
     paths = chosen_places(pool, output, site)
     for path in paths:
         place = (site, path)
-        if place not in pool.given_places:
+        if place not in pool.jobs.given_places:
             storage_places.insert_new(tx.connection, site, path)
-            pool.given_places.add(place)
-            tx.on_rollback(lambda place=place: pool.given_places.discard(place))  # type: ignore[misc]
+            pool.jobs.given_places.add(place)
+            tx.on_rollback(lambda place=place: pool.jobs.given_places.discard(place))  # type: ignore[misc]
     return paths
 
 
 def chosen_places(pool: Pool, output: Output, site: str) -> tuple[str, ...]:
     """The storage places of the site, or the request's choice among them, in its order."""
-    paths = pool.policy.storage_of(site, pool.home_storage)
+    paths = pool.policy.storage_of(site, pool.server.home_storage)
     return tuple(path for path in output.places if path in paths) if output.places else paths
 
 

@@ -22,6 +22,7 @@ from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
 from pilotage.services.catalogue.outputs import BlockLimits, OutputFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of
 from pilotage.services.jobs.storage_places import is_folder_of
+from pilotage.services.pool.job_caches import JobCaches
 from pilotage.services.pool.records import StepOutputs
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import data_orders, datasets
@@ -60,7 +61,7 @@ def register_files(
         return None
     if row.output_dataset is None or row.dataset is None:
         return Refusal("its output data set was removed")
-    target = OutputTarget(row.output_dataset, row.dataset, row, _outputs_of(pool, tx, row).files)
+    target = OutputTarget(row.output_dataset, row.dataset, row, _outputs_of(pool.jobs, tx, row).files)
     try:
         outputs = _outputs(pool, tx, finish.files, target, finish, pilot.site)
     except InvalidInput as error:
@@ -85,7 +86,7 @@ def register_logs(
     row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
     if row is None or row.log_dataset is None or row.logs is None:
         return
-    target = OutputTarget(row.log_dataset, row.logs, row, _outputs_of(pool, tx, row).logs)
+    target = OutputTarget(row.log_dataset, row.logs, row, _outputs_of(pool.jobs, tx, row).logs)
     try:
         outputs = _outputs(pool, tx, [finish.logs], target, finish, pilot.site)
     except InvalidInput as error:
@@ -104,13 +105,13 @@ class OutputTarget(NamedTuple):
     """With the places that the request names."""
 
 
-def _outputs_of(pool: Pool, tx: Transaction, row: OrderRow) -> StepOutputs:
+def _outputs_of(jobs: JobCaches, tx: Transaction, row: OrderRow) -> StepOutputs:
     """The outputs of the row's step, which never change."""
-    known = pool.step_outputs.use((row.request, row.step))
+    known = jobs.step_outputs.use((row.request, row.step))
     if known is None:
         request = data_orders.requests(tx.connection, [row.request])[row.request]
         step = stored_steps(request.specification, row.request)[row.step]
-        known = pool.step_outputs[row.request, row.step] = StepOutputs(step.output, step.logs)
+        known = jobs.step_outputs[row.request, row.step] = StepOutputs(step.output, step.logs)
     return known
 
 
@@ -119,7 +120,7 @@ def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
     identity = pool.queues.identities.get(job.queue)
     if identity is not None and identity.job_type not in REQUEST_TYPES:
         return False
-    return pool.submissions.get(tx, job.submission).row.request is not None
+    return pool.jobs.submissions.get(tx, job.submission).row.request is not None
 
 
 def _forget_removed(tx: Transaction, row: OrderRow, site: str, now: float) -> None:

@@ -76,7 +76,7 @@ class JobTransitions:
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
         self.pool.queues.flush_transitions = self._write_waiting
-        self._queues, self._pilots = self.pool.queues.touched(self.tx), self.pool.pilots.touched(self.tx)
+        self._queues, self._pilots = self.pool.queues.touched(self.tx), self.pool.pilots.rows.touched(self.tx)
 
     def _write_waiting(self) -> None:
         """Write before heads are read from the store, so that the store has exactly the jobs that wait.
@@ -170,8 +170,8 @@ class JobTransitions:
             "offered", "Waiting", "Matched", job, head[1], epoch, last_event, "", pilot.id
         )
         self._offered.append((pilot.id, take_number, self.now, event, job, last_event))
-        if self.pool.limits.limiter.limits:
-            self.pool.limits.started(self.tx, entry.identity, pilot, self.now)
+        if self.pool.offers.limits.limiter.limits:
+            self.pool.offers.limits.started(self.tx, entry.identity, pilot, self.now)
         return epoch
 
     def taken(self, pilot: PilotRow, number: int, given: Iterable[JobId]) -> None:
@@ -179,10 +179,10 @@ class JobTransitions:
         self._pilots[pilot.token_hash] = pilot
         pilot.take_number = number
         pilot.jobs.extend(given)
-        since = self.pool.unconfirmed.get(pilot.id, inf)
+        since = self.pool.pilots.unconfirmed.get(pilot.id, inf)
         if since > self.now:
             since = self.now
-            self.tx.put(self.pool.unconfirmed, pilot.id, since)
+            self.tx.put(self.pool.pilots.unconfirmed, pilot.id, since)
         self._taken.append((number, pilot.only_owner, since, _encode(pilot.jobs).decode(), pilot.id))
 
     def hold(self, job: JobRow, pilot: PilotRow) -> JobRow:
@@ -210,9 +210,9 @@ class JobTransitions:
     def resume(self, job: JobRow, pilot: PilotRow, lapsed: attempts.LapsedAttempt) -> JobRow:
         """Rescheduled or Waiting → Running: the pilot that had the job has come back, and works on."""
         self._left(job, None)
-        if self.pool.limits.limiter.limits:
+        if self.pool.offers.limits.limiter.limits:
             identity = self.pool.queues.identity(self.tx, job.queue)
-            self.pool.limits.started(self.tx, identity, pilot, self.now)
+            self.pool.offers.limits.started(self.tx, identity, pilot, self.now)
         failures = job.failures - lapsed.counted
         event = self._event("resumed", job, JobState.RUNNING, job.epoch, f"pilot {pilot.id} has come back")
         self._resumed.append(jobs.ResumedJob(pilot.id, lapsed.started, failures, event, job.id))
@@ -347,7 +347,7 @@ class JobTransitions:
 
     def of_request(self, job: JobRow) -> bool:
         """Whether the job works for a request, which decides about further tries."""
-        return self.pool.submissions.get(self.tx, job.submission).row.request is not None
+        return self.pool.jobs.submissions.get(self.tx, job.submission).row.request is not None
 
     def _add_outcome(
         self,
@@ -384,7 +384,7 @@ class JobTransitions:
             if job.id in place.jobs:
                 self.touch_pilot(place)
                 place.jobs = [held for held in place.jobs if held != job.id]
-            self.pool.limits.left(self.tx, self.pool.queues.identity(self.tx, job.queue), place)
+            self.pool.offers.limits.left(self.tx, self.pool.queues.identity(self.tx, job.queue), place)
 
     def _returned(self, job: JobRow) -> None:
         if not self.pool.queues.is_counted(job.id):

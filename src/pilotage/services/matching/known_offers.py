@@ -44,7 +44,7 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         state=PilotState.RUNNING,
         site=ce.site,
         ce=name,
-        only_owner=None if ce.serves_everybody else pool.home_owner,
+        only_owner=None if ce.serves_everybody else pool.server.home_owner,
         pilot_type="generic",
         owner="",
         group="",
@@ -69,8 +69,8 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
         pool.policy,
         pilot,
         replace(node, cpu_left=cpu_left, wall_left=wall_of_new_pilot(ce.wall), isolation=isolation),
-        pool.offer_cache.banned_at(ce.site),
-        down=pool.offer_cache.is_down(ce.site),
+        pool.offers.cache.banned_at(ce.site),
+        down=pool.offers.cache.is_down(ce.site),
     )
 
 
@@ -86,13 +86,13 @@ def rekey_offer_stats(pool: Pool) -> None:
             offer_of(
                 pool.policy,
                 *origin,
-                pool.offer_cache.banned_at(before.site),
-                down=pool.offer_cache.is_down(before.site),
+                pool.offers.cache.banned_at(before.site),
+                down=pool.offers.cache.is_down(before.site),
             ),
             only_owner=before.only_owner,
         )
 
-    pool.offer_stats.rekey(offered, pool.queues.index.history_key)
+    pool.offers.stats.rekey(offered, pool.queues.index.history_key)
 
 
 Turn = Callable[[Callable[[], Sequence[IndexedQueue] | None]], Sequence[IndexedQueue] | None]
@@ -103,13 +103,13 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
     """The facts for `why`, as of now. Runs in the writer's thread; the result is for another thread."""
     known = known_offers(pool, now)
     places = {(known_offer.offer.site, known_offer.offer.ce) for known_offer in known}
-    index, policy, refusals = pool.queues.index, pool.policy, pool.pool_refusals
+    index, policy, refusals = pool.queues.index, pool.policy, pool.provisioning.refusals
     return WaitAnalysis(
         entries=list(index.entries.values()),
         known=known,
-        closed={place: pool.limits.limiter.exhausted_limits(*place, now) for place in places},
+        closed={place: pool.offers.limits.limiter.exhausted_limits(*place, now) for place in places},
         rule=index.rule,
-        draining=pool.draining,
+        draining=pool.server.draining,
         coming=frozenset(wait_reasons.ces_with_pending_pilots(tx.connection)),
         refused_by_pools=lambda entry: lasting_refusal(policy, entry.identity) or refusals.get(entry.id, ""),
         remembered=lambda offer: turn(lambda: index.cached_fitting(offer)),
@@ -118,7 +118,7 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
 
 def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     """The offers that were made, the most used first, then the possible ones."""
-    nodes = {name: node for name, node in pool.local_nodes.items() if name in pool.policy.ces}
+    nodes = {name: node for name, node in pool.ces.local_nodes.items() if name in pool.policy.ces}
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
         KnownOffer(
@@ -131,7 +131,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
             last=record.last,
             pilots=tuple(record.pilots),
         )
-        for record in pool.offer_stats.recent(now)
+        for record in pool.offers.stats.recent(now)
         if not _outdated(pool, record)
         and (record.offer.ce not in local or _has_room(local[record.offer.ce], record.offer))
     ]
@@ -149,7 +149,7 @@ def _predicate(pool: Pool, ce: Ce, offer: Offer, node: Node, now: float) -> Requ
     ad = pool.ce_ad(offer.ce, now)
     if ce.type == "local" or ad is None:
         return requirements_for(pool, offer, node, now)
-    return PossibleRequirements(pool.brokering, pool.policy, ad, offer, now)
+    return PossibleRequirements(pool.ces.brokering, pool.policy, ad, offer, now)
 
 
 def _offers_by_type(ce: Ce, offer: Offer) -> Iterator[Offer]:
@@ -167,9 +167,9 @@ def as_private(offer: Offer) -> Offer:
 
 def _outdated(pool: Pool, record: OfferRecord[tuple[PilotRow, Node]]) -> bool:
     """Whether nobody makes such an offer any more: the CE was changed, and its earlier pilots have ended."""
-    if record.newest_pilot >= pool.ces_changed_at.get(record.offer.ce, 0.0):
+    if record.newest_pilot >= pool.ces.changed_at.get(record.offer.ce, 0.0):
         return False
-    return not any(pilot in pool.last_seen for pilot in record.pilots)
+    return not any(pilot in pool.pilots.last_seen for pilot in record.pilots)
 
 
 def _has_room(whole: Offer, part: Offer) -> bool:

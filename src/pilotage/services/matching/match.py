@@ -64,13 +64,13 @@ class Match:
         if take.number == pilot.take_number and not self._answered:
             self._repeat_answer()
             return
-        if take.number < pilot.take_number or pilot.leave or pool.draining:
+        if take.number < pilot.take_number or pilot.leave or pool.server.draining:
             return
-        offers = self._offers = pool.offer_cache.of(pool.policy, pilot, take.node)
+        offers = self._offers = pool.offers.cache.of(pool.policy, pilot, take.node)
         now = self.moves.now
         if (
             pilot.only_owner is not None
-            and turn_over(pool, pilot, now)
+            and turn_over(pool.shares, pilot, now)
             and not next_turn(pool, self.tx, pilot, self._lots, now)
         ):
             return
@@ -84,7 +84,7 @@ class Match:
                 # A node that isolates nobody serves one owner at a time: the first match binds it.
                 pilot.only_owner, self._bound = owner, True
                 if promised is not None and owner == promised[1].owner:
-                    begin_promised_turn(pool, self.tx, pilot, promised[0], now)
+                    begin_promised_turn(pool.shares, self.tx, pilot, promised[0], now)
                 else:
                     begin_turn(pool, self.tx, pilot, now)
             given = self.given[before:] if before else self.given
@@ -107,7 +107,7 @@ class Match:
             if self._bound and not pilot.jobs:
                 # No offer is left: the pilot serves anybody, as before.
                 pilot.only_owner, self._bound = None, False
-                self.tx.on_rollback(self.pool.turns.end(pilot.id, None))
+                self.tx.on_rollback(self.pool.shares.turns.end(pilot.id, None))
                 self.moves.taken(pilot, self.take.number, ())
         return bool(gone)
 
@@ -116,7 +116,7 @@ class Match:
         of_requests: list[OfferedRequestJob] = []
         response.no_match = self._no_match
         if not self.given:
-            response.poll = len(self.pool.last_seen) / EMPTY_TAKES
+            response.poll = len(self.pool.pilots.last_seen) / EMPTY_TAKES
         if self._answered:
             # Also when nothing is left of it: under this number there will never be anything else.
             response.take_number = self.take.number
@@ -124,7 +124,7 @@ class Match:
             pool, tx = self.pool, self.tx
             offers = response.offers
             for (job, submission, _, _, parameters), epoch, *_ in self.given:
-                facts = pool.submissions.get(tx, submission)
+                facts = pool.jobs.submissions.get(tx, submission)
                 offer = OfferedJob(job, epoch, payload(facts, job, parameters))
                 offers.append(offer)
                 if facts.row.request is not None:
@@ -186,7 +186,7 @@ class Match:
     def _lots(self) -> dict[str, int]:
         """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
         pool, pilot = self.pool, self.pilot
-        limiter = pool.limits.limiter
+        limiter = pool.offers.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()
         self._rest, self._requirements = self._offers.unbound(pilot), None
         cached = self._offers.offer_class(pool.queues.index, self._rest, closed)
@@ -195,7 +195,7 @@ class Match:
     def _give(self, rest: Remaining) -> QueueIdentity | None:
         """Offer one job more, if there is one; the queue that it comes from."""
         pool, pilot, moves = self.pool, self.pilot, self.moves
-        limiter = pool.limits.limiter
+        limiter = pool.offers.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
         cached = self._offers.offer_class(pool.queues.index, rest, closed)
@@ -227,8 +227,8 @@ class Match:
             origin, offer = (self.pilot, self.take.node), self._offers.offer(rest)
             started = self.pilot.started or 0.0
             key = self.pool.queues.index.history_key(offer)
-            self.tx.on_rollback(self.pool.offer_stats.restorer(key))
-            record = self.pool.offer_stats.refresh(key, offer, origin, now, started=started)
+            self.tx.on_rollback(self.pool.offers.stats.restorer(key))
+            record = self.pool.offers.stats.refresh(key, offer, origin, now, started=started)
             cached.records[rest.processors] = record
         record.record_take(self.pilot.id, given, now)
         self.moves.noted.append((record, given))
@@ -236,6 +236,6 @@ class Match:
     def _explain(self, rest: Remaining) -> dict[str, int]:
         self._rest, self._requirements = rest, None
         offer = self._offers.offer(rest)
-        closed = self.pool.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
+        closed = self.pool.offers.limits.limiter.closed_limits(offer.site, offer.ce, self.moves.now)
         explanation = self.pool.queues.index.explain(offer, self._holds, closed)
         return {str(key): count for key, count in explanation.fallen.items()}

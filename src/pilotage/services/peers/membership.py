@@ -67,8 +67,8 @@ def evict_silent(pool: Pool, tx: Transaction, now: float) -> list[str]:
     if silent:
         # This server takes back the offers of evicted servers that no pilot confirms.
         for pilot, at in pilots.unconfirmed_since(tx.connection):
-            if pilot not in pool.unconfirmed:
-                tx.put(pool.unconfirmed, pilot, at)
+            if pilot not in pool.pilots.unconfirmed:
+                tx.put(pool.pilots.unconfirmed, pilot, at)
     return silent
 
 

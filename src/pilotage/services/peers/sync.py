@@ -18,8 +18,10 @@ from pilotage.services.policy.site_states import read_site_states
 from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.index_loading import reload_all
 from pilotage.services.pool.peers import PeerUpdate, read_update
+from pilotage.services.pool.server_state import ServerState
 from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.cluster import changes
@@ -38,15 +40,15 @@ RECOUNT_SIZE = 200
 
 def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
     """Apply changes of other servers. They are committed, so a rollback of `tx` does not revert them in memory."""
-    peers = database_peers(pool)
+    peers = database_peers(pool.peers)
     if batch.pruned:
         peers.position = batch.position
         reload_all(pool, tx)
         _apply_policy(pool, tx)
-        _apply_tokens(pool, tx)
+        _apply_tokens(pool.server, tx)
         read_bans(pool, tx)
         read_site_states(pool, tx)
-        read_ce_information(pool, tx)
+        read_ce_information(pool.ces, tx)
         return
     for change in batch.changes:
         # The writer may run this request again after a rollback: no change is applied twice.
@@ -61,26 +63,26 @@ def apply_changes(pool: Pool, tx: Transaction, batch: ChangeBatch) -> None:
 def _apply(pool: Pool, tx: Transaction, change: ChangeRow) -> None:
     update = read_update(change.payload)
     _apply_delta(pool, tx, change.xid, update)
-    pool.followed = {**pool.followed, **update.followed}
+    pool.jobs.followed = {**pool.jobs.followed, **update.followed}
     if update.queues:
         pool.forget_queues(tx, update.queues)
     if update.moved:
-        pool.last_seen = {pilot: seen + update.moved for pilot, seen in pool.last_seen.items()}
-        pool.watch.shift(update.moved)
+        pool.pilots.last_seen = {pilot: seen + update.moved for pilot, seen in pool.pilots.last_seen.items()}
+        pool.pilots.watch.shift(update.moved)
     if update.pilots:
         _forget_pilots(pool, tx, update.pilots)
-    if update.policy > pool.policy_version:
+    if update.policy > pool.server.policy_version:
         _apply_policy(pool, tx)
     if update.bans:
         read_bans(pool, tx)
     if update.sites:
         read_site_states(pool, tx)
     if update.information:
-        read_ce_information(pool, tx, update.information)
+        read_ce_information(pool.ces, tx, update.information)
     if update.corrected:
         read_corrections(pool, tx)
     if update.tokens:
-        _apply_tokens(pool, tx)
+        _apply_tokens(pool.server, tx)
 
 
 def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
@@ -88,10 +90,10 @@ def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
     known = [
         pilot
         for pilot in ids
-        if pilot in pool.last_seen
-        or pilot in pool.finished
-        or pilot in pool.turns.running
-        or pilot in pool.heard
+        if pilot in pool.pilots.last_seen
+        or pilot in pool.pilots.finished
+        or pilot in pool.shares.turns.running
+        or pilot in pool.pilots.heard
     ]
     running = pilots.servers_of_running(tx.connection, known) if known else {}
     for pilot in known:
@@ -100,7 +102,7 @@ def _forget_pilots(pool: Pool, tx: Transaction, ids: Sequence[PilotId]) -> None:
 
 
 def _apply_delta(pool: Pool, tx: Transaction, xid: int, update: PeerUpdate) -> None:
-    peers = database_peers(pool)
+    peers = database_peers(pool.peers)
     applies: dict[QueueId, bool] = {}
     for queue, *_ in (*update.back, *update.gone):
         if queue not in applies:
@@ -115,26 +117,26 @@ def _apply_delta(pool: Pool, tx: Transaction, xid: int, update: PeerUpdate) -> N
 
 def _count_uncertain(pool: Pool, tx: Transaction) -> None:
     """Recount queues that had fewer jobs in the store than in memory, at most `RECOUNT_SIZE` per call."""
-    peers = database_peers(pool)
+    peers = database_peers(pool.peers)
     if peers.uncertain and pool.queues.loading is None:
         queues = sorted(peers.uncertain)[:RECOUNT_SIZE]
         recount(pool, tx, queues)
         peers.uncertain.difference_update(queues)
 
 
-def _apply_tokens(pool: Pool, tx: Transaction) -> None:
-    pool.token_state = read_token_state(tx.connection, database_time(tx.connection, 0.0))
+def _apply_tokens(server: ServerState, tx: Transaction) -> None:
+    server.token_state = read_token_state(tx.connection, database_time(tx.connection, 0.0))
 
 
 def _apply_policy(pool: Pool, tx: Transaction) -> None:
     current = instance.current_policy(tx.connection)
-    if current is not None and current.version > pool.policy_version:
+    if current is not None and current.version > pool.server.policy_version:
         apply_in_memory(pool, tx, policies.parse(current.text), current.version)
 
 
 def recount(pool: Pool, tx: Transaction, queues: Sequence[QueueId]) -> int:
     """Count the waiting jobs of these queues in the store, and correct memory. Returns how many queues were wrong."""
-    peers = database_peers(pool)
+    peers = database_peers(pool.peers)
     snapshot, counts = count_rows.waiting_counts_with_snapshot(tx.connection, queues)
     pending = _pending_changes(pool, tx, snapshot)
     wrong = 0
@@ -158,7 +160,7 @@ def _pending_changes(
     pool: Pool, tx: Transaction, snapshot: changes.TransactionSnapshot
 ) -> dict[QueueId, dict[int, int]]:
     """Changes of other servers that a snapshot includes and memory does not yet, by queue and UserPriority."""
-    peers = database_peers(pool)
+    peers = database_peers(pool.peers)
     pending: dict[QueueId, dict[int, int]] = {}
     for change in changes.read_all_since(tx.connection, peers.position, peers.server):
         if not snapshot.saw(change.xid):
@@ -173,6 +175,6 @@ def _pending_changes(
     return pending
 
 
-def all_queues(pool: Pool) -> list[QueueId]:
+def all_queues(queues: TaskQueues) -> list[QueueId]:
     """The queues that a recount counts."""
-    return sorted({*pool.queues.identities, *pool.queues.index.entries})
+    return sorted({*queues.identities, *queues.index.entries})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.pilots.orders import LeaveOrder, order_for
+from pilotage.core.policy import Policy
 from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import bans, pilots
@@ -19,19 +20,19 @@ def send_away(pool: Pool, tx: Transaction) -> int:
     A pilot that waits is cancelled in its batch system. Bans that are enforced have been looked at.
     """
     leaving = 0
-    for row in pool.bans:
+    for row in pool.offers.bans:
         if row.enforced is not None or leaving >= MOST:
             continue
         for pilot in pilots.by_ids(
             tx.connection, bans.pilots_bound_to(tx.connection, row.owner, row.site, MOST)
         ):
-            if pilot.only_owner == row.owner or not _serves_group(pool, pilot):
+            if pilot.only_owner == row.owner or not _serves_group(pool.policy, pilot):
                 order = order_for(LeaveOrder.DRAIN, called_home=pilot.started is not None)
                 tell_to_leave(pool, tx, pilot, order, row.sentence)
                 leaving += 1
     return leaving
 
 
-def _serves_group(pool: Pool, pilot: PilotRow) -> bool:
+def _serves_group(policy: Policy, pilot: PilotRow) -> bool:
     """Whether a private pilot serves every owner of its group."""
-    return "JOB_SHARING" in pool.policy.properties(pilot.owner, pilot.group)
+    return "JOB_SHARING" in policy.properties(pilot.owner, pilot.group)

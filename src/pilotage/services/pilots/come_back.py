@@ -17,7 +17,7 @@ from pilotage.store.writer.transaction import Transaction
 
 def contradict_absence(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """A pilot that listings lack has been heard: its absence begins again."""
-    pool.pilots.touch(tx, pilot)
+    pool.pilots.rows.touch(tx, pilot)
     pilot.absent_since = now
     pilots.update(tx.connection, pilot.id, absent_since=now)
 
@@ -26,7 +26,7 @@ def come_back(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
     """A pilot that was given up lives: it works on, except at jobs that others were given since."""
     PILOT_STATES.check(pilot.state, PilotState.RUNNING)
     pilot_submissions.reopen(tx.connection, pilot.submission_stamp)
-    pool.pilots.touch(tx, pilot)
+    pool.pilots.rows.touch(tx, pilot)
     pilot.state, pilot.ended, pilot.lease_until, pilot.reason = PilotState.RUNNING, None, None, ""
     pilots.update(
         tx.connection,
@@ -37,7 +37,7 @@ def come_back(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None:
         cores_until=None,
         silent_until=now,
     )
-    pool.watch.add(pilot.id, pilot.ce, now)
+    pool.pilots.watch.add(pilot.id, pilot.ce, now)
     record(
         tx.connection,
         pool.ids.events,

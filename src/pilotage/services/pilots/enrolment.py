@@ -14,6 +14,7 @@ from pilotage.core.policy import Ce
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import DEFAULT_LEASE, PilotEnd, end_silent_pilot
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import jobs, node_clocks, pilots
@@ -42,20 +43,20 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
     A batch job that the batch system has started again gets no token, and must leave; its jobs go back.
     """
     pilot = _find_pilot(tx, request)
-    pool.pilots.forget(pilot)
+    pool.pilots.rows.forget(pilot)
     is_another = pilot.nonce is not None and not hmac.compare_digest(pilot.nonce, request.nonce)
     if is_another and request.restarts > 0:
         return _send_away(pool, tx, pilot, now)
     if is_another:
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
-    _compare_batch_ids(pool, tx, pilot, request.batch_id, now)
+    _compare_batch_ids(pool.ids, tx, pilot, request.batch_id, now)
     token = secrets.token_urlsafe(32)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else DEFAULT_LEASE
     if pilot.state is not PilotState.RUNNING:
-        _record_enrolment(pool, tx, pilot, request.hostname, now)
-    offset = _offset_of_clock(pool, tx, pilot, request, now)
+        _record_enrolment(pool.ids, tx, pilot, request.hostname, now)
+    offset = _offset_of_clock(pool.ids, tx, pilot, request, now)
     pilots.update(
         tx.connection,
         pilot.id,
@@ -74,33 +75,33 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         cores_from=_begin_of_cores(pilot, request, now),
         cores_until=None,
     )
-    tx.put(pool.last_seen, pilot.id, now)
-    tx.put(pool.heard, pilot.id, now)
-    pool.watch.add(pilot.id, pilot.ce, now)
+    tx.put(pool.pilots.last_seen, pilot.id, now)
+    tx.put(pool.pilots.heard, pilot.id, now)
+    pool.pilots.watch.add(pilot.id, pilot.ce, now)
     if pool.peers.shared:
         pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     return _settings(pool, pilot, ce, token, lease)
 
 
 def _offset_of_clock(
-    pool: Pool, tx: Transaction, pilot: PilotRow, request: EnrolRequest, now: float
+    ids: IdAllocators, tx: Transaction, pilot: PilotRow, request: EnrolRequest, now: float
 ) -> float | None:
     """Seconds that the clock of the pilot's node is ahead; None: it does not tell. One that is off is recorded."""
     offset = clocks.offset_of(request.clock, now) if request.clock else None
     if offset is not None and clocks.is_off(offset):
-        _report_clock(pool, tx, pilot, request.hostname, offset, now)
+        _report_clock(ids, tx, pilot, request.hostname, offset, now)
     return offset
 
 
 def _report_clock(
-    pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, offset: float, now: float
+    ids: IdAllocators, tx: Transaction, pilot: PilotRow, hostname: str, offset: float, now: float
 ) -> None:
     """Record that a node's clock is off, unless the last pilot of this node has reported it."""
     last = node_clocks.last_offset(tx.connection, pilot.ce, hostname)
     if last is None or not clocks.is_off(last):
         detail = f"CE {pilot.ce}: the clock of node {hostname} is {clocks.describe(offset)}"
         actor = f"pilot:{pilot.id}"
-        record(tx.connection, pool.ids.events, at=now, kind="clock", actor=actor, detail=detail)
+        record(tx.connection, ids.events, at=now, kind="clock", actor=actor, detail=detail)
 
 
 def _begin_of_cores(pilot: PilotRow, request: EnrolRequest, now: float) -> float:
@@ -129,11 +130,11 @@ def _find_pilot(tx: Transaction, request: EnrolRequest) -> PilotRow:
     return pilot
 
 
-def _record_enrolment(pool: Pool, tx: Transaction, pilot: PilotRow, hostname: str, now: float) -> None:
+def _record_enrolment(ids: IdAllocators, tx: Transaction, pilot: PilotRow, hostname: str, now: float) -> None:
     PILOT_STATES.check(pilot.state, PilotState.RUNNING)
     record(
         tx.connection,
-        pool.ids.events,
+        ids.events,
         at=now,
         kind="pilot-enrolled",
         actor=f"pilot:{pilot.id}",
@@ -150,7 +151,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
     return EnrolResponse(
         pilot=pilot.id,
         token=token,
-        incarnation=pool.incarnation,
+        incarnation=pool.server.incarnation,
         site=pilot.site,
         ce=pilot.ce,
         lease=lease,
@@ -171,7 +172,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
     )
 
 
-def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, now: float) -> None:
+def _compare_batch_ids(ids: IdAllocators, tx: Transaction, pilot: PilotRow, said: str, now: float) -> None:
     """Log a batch id that differs from the director's. It never replaces that: the stamp is the identity.
 
     A pilot takes its word from variables that its environment may have inherited from another batch job.
@@ -180,7 +181,7 @@ def _compare_batch_ids(pool: Pool, tx: Transaction, pilot: PilotRow, said: str, 
     if said and known.partition("@")[0] and said != known:
         detail = f"pilot {pilot.id} says that it runs in batch job {said}; its director knows it as {known}"
         actor = f"pilot:{pilot.id}"
-        record(tx.connection, pool.ids.events, at=now, kind="batch-id", actor=actor, detail=detail)
+        record(tx.connection, ids.events, at=now, kind="batch-id", actor=actor, detail=detail)
 
 
 def _send_away(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> EnrolResponse:

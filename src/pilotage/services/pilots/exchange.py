@@ -50,16 +50,16 @@ def token_hash(token: str) -> str:
 
 def pilot_of_token(pool: Pool, tx: Transaction, hashed: str) -> PilotRow:
     """The pilot that has this token, or `NotAuthenticated`."""
-    pilot = pool.pilots.use(hashed)
+    pilot = pool.pilots.rows.use(hashed)
     if pilot is None:
         pilot = pilots.by_token(tx.connection, hashed)
         if pilot is None:
             raise NotAuthenticated(
                 "this pilot's token is not known", hint="it was superseded, or its server is new"
             )
-        pool.pilots.remember(pilot)
+        pool.pilots.rows.remember(pilot)
         # The row has this transaction's own changes: it is read again if the transaction fails.
-        pool.pilots.touch(tx, pilot)
+        pool.pilots.rows.touch(tx, pilot)
     return pilot
 
 
@@ -86,7 +86,7 @@ def exchange_many(
     does not grow with that of the messages.
     """
     if pool.peers.shared:
-        pool.pilots.reload(tx, [hashed for hashed, _ in messages])
+        pool.pilots.rows.reload(tx, [hashed for hashed, _ in messages])
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, SEVERAL_PILOTS))
     claims = HeldClaims(moves)
     requests: list[PilotRequest] = []
@@ -98,16 +98,16 @@ def exchange_many(
         except PilotageError as error:
             refused[len(requests) + len(refused)] = error
     living = [request.pilot.id for request in requests if request.pilot.state not in _GONE]
-    tx.put_all(pool.last_seen, living, now)
+    tx.put_all(pool.pilots.last_seen, living, now)
     # No rollback takes a sign of life back.
-    pool.heard.update(dict.fromkeys(living, now))
+    pool.pilots.heard.update(dict.fromkeys(living, now))
     claims.load([(request.pilot.id, request.request) for request in requests])
     for request in requests:
         request.carry_out()
     moves.write()
     _replace_lost_offers(moves, requests)
     pool.queues.index.prefetch_heads()
-    pool.submissions.load(
+    pool.jobs.submissions.load(
         tx, [head[1] for request in requests if request.match for head, *_ in request.match.given]
     )
     of_requests: list[OfferedRequestJob] = []
@@ -120,10 +120,10 @@ def exchange_many(
 
 
 def _admit(pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest) -> PilotRow:
-    pilot = pool.pilots.use(hashed) or pilot_of_token(pool, tx, hashed)
-    if request.incarnation != pool.incarnation:
+    pilot = pool.pilots.rows.use(hashed) or pilot_of_token(pool, tx, hashed)
+    if request.incarnation != pool.server.incarnation:
         raise Superseded(
-            f"the server's incarnation is {pool.incarnation}, the message is of {request.incarnation}",
+            f"the server's incarnation is {pool.server.incarnation}, the message is of {request.incarnation}",
             hint="the database was restored from a backup: this pilot's work is no longer its own",
         )
     return pilot
@@ -159,7 +159,7 @@ class PilotRequest:
         self.pool, self.tx, self.pilot, self.request = pool, tx, pilot, request
         self.held_claims, self.moves = claims, claims.moves
         self.now = self.moves.now
-        self.response = ExchangeResponse(incarnation=pool.incarnation)
+        self.response = ExchangeResponse(incarnation=pool.server.incarnation)
         self.match: Match | None = None
         self._tries: set[tuple[int, int]] | None = None
         """Of the jobs that the request names: the tries (job, epoch) that were this pilot's. None: not read yet."""
@@ -186,9 +186,9 @@ class PilotRequest:
             self.match.run()
         if request.leaving and not gone:
             self._leaves(request.leaving)
-        if gone or pilot.leave or pool.draining:
+        if gone or pilot.leave or pool.server.draining:
             response.leave = self._leave_order(gone)
-        if pool.followed:
+        if pool.jobs.followed:
             response.follow = self._followed(request)
 
     def _leave_order(self, gone: bool) -> str:
@@ -197,7 +197,7 @@ class PilotRequest:
         leave = self.pilot.leave
         if leave == LeaveOrder.KILL:
             return "cancel"
-        if next_owner(leave) is not None or (not leave and self.pool.draining):
+        if next_owner(leave) is not None or (not leave and self.pool.server.draining):
             return "drain"
         return leave
 
@@ -225,20 +225,20 @@ class PilotRequest:
         if pilot.state is _FAILED:
             come_back(pool, self.tx, pilot, self.now)
         if pilot.lease_until is None or pilot.lease_until - self.now < lease * 2 / 3:
-            pool.pilots.touch(self.tx, pilot)
+            pool.pilots.rows.touch(self.tx, pilot)
             pilot.lease_until = self.now + lease
             pilots.update(self.tx.connection, pilot.id, lease_until=pilot.lease_until)
         if pilot.absent_since is not None:
             contradict_absence(pool, self.tx, pilot, self.now)
-        stalled = pilot.id in pool.stalled
+        stalled = pilot.id in pool.pilots.stalled
         if pilot.server != pool.peers.server:
             # It spoke to another server before, which may have found it silent.
             stalled, pilot.server = True, pool.peers.server
             pool.peers.publish(self.tx, PeerUpdate(pilots=[pilot.id]))
             pilots.update(self.tx.connection, pilot.id, server=pilot.server)
         if stalled:
-            self.tx.discard(pool.stalled, pilot.id)
-            pool.watch.add(pilot.id, pilot.ce, self.now)
+            self.tx.discard(pool.pilots.stalled, pilot.id)
+            pool.pilots.watch.add(pilot.id, pilot.ce, self.now)
             # The list has every job of the pilot, and maybe more.
             for job in self.moves.of_pilot(pilot.id) if pilot.jobs else ():
                 if job.state is JobState.STALLED:
@@ -290,7 +290,7 @@ class PilotRequest:
         return job.state is JobState.KILLED and job.epoch == epoch and self._is_own_try(job, epoch)
 
     def _count_finished(self) -> None:
-        finished, pilot = self.pool.finished, self.pilot.id
+        finished, pilot = self.pool.pilots.finished, self.pilot.id
         if self.gone:
             # Memory holds nothing of a pilot that has ended: nobody would write it down.
             pilots.add_finished(self.tx.connection, pilot, 1)
@@ -353,7 +353,7 @@ class PilotRequest:
         return stop
 
     def _followed(self, request: ExchangeRequest) -> list[int]:
-        watched = self.pool.followed
+        watched = self.pool.jobs.followed
         return [held.job for held in request.holding if watched.get(JobId(held.job), 0.0) > self.now]
 
 

@@ -11,7 +11,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.policy import Policy
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pilots.lifecycle import LEASE_OVER, PilotEnd, end_silent_pilot, forget_unheard
-from pilotage.services.pool.peers import PeerUpdate
+from pilotage.services.pool.peers import Peers, PeerUpdate
 from pilotage.services.pool.pilot_watch import LoadProgress
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import servers
@@ -54,7 +54,7 @@ def heartbeat(
     `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
     `paused_since`: a running server has heard nobody since that instant.
     """
-    now = pool.peers.heartbeat(tx, now, pool.policy_version)
+    now = pool.peers.heartbeat(tx, now, pool.server.policy_version)
     known = instance.load(tx.connection)
     assert known is not None
     away_since, longest = known.alive_at, 0.0 if begins else LONGEST_GAP
@@ -80,34 +80,34 @@ def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
     pilots.extend_leases(tx.connection, credit)
     agents.extend_leases(tx.connection, credit)
     held_jobs.extend_offers(tx.connection, credit)
-    tx.set(pool, "unconfirmed", {pilot: at + credit for pilot, at in pool.unconfirmed.items()})
-    tx.set(pool, "last_seen", {pilot: seen + credit for pilot, seen in pool.last_seen.items()})
-    pool.watch.shift(credit)
-    tx.on_rollback(lambda: pool.watch.shift(-credit))
-    pool.pilots.clear()
+    tx.set(pool.pilots, "unconfirmed", {pilot: at + credit for pilot, at in pool.pilots.unconfirmed.items()})
+    tx.set(pool.pilots, "last_seen", {pilot: seen + credit for pilot, seen in pool.pilots.last_seen.items()})
+    pool.pilots.watch.shift(credit)
+    tx.on_rollback(lambda: pool.pilots.watch.shift(-credit))
+    pool.pilots.rows.clear()
     pool.peers.publish(tx, PeerUpdate(moved=credit))
 
 
 def watch_output(pool: Pool, tx: Transaction, job: JobId, until: float) -> None:
     """Ask the pilot of a job to send its output until then, whichever server it speaks to."""
-    tx.put(pool.followed, job, until)
+    tx.put(pool.jobs.followed, job, until)
     pool.peers.publish(tx, PeerUpdate(followed={job: until}))
 
 
 def forget_watchers(pool: Pool, tx: Transaction, now: float) -> None:
     """Drop jobs with output that nobody watches any longer."""
-    tx.set(pool, "followed", {job: until for job, until in pool.followed.items() if until > now})
+    tx.set(pool.jobs, "followed", {job: until for job, until in pool.jobs.followed.items() if until > now})
 
 
-def over(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
+def over(peers: Peers, tx: Transaction, now: float) -> list[PilotId]:
     """Pilots whose lease is over, at most `MOST`."""
-    return pilots.with_expired_lease(tx.connection, now, pool.peers.server, MOST)
+    return pilots.with_expired_lease(tx.connection, now, peers.server, MOST)
 
 
 def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | None = None) -> int:
     """End pilots whose lease is over and take their jobs; how many. `gone`: of these alone, else of all."""
     ended = 0
-    for pilot in over(pool, tx, now) if gone is None else gone:
+    for pilot in over(pool.peers, tx, now) if gone is None else gone:
         row = pilots.lock_expired(tx.connection, pilot, now, pool.peers.server)
         if row is not None:
             end_silent_pilot(pool, tx, row, PilotEnd.LEASE_OVER, LEASE_OVER, now)
@@ -117,7 +117,7 @@ def expire(pool: Pool, tx: Transaction, now: float, gone: Sequence[PilotId] | No
 
 def lapsing(pool: Pool, now: float) -> list[PilotId]:
     """Pilots with offers that may have lapsed, at most `MOST`."""
-    return pool.unconfirmed_before(now - pool.policy.jobs.offer_timeout, MOST)
+    return pool.pilots.unconfirmed_before(now - pool.policy.jobs.offer_timeout, MOST)
 
 
 def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] | None = None) -> int:
@@ -133,7 +133,7 @@ def lapse_offers(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
                 moves.free(job, "offer-lost", "nobody confirmed it", place)
                 lapsed += 1
         later = [since[job.id] for job in offered if since[job.id] >= before]
-        pool.set_unconfirmed(tx, pilot, min(later, default=None))
+        pool.pilots.set_unconfirmed(tx, pilot, min(later, default=None))
     moves.write()
     return lapsed
 
@@ -159,7 +159,7 @@ def load_watch(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True)
     Pilots that call this server later are watched from their call on. With `orphans` this server also listens to pilots
     of servers that are gone: it reads the pilots again whenever a server has gone.
     """
-    watch, others = pool.watch, _other_servers(pool, tx)
+    watch, others = pool.pilots.watch, _other_servers(pool.peers, tx)
     if not orphans:
         tx.set(watch, "orphans_of", None)
         tx.set(watch, "loading", None)
@@ -173,24 +173,24 @@ def load_watch(pool: Pool, tx: Transaction, now: float, *, orphans: bool = True)
         return True
     rows = pilots.running_after(tx.connection, progress.ce, progress.pilot, LOADED_AT_ONCE)
     for row in rows:
-        if row.server not in others and row.id not in pool.stalled:
-            if row.id not in pool.last_seen:
-                tx.put(pool.last_seen, row.id, now)
-            watch.add(row.id, row.ce, pool.last_seen[row.id])
+        if row.server not in others and row.id not in pool.pilots.stalled:
+            if row.id not in pool.pilots.last_seen:
+                tx.put(pool.pilots.last_seen, row.id, now)
+            watch.add(row.id, row.ce, pool.pilots.last_seen[row.id])
     complete = len(rows) < LOADED_AT_ONCE
     tx.set(watch, "loading", None if complete else LoadProgress(rows[-1].ce, rows[-1].id))
     return complete
 
 
-def _other_servers(pool: Pool, tx: Transaction) -> frozenset[str]:
-    if not pool.peers.shared:
+def _other_servers(peers: Peers, tx: Transaction) -> frozenset[str]:
+    if not peers.shared:
         return frozenset()
-    return frozenset(server.name for server in servers.live(tx.connection)) - {pool.peers.server}
+    return frozenset(server.name for server in servers.live(tx.connection)) - {peers.server}
 
 
-def patience(pool: Pool, ce: str) -> float:
+def patience(policy: Policy, ce: str) -> float:
     """Seconds for which a pilot of a CE may be silent before it is stalled."""
-    facts = pool.policy.ces.get(ce)
+    facts = policy.ces.get(ce)
     return MISSED_HEARTBEATS * (facts.heartbeat if facts else 30.0)
 
 
@@ -200,10 +200,12 @@ def silent(pool: Pool, tx: Transaction, now: float) -> list[PilotId]:
     It costs nothing for pilots whose deadline is not over. Pilots that have ended, or speak to another server now, are
     forgotten.
     """
-    quiet = pool.watch.find_silent(pool.last_seen, pool.stalled, partial(patience, pool), now)[:MOST]
+    quiet = pool.pilots.watch.find_silent(
+        pool.pilots.last_seen, pool.pilots.stalled, partial(patience, pool.policy), now
+    )[:MOST]
     if not quiet:
         return quiet
-    running, others = pilots.servers_of_running(tx.connection, quiet), _other_servers(pool, tx)
+    running, others = pilots.servers_of_running(tx.connection, quiet), _other_servers(pool.peers, tx)
     ours = [pilot for pilot in quiet if pilot in running and running[pilot] not in others]
     for pilot in set(quiet).difference(ours):
         forget_unheard(pool, tx, pilot)
@@ -220,12 +222,15 @@ def note_stalled(pool: Pool, tx: Transaction, now: float, of: Sequence[PilotId] 
             pass
         of = silent(pool, tx, now)
     still_silent = partial(
-        pool.watch.is_silent, last_seen=pool.last_seen, patience=partial(patience, pool), now=now
+        pool.pilots.watch.is_silent,
+        last_seen=pool.pilots.last_seen,
+        patience=partial(patience, pool.policy),
+        now=now,
     )
     stalling = [pilot for pilot in of if still_silent(pilot)]
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     for pilot in stalling:
-        tx.add(pool.stalled, pilot)
+        tx.add(pool.pilots.stalled, pilot)
         for job in jobs.of_pilot(tx.connection, pilot):
             if job.state is JobState.RUNNING:
                 moves.move(job, "stalled", JobState.STALLED, f"pilot {pilot} is silent")

@@ -160,7 +160,7 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
     # Another message of this pilot may share the transaction and its row.
     silence = {} if rule.by_pilot else {"silent_from": _last_sign_of_life(moves, pilot), "silent_until": None}
     pilot.state, pilot.ended, pilot.lease_until, pilot.reason = new, moves.now, None, reason
-    pool.pilots.forget(pilot)
+    pool.pilots.rows.forget(pilot)
     pilots.update(
         tx.connection,
         pilot.id,
@@ -181,7 +181,7 @@ def end_pilot(moves: JobTransitions, pilot: PilotRow, end: PilotEnd, reason: str
         old=old,
         new=new,
     )
-    tx.delete(pool.unconfirmed, pilot.id)
+    tx.delete(pool.pilots.unconfirmed, pilot.id)
     if pool.peers.shared:
         pool.peers.publish(tx, PeerUpdate(pilots=[pilot.id]))
     forget_unheard(pool, tx, pilot.id)
@@ -192,7 +192,7 @@ def _last_sign_of_life(moves: JobTransitions, pilot: PilotRow) -> float | None:
     """When the pilot was last heard, at the earliest; None: never."""
     if pilot.started is None:
         return None
-    heard = moves.pool.heard.get(pilot.id)
+    heard = moves.pool.pilots.heard.get(pilot.id)
     if heard is None:
         # Another server heard it, or an earlier process. Its costs are booked up to a sign of life.
         ce = moves.pool.policy.ces.get(pilot.ce)
@@ -250,10 +250,10 @@ def forget_unheard(pool: Pool, tx: Transaction, pilot: PilotId) -> None:
     For a pilot that has ended, or speaks to another server now. The offers that this server made to the latter lapse
     here, so they stay.
     """
-    if finished := pool.finished.get(pilot):
+    if finished := pool.pilots.finished.get(pilot):
         pilots.add_finished(tx.connection, pilot, finished)
-    tx.delete(pool.finished, pilot)
-    tx.on_rollback(pool.turns.end(pilot, pool.last_seen.get(pilot)))
-    tx.delete(pool.last_seen, pilot)
-    tx.delete(pool.heard, pilot)
-    tx.discard(pool.stalled, pilot)
+    tx.delete(pool.pilots.finished, pilot)
+    tx.on_rollback(pool.shares.turns.end(pilot, pool.pilots.last_seen.get(pilot)))
+    tx.delete(pool.pilots.last_seen, pilot)
+    tx.delete(pool.pilots.heard, pilot)
+    tx.discard(pool.pilots.stalled, pilot)

@@ -77,10 +77,10 @@ def _give_order(
 
 def tell_to_leave(pool: Pool, tx: Transaction, pilot: PilotRow, how: str, reason: str | None = None) -> None:
     """Store an order for a pilot's next call. `reason`: of its end; None leaves the present one."""
-    known = pool.pilots.get(pilot.token_hash or "")
+    known = pool.pilots.rows.get(pilot.token_hash or "")
     changes = {"leave": how} if reason is None else {"leave": how, "reason": reason}
     for row in filter(None, (pilot, known)):
-        pool.pilots.touch(tx, row)
+        pool.pilots.rows.touch(tx, row)
         for name, value in changes.items():
             setattr(row, name, value)
     pilots.update(tx.connection, pilot.id, **changes)

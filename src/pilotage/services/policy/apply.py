@@ -5,6 +5,7 @@ from __future__ import annotations
 from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.matching.known_offers import rekey_offer_stats
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.index_loading import reload_queues
 from pilotage.services.pool.index_setup import rebuild_index
 from pilotage.services.pool.peers import PeerUpdate
@@ -33,19 +34,19 @@ def apply_policy(
     instance.lock_row(tx.connection)
     old = in_force(tx)
     need_version(old, expect)
-    before = (pool.policy, pool.policy_version, pool.queues.index, pool.ces_changed_at)
-    rates = pool.limits.limiter.rates()
+    before = (pool.policy, pool.server.policy_version, pool.queues.index, pool.ces.changed_at)
+    rates = pool.offers.limits.limiter.rates()
 
     def undo() -> None:
-        pool.policy, pool.policy_version, pool.queues.index, pool.ces_changed_at = before
+        pool.policy, pool.server.policy_version, pool.queues.index, pool.ces.changed_at = before
         reload_queues(pool, tx)
-        pool.limits.limiter.restore(rates)
+        pool.offers.limits.limiter.restore(rates)
         rekey_offer_stats(pool)
 
     tx.on_rollback(undo)
     version = instance.save_policy(tx.connection, text=text, now=now, by=by, reason=reason)
-    record_change(pool, tx, old, version, by=by, reason=reason, now=now)
-    pool.limits.invalidate_counts(tx, policy)
+    record_change(pool.ids, tx, old, version, by=by, reason=reason, now=now)
+    pool.offers.limits.invalidate_counts(tx, policy)
     apply_in_memory(pool, tx, policy, version)
     pool.peers.publish(tx, PeerUpdate(policy=version))
     return version
@@ -55,28 +56,28 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     """Match by a policy that has been stored."""
     current = instance.current_policy(tx.connection)
     changed = [name for name, ce in policy.ces.items() if pool.policy.ces.get(name) != ce]
-    pool.ces_changed_at = {
-        **pool.ces_changed_at,
+    pool.ces.changed_at = {
+        **pool.ces.changed_at,
         **dict.fromkeys(changed, current.applied_at if current else 0.0),
     }
-    pool.policy, pool.policy_version = policy, version
-    pool.ce_ads.retain(policy.ces)
-    pool.brokering.retain(policy.ces)
-    pool.forwardings.retain(policy.ces)
+    pool.policy, pool.server.policy_version = policy, version
+    pool.ces.ads.retain(policy.ces)
+    pool.ces.brokering.retain(policy.ces)
+    pool.ces.forwardings.retain(policy.ces)
     rebuild_index(pool, tx)
     rekey_offer_stats(pool)
-    pool.queues.index.priorities.correct(pool.corrections.groups, pool.corrections.owners)
+    pool.queues.index.priorities.correct(pool.shares.corrections.groups, pool.shares.corrections.owners)
     pool.peers.report_policy(tx, version)
 
 
 def record_change(
-    pool: Pool, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float
+    ids: IdAllocators, tx: Transaction, old: int, version: int, *, by: str, reason: str, now: float
 ) -> None:
     """Store the event of a new policy: who applied it, when and why, and both versions."""
     detail = f"version {old} to version {version}" + (f": {reason}" if reason else "")
     record(
         tx.connection,
-        pool.ids.events,
+        ids.events,
         at=now,
         kind="policy",
         actor=f"user:{by}",

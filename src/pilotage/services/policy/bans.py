@@ -12,6 +12,8 @@ from pilotage.core.jobs.states import JobState
 from pilotage.services.jobs.actions import act
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.known_offers import rekey_offer_stats
+from pilotage.services.pool.ids import IdAllocators
+from pilotage.services.pool.offer_state import OfferState
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.site_rules import load_bans
 from pilotage.services.pool.state import Pool
@@ -31,7 +33,7 @@ SERVER = "server"
 
 def read_bans(pool: Pool, tx: Transaction) -> None:
     """Apply the bans of the store to this server's offers."""
-    if load_bans(pool, tx):
+    if load_bans(pool.offers, tx):
         rekey_offer_stats(pool)
 
 
@@ -49,21 +51,21 @@ def ban(
     """Ban a user from a site, or from all sites if it is empty. A ban in force gets the new facts."""
     tx.on_rollback(lambda: read_bans(pool, tx))
     bans.insert(tx.connection, owner=owner, site=site, by=by, reason=reason, now=now, until=until)
-    _record(pool, tx, "ban", by, f"{_subject(owner, site)}" + (f": {reason}" if reason else ""), now)
+    _record(pool.ids, tx, "ban", by, f"{_subject(owner, site)}" + (f": {reason}" if reason else ""), now)
     _publish(pool, tx)
-    return _find(pool, owner, site)
+    return _find(pool.offers, owner, site)
 
 
 def lift(pool: Pool, tx: Transaction, owner: str, site: str, *, by: str, reason: str, now: float) -> BanRow:
     """End a ban. Raises `NotFound`."""
-    row = _find(pool, owner, site)
+    row = _find(pool.offers, owner, site)
     _end(pool, tx, row, by=by, reason=reason, now=now)
     return row
 
 
 def expire_bans(pool: Pool, tx: Transaction, now: float) -> int:
     """End the bans whose time is over; how many."""
-    over = [row for row in pool.bans if row.until is not None and row.until <= now]
+    over = [row for row in pool.offers.bans if row.until is not None and row.until <= now]
     for row in over:
         _end(pool, tx, row, by=SERVER, reason="its time is over", now=now)
     return len(over)
@@ -72,7 +74,7 @@ def expire_bans(pool: Pool, tx: Transaction, now: float) -> int:
 def _end(pool: Pool, tx: Transaction, row: BanRow, *, by: str, reason: str, now: float) -> None:
     tx.on_rollback(lambda: read_bans(pool, tx))
     bans.end(tx.connection, row.id, by=by, now=now)
-    _record(pool, tx, "unban", by, _subject(row.owner, row.site) + (f": {reason}" if reason else ""), now)
+    _record(pool.ids, tx, "unban", by, _subject(row.owner, row.site) + (f": {reason}" if reason else ""), now)
     _publish(pool, tx)
 
 
@@ -81,8 +83,8 @@ def _publish(pool: Pool, tx: Transaction) -> None:
     pool.peers.publish(tx, PeerUpdate(bans=True))
 
 
-def _find(pool: Pool, owner: str, site: str) -> BanRow:
-    for row in pool.bans:
+def _find(offers: OfferState, owner: str, site: str) -> BanRow:
+    for row in offers.bans:
         if (row.owner, row.site) == (owner, site):
             return row
     place = f"at site {site}" if site else "at all sites"
@@ -93,20 +95,20 @@ def _subject(owner: str, site: str) -> str:
     return f"{owner} at {f'site {site}' if site else 'all sites'}"
 
 
-def _record(pool: Pool, tx: Transaction, kind: str, by: str, detail: str, now: float) -> None:
+def _record(ids: IdAllocators, tx: Transaction, kind: str, by: str, detail: str, now: float) -> None:
     actor = by if by == SERVER else f"user:{by}"
-    record(tx.connection, pool.ids.events, at=now, kind=kind, actor=actor, detail=detail)
+    record(tx.connection, ids.events, at=now, kind=kind, actor=actor, detail=detail)
 
 
-def has_open_bans(pool: Pool, now: float) -> bool:
+def has_open_bans(offers: OfferState, now: float) -> bool:
     """Whether a ban is over, or running jobs of a banned user may be left."""
-    return any(row.enforced is None or (row.until is not None and row.until <= now) for row in pool.bans)
+    return any(row.enforced is None or (row.until is not None and row.until <= now) for row in offers.bans)
 
 
 def enforce_bans(pool: Pool, tx: Transaction, now: float) -> int:
     """End jobs that banned users have where they are banned; how many. Call it again until it is 0."""
     ended = 0
-    for row in pool.bans:
+    for row in pool.offers.bans:
         if row.enforced is not None or ended >= MOST:
             continue
         count = _enforce(pool, tx, row, now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.sites import SiteState
 from pilotage.services.matching.known_offers import rekey_offer_stats
+from pilotage.services.pool.offer_state import OfferState
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.site_rules import load_site_states
 from pilotage.services.pool.state import Pool
@@ -21,7 +22,7 @@ SERVER = "server"
 
 def read_site_states(pool: Pool, tx: Transaction) -> None:
     """Apply the states of sites in the store to this server's offers."""
-    if load_site_states(pool, tx):
+    if load_site_states(pool.offers, tx):
         rekey_offer_stats(pool)
 
 
@@ -40,7 +41,7 @@ def set_site_state(
 
     Raises `NotFound` for a site that neither the policy nor a row knows, `InvalidInput` for a bad `until`.
     """
-    if site not in pool.policy.sites and site not in pool.site_states:
+    if site not in pool.policy.sites and site not in pool.offers.site_states:
         raise NotFound(f"the policy has no site {site}", hint="see `pilotage site list`")
     if until is not None and state is SiteState.NORMAL:
         raise InvalidInput("until: a normal site has no end", field="until")
@@ -51,14 +52,14 @@ def set_site_state(
     return row
 
 
-def has_ended(pool: Pool, now: float) -> bool:
+def has_ended(offers: OfferState, now: float) -> bool:
     """Whether the time of a state is over."""
-    return any(row.until is not None and row.until <= now for row in pool.site_states.values())
+    return any(row.until is not None and row.until <= now for row in offers.site_states.values())
 
 
 def end_states(pool: Pool, tx: Transaction, now: float) -> int:
     """Make sites normal when the time of their state is over; the number of sites."""
-    over = [row for row in pool.site_states.values() if row.until is not None and row.until <= now]
+    over = [row for row in pool.offers.site_states.values() if row.until is not None and row.until <= now]
     for row in over:
         _save(pool, tx, SiteStateRow(row.site, SiteState.NORMAL, SERVER, "its time is over", now))
     return len(over)
@@ -66,7 +67,7 @@ def end_states(pool: Pool, tx: Transaction, now: float) -> int:
 
 def _save(pool: Pool, tx: Transaction, row: SiteStateRow) -> None:
     tx.on_rollback(lambda: read_site_states(pool, tx))
-    known = pool.site_states.get(row.site)
+    known = pool.offers.site_states.get(row.site)
     if row.state is SiteState.NORMAL:
         site_states.delete(tx.connection, row.site)
     else:

@@ -18,6 +18,7 @@ from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.index_setup import new_index
 from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
+from pilotage.services.pool.server_state import ServerState
 from pilotage.services.pool.shared_limits import database_peers
 from pilotage.services.pool.site_rules import load_bans, load_site_states
 from pilotage.services.pool.state import Pool
@@ -59,20 +60,18 @@ def open_pool(
     """
     pool = Pool(
         policy=policy,
-        policy_version=version,
-        incarnation=incarnation,
+        server=ServerState(incarnation, version, home_owner),
         ids=_open_ids(tx, id_floor, counters),
         rng=rng,
-        home_owner=home_owner,
         peers=peers or NoPeers(),
     )
     current = instance.current_policy(tx.connection)
     # The store does not tell which CEs the last change of the policy concerned.
-    pool.ces_changed_at = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
+    pool.ces.changed_at = dict.fromkeys(policy.ces, current.applied_at if current else 0.0)
     pool.queues.index = new_index(pool, policy, tx, rng)
-    load_bans(pool, tx)
-    load_site_states(pool, tx)
-    read_ce_information(pool, tx)
+    load_bans(pool.offers, tx)
+    load_site_states(pool.offers, tx)
+    read_ce_information(pool.ces, tx)
     begin_loading(pool, tx)
     while load and not load_slice(pool, tx):
         pass
@@ -95,15 +94,15 @@ def begin_loading(pool: Pool, tx: Transaction) -> None:
 
     The caller then counts the waiting jobs: with `load_slice`, or with `count_waiting` and `apply_counts`.
     """
-    pool.stalled = set(held_jobs.stalled_pilots(tx.connection))
-    pool.unconfirmed = dict(pilot_rows.unconfirmed_since(tx.connection))
+    pool.pilots.stalled = set(held_jobs.stalled_pilots(tx.connection))
+    pool.pilots.unconfirmed = dict(pilot_rows.unconfirmed_since(tx.connection))
     _begin_counting(pool, tx)
 
 
 def _begin_counting(pool: Pool, tx: Transaction) -> None:
     pool.queues.identities = dict(submission_rows.all_queues(tx.connection))
     pool.queues.index.clear()
-    pool.limits.replace(tx, pool.policy.matching_limits())
+    pool.offers.limits.replace(tx, pool.policy.matching_limits())
     pool.queues.loading = pool.peers.begin_loading(tx)
 
 
@@ -167,7 +166,7 @@ def apply_counts(pool: Pool, tx: Transaction, snapshot: TransactionSnapshot, cou
 
 def _replace_counts(pool: Pool, tx: Transaction, snapshot: TransactionSnapshot, counts: Counts) -> None:
     """Replace the counts of the index by the counts of `snapshot`. Later changes of peers apply to them."""
-    database_peers(pool).loaded(snapshot)
+    database_peers(pool.peers).loaded(snapshot)
     queues = pool.queues
     for queue in queues.index.entries:
         queues.index.reset_queue(queue, {})

@@ -23,7 +23,7 @@ def rebuild_index(pool: Pool, tx: Transaction) -> None:
         entry = queues.new_entry(queue, before.identity)
         queues.index.add_queue(entry)
         queues.index.copy_waiting(entry, before)
-    pool.limits.replace(tx, pool.policy.matching_limits())
+    pool.offers.limits.replace(tx, pool.policy.matching_limits())
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:

@@ -11,7 +11,10 @@ from pilotage.core.queues.limits import Limit
 from pilotage.core.queues.shared_limits import Key, SharedLimiter
 from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.services.pool.limits import SharedRunningLimits
+from pilotage.services.pool.offer_state import OfferState
+from pilotage.services.pool.peers import Peers
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.store.cluster import limit_leases as rows
 from pilotage.store.cluster import servers
 from pilotage.store.engine.connection import database_time
@@ -22,21 +25,21 @@ MIN_HOLD = 2.0
 """Seconds for which a server keeps borrowed room after another server has asked for it."""
 
 
-def database_peers(pool: Pool) -> DatabasePeers:
+def database_peers(peers: Peers) -> DatabasePeers:
     """The peers of a pool whose server shares its database."""
-    assert isinstance(pool.peers, DatabasePeers)
-    return pool.peers
+    assert isinstance(peers, DatabasePeers)
+    return peers
 
 
-def shared_limits(pool: Pool) -> SharedRunningLimits:
+def shared_limits(offers: OfferState) -> SharedRunningLimits:
     """The limits of a pool whose server shares its database."""
-    assert isinstance(pool.limits, SharedRunningLimits)
-    return pool.limits
+    assert isinstance(offers.limits, SharedRunningLimits)
+    return offers.limits
 
 
 def rebalance(pool: Pool, tx: Transaction, now: float) -> None:
     """Borrow room for jobs that need it, and return unused room. Called several times a second."""
-    limits, server = shared_limits(pool), pool.peers.server
+    limits, server = shared_limits(pool.offers), pool.peers.server
     limiter = limits.limiter
     if not limiter.limits:
         return
@@ -116,13 +119,13 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
 
     Limits are counted once every server matches by this policy. From then on every start takes room of the limit.
     """
-    limits = shared_limits(pool)
+    limits = shared_limits(pool.offers)
     limiter = limits.limiter
     limits.save(tx)
     states = rows.states(tx.connection, lock=True)
     limits_by_key = {limit.key: limit for limit in limiter.limits}
     rows.delete_limits(tx.connection, states.keys() - limits_by_key.keys())
-    if any(server.policy_version != pool.policy_version for server in servers.live(tx.connection)):
+    if any(server.policy_version != pool.server.policy_version for server in servers.live(tx.connection)):
         return 0
     adopted = {
         key: rules.replace_limit(limits_by_key[key], shared)
@@ -136,24 +139,28 @@ def establish(pool: Pool, tx: Transaction, now: float) -> int:
         if key not in states or (limit.running is not None and adopted[key].running is None)
     ]
     if missing:
-        _count(pool, tx, missing, adopted, now)
+        _count(pool.queues, tx, missing, adopted, now)
     return len(missing)
 
 
 def check(pool: Pool, tx: Transaction, now: float) -> list[Limit]:
     """Count the running jobs under each limit. Returns the limits with wrong counts, corrected. Called by a duty."""
-    limits = shared_limits(pool)
+    limits = shared_limits(pool.offers)
     limiter = limits.limiter
     if not limiter.limits:
         return []
     limits.save(tx)
     states = rows.states(tx.connection, lock=True)
     known = [limit for limit in limiter.limits if limit.running is not None and limit.key in states]
-    return _count(pool, tx, known, states, now)
+    return _count(pool.queues, tx, known, states, now)
 
 
 def _count(
-    pool: Pool, tx: Transaction, limits: Iterable[Limit], states: Mapping[Key, UnleasedRoom], now: float
+    queues: TaskQueues,
+    tx: Transaction,
+    limits: Iterable[Limit],
+    states: Mapping[Key, UnleasedRoom],
+    now: float,
 ) -> list[Limit]:
     now = database_time(tx.connection, now)
     # One statement: the room of a job that ends meanwhile is either still held or in an allocation.
@@ -164,7 +171,7 @@ def _count(
         count = sum(
             number
             for queue, site, ce, number in held
-            if limit.applies_at(site, ce) and limit.applies_to(pool.queues.identity(tx, queue))
+            if limit.applies_at(site, ce) and limit.applies_to(queues.identity(tx, queue))
         )
         before = states.get(limit.key) or rules.establish(limit, 0, now)
         free_room = allocations.get(rows.key_to_text(limit.key), [])

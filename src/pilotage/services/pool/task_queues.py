@@ -12,7 +12,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.pool.peers import Peers
-from pilotage.services.pool.records import IndexLoading
+from pilotage.services.pool.records import IndexLoading, RecordedReason
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.writer.transaction import Transaction
 
@@ -36,6 +36,9 @@ class TaskQueues:
     """Writes the transitions of this transaction that decide which jobs wait. None: there are none."""
     priority_updates: Iterator[None] | None = None
     """Computed priorities that the index is applying, a few queues in each transaction."""
+
+    recorded_reasons: dict[QueueId, RecordedReason] | None = None
+    """The last recorded wait reason of each queue; None until the history has been read."""
 
     def identity(self, tx: Transaction, queue: QueueId) -> QueueIdentity:
         """The identity of a queue. Raises `NotFound`."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, check_mistakes
+from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import specification_from_text
 from pilotage.core.requests.parser import NAME
 from pilotage.core.requests.specification import MAX_PRIORITY, Program, Specification
 from pilotage.core.requests.states import SUCCESSFUL, RequestState
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, StepChanges
-from pilotage.services.pool.state import Pool
 from pilotage.services.requests.rights import Actor, request_to_change, seen_request
 from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
 from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
@@ -33,7 +33,7 @@ RESUBMIT = "resubmit"
 
 
 def clone(
-    pool: Pool,
+    policy: Policy,
     tx: Transaction,
     number: int,
     actor: Actor,
@@ -59,8 +59,8 @@ def clone(
     logs = logs if logs is None else replace(logs, dataset="")
     changed = _with_changes(replace(specification, steps=with_new_names, log_collect=logs), changes)
     owner = _owner_for(actor, row)
-    changed = _with_inputs(pool, tx.connection, steps.apply(changed), inputs, owner)
-    return submit(pool, tx, PreparedRequest(changed, owner, key, row.id), now)
+    changed = _with_inputs(policy, tx.connection, steps.apply(changed), inputs, owner)
+    return submit(policy, tx, PreparedRequest(changed, owner, key, row.id), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Resubmitted:
 
 
 def resubmit(
-    pool: Pool,
+    policy: Policy,
     tx: Transaction,
     number: int,
     actor: Actor,
@@ -105,8 +105,8 @@ def resubmit(
     parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
     specification = replace(present, resubmits=(*present.resubmits, row.id), open_for=0)
-    specification = _with_inputs(pool, connection, steps.apply(specification), inputs, owner)
-    new = submit(pool, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
+    specification = _with_inputs(policy, connection, steps.apply(specification), inputs, owner)
+    new = submit(policy, tx, PreparedRequest(specification, owner, key, row.id, root=root), now)
     store_parts(tx, new, parts, now)
     left_out = tuple(sorted(parts.left_out.items()))
     document = {"of": row.id, "parts": parts.taken, "left_out": left_out}
@@ -140,7 +140,7 @@ def _resubmitted_before(
 
 
 def _with_inputs(
-    pool: Pool,
+    policy: Policy,
     connection: Connection,
     specification: Specification,
     inputs: Sequence[UploadedInput],
@@ -176,7 +176,7 @@ def _with_inputs(
     def size_of(digest: str) -> int | None:
         return submissions.upload_size(connection, owner.user, digest)
 
-    return with_uploads(specification, uploaded, size_of, pool.policy)
+    return with_uploads(specification, uploaded, size_of, policy)
 
 
 def _owner_for(actor: Actor, row: RequestRow) -> Actor:

@@ -184,7 +184,7 @@ def _storage_warnings(request: Specification, pool: Pool) -> Iterable[str]:
     if request.log_collect is not None:
         wanted["logs of jobs"] = request.log_collect.places
     # Each server may have a home of its own, so the name of its place is not known here.
-    storage = {site: policy.storage_of(site, pool.home_storage or HOME) for site in sorted(allowed)}
+    storage = {site: policy.storage_of(site, pool.server.home_storage or HOME) for site in sorted(allowed)}
     for files, places in wanted.items():
         without = [
             site for site, paths in storage.items() if not (set(paths) & set(places) if places else paths)
@@ -215,7 +215,7 @@ def _team_warnings(connection: Connection, team: str, policy: Policy) -> Iterabl
         yield f"no agent of team {team} has joined: {advice}start one with `pilotage agent --team {team}`"
 
 
-def submit(pool: Pool, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:
+def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: float) -> RequestRow:
     """Store a request. The same owner and key again return the first one."""
     connection = tx.connection
     known = requests.by_key(connection, prepared.actor.user, prepared.key) if prepared.key else None
@@ -226,7 +226,7 @@ def submit(pool: Pool, tx: Transaction, prepared: PreparedRequest, now: float) -
                 hint="a key identifies one request: use another key, or none",
             )
         return known
-    _check_quota(pool, connection, prepared.actor.user)
+    _check_quota(policy, connection, prepared.actor.user)
     _use_uploads(tx, prepared, now)
     row = requests.insert(connection, _new_row(prepared, now))
     _create_steps(tx, row, prepared.specification, now)
@@ -270,8 +270,8 @@ def _new_row(prepared: PreparedRequest, now: float) -> RequestRow:
     )
 
 
-def _check_quota(pool: Pool, connection: Connection, owner: str) -> None:
-    most = pool.policy.requests.max_requests_per_owner
+def _check_quota(policy: Policy, connection: Connection, owner: str) -> None:
+    most = policy.requests.max_requests_per_owner
     if requests.count_unfinished(connection, owner, UNFINISHED) >= most:
         raise Overloaded(
             f"{owner} has {most:,} unfinished requests (requests.max_requests_per_owner)",

@@ -20,6 +20,7 @@ from pilotage.core.shares.reports import InstanceReport
 from pilotage.core.shares.use import Entity, Ledger, Use, columns_of
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
+from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import instance
 from pilotage.store.tables import usage as use_rows
@@ -38,14 +39,14 @@ SHOWN_SPANS = {"Hour": 3600.0, "Week": 604800.0}
 """Spans in which use is shown for entities without a corrector."""
 
 
-def apply_priorities(pool: Pool) -> bool:
+def apply_priorities(queues: TaskQueues) -> bool:
     """Apply some of the changed priorities to the index. Returns whether all are applied. Writer's thread."""
-    if pool.queues.priority_updates is None:
-        pool.queues.priority_updates = pool.queues.index.apply_priorities()
-    done = sum(1 for _ in islice(pool.queues.priority_updates, QUEUES_PER_REQUEST))
+    if queues.priority_updates is None:
+        queues.priority_updates = queues.index.apply_priorities()
+    done = sum(1 for _ in islice(queues.priority_updates, QUEUES_PER_REQUEST))
     if done < QUEUES_PER_REQUEST:
-        pool.queues.priority_updates = None
-    return pool.queues.priority_updates is None
+        queues.priority_updates = None
+    return queues.priority_updates is None
 
 
 class LedgerOutdated(Exception):
@@ -214,7 +215,7 @@ def _shown_only(policy: Policy) -> dict[str, HistoryInstance]:
 
 def apply_corrections(pool: Pool, tx: Transaction, corrections: Corrections, at: float) -> None:
     """Store the memory of the correctors, and set the corrections in force."""
-    before = (pool.corrections, pool.corrected_at)
+    before = (pool.shares.corrections, pool.shares.corrected_at)
     tx.on_rollback(lambda: _set_corrections(pool, *before))
     text = _encode(corrections) if pool.peers.shared else ""
     use_rows.save_correction(tx.connection, at, corrections.memory, text)
@@ -247,5 +248,5 @@ def read_corrections(pool: Pool, tx: Transaction) -> None:
 
 
 def _set_corrections(pool: Pool, corrections: Corrections, at: float | None) -> None:
-    pool.corrections, pool.corrected_at = corrections, at
+    pool.shares.corrections, pool.shares.corrected_at = corrections, at
     pool.queues.index.priorities.correct(corrections.groups, corrections.owners)

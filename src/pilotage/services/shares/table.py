@@ -33,7 +33,7 @@ def entitlements(pool: Pool) -> Entitlements:
     """The present input of the share table. Writer's thread."""
     stranded = [entry for entry in pool.queues.index.entries.values() if entry.waiting and not entry.admitted]
     entitled = [*pool.queues.index.priorities.table(), *_without_share(stranded)]
-    return Entitlements(pool.policy, pool.corrections, pool.corrected_at, entitled)
+    return Entitlements(pool.policy, pool.shares.corrections, pool.shares.corrected_at, entitled)
 
 
 def share_table(entitlements: Entitlements, as_of: float | None) -> ShareTable:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pilotage.core.ids import PilotId
 from pilotage.core.shares.turns import SHARE, Turn, leave_for
+from pilotage.services.pool.share_state import ShareState
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
 from pilotage.store.tables.events import record
@@ -16,9 +17,9 @@ Lots = Callable[[], Mapping[str, int]]
 """Draws lots among all queues that would fit the pilot if it were not bound. Returns the lots by owner."""
 
 
-def turn_over(pool: Pool, pilot: PilotRow, now: float) -> bool:
+def turn_over(shares: ShareState, pilot: PilotRow, now: float) -> bool:
     """Whether lots must be drawn before this bound pilot gets jobs. Called for each request for jobs."""
-    turn = pool.turns.running.get(pilot.id)
+    turn = shares.turns.running.get(pilot.id)
     return turn is None or turn.begun is None or turn.over(now)
 
 
@@ -26,7 +27,7 @@ def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None
     """Begin the turn of the owner of the pilot's first job, who pays at its end."""
     if pool.policy.takes_turns(pilot.ce):
         turn = Turn(pilot.ce, pilot.only_owner or "", pool.policy.ces[pilot.ce].quantum, now)
-        tx.put(pool.turns.running, pilot.id, turn)
+        tx.put(pool.shares.turns.running, pilot.id, turn)
 
 
 def promised_turn(pool: Pool, pilot: PilotRow) -> tuple[PilotId, Turn] | None:
@@ -38,16 +39,18 @@ def promised_turn(pool: Pool, pilot: PilotRow) -> tuple[PilotId, Turn] | None:
     ce = pool.policy.ces.get(pilot.ce)
     if ce is None or ce.type == "local" or not pool.policy.takes_turns(pilot.ce):
         return None
-    turns = pool.turns.following.items()
+    turns = pool.shares.turns.following.items()
     return next(((giver, turn) for giver, turn in turns if turn.ce == pilot.ce), None)
 
 
-def begin_promised_turn(pool: Pool, tx: Transaction, pilot: PilotRow, giver: PilotId, now: float) -> None:
+def begin_promised_turn(
+    shares: ShareState, tx: Transaction, pilot: PilotRow, giver: PilotId, now: float
+) -> None:
     """Begin the turn for which `giver` gave way."""
-    turn, undo = pool.turns.take_over(giver)
+    turn, undo = shares.turns.take_over(giver)
     tx.on_rollback(undo)
     if turn is not None:
-        tx.on_rollback(pool.turns.begin(pilot.id, turn, now))
+        tx.on_rollback(shares.turns.begin(pilot.id, turn, now))
 
 
 def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: float) -> bool:
@@ -55,7 +58,7 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
     assert pilot.only_owner is not None
     if not pool.policy.takes_turns(pilot.ce):
         return True
-    turns, ce = pool.turns, pool.policy.ces[pilot.ce]
+    turns, ce = pool.shares.turns, pool.policy.ces[pilot.ce]
     current = turns.running.get(pilot.id)
     if current is None or current.begun is None:
         # It was started for this turn, or has come from another server.
@@ -79,7 +82,7 @@ def next_turn(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: flo
 
 def end_turn_without_jobs(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lots, now: float) -> None:
     """Let a pilot without a job leave at once if other owners wait for it and its own owner does not."""
-    turns, own = pool.turns, pilot.only_owner
+    turns, own = pool.shares.turns, pilot.only_owner
     assert own is not None
     if not pool.policy.takes_turns(pilot.ce):
         return
@@ -92,7 +95,7 @@ def end_turn_without_jobs(pool: Pool, tx: Transaction, pilot: PilotRow, lots: Lo
 
 
 def _give_way(pool: Pool, tx: Transaction, pilot: PilotRow, owner: str, now: float) -> None:
-    pool.pilots.touch(tx, pilot)
+    pool.pilots.rows.touch(tx, pilot)
     pilot.leave = leave_for(owner)
     pilots.update(tx.connection, pilot.id, leave=pilot.leave)
     record(

@@ -15,6 +15,7 @@ from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import inputs_with_placeholders, uses_job_number
 from pilotage.core.jobs.per_job_inputs import per_job_columns
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import (
     PreparedSubmission,
@@ -94,7 +95,7 @@ def accept_chunk(
         return known
     _check_next(tx, submission, number, given.count)
     check_room(pool, tx, owner, given.count)
-    first = _first_job(pool, tx, submission, given.count)
+    first = _first_job(pool.ids, tx, submission, given.count)
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
     if pace.allows(given.count):
         create_immediately(pool, tx, chunk, given, pace)
@@ -115,12 +116,12 @@ def _check_same_rows(known: ChunkRow, given: ChunkRows) -> None:
         )
 
 
-def _first_job(pool: Pool, tx: Transaction, submission: rows.SubmissionRow, count: int) -> JobId:
+def _first_job(ids: IdAllocators, tx: Transaction, submission: rows.SubmissionRow, count: int) -> JobId:
     """The first of `count` job ids: of the ids reserved for the submission, or of new ones."""
     if submission.expected is not None:
         return JobId(submission.first_job + submission.count)
-    pool.ids.rewind_on_rollback(tx)
-    return JobId(pool.ids.jobs.run(count))
+    ids.rewind_on_rollback(tx)
+    return JobId(ids.jobs.run(count))
 
 
 def _check_next(tx: Transaction, submission: rows.SubmissionRow, number: int, count: int) -> None:

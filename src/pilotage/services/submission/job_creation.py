@@ -139,7 +139,7 @@ class JobCreator:
         count = min(pace.size, chunk.count - chunk.made)
         made = chunk.made + count
         texts = self._texts(tx, chunk)[chunk.made : made]
-        _insert(pool, tx, pool.submissions.get(tx, self.submission), chunk, texts or [None] * count)
+        _insert(pool, tx, pool.jobs.submissions.get(tx, self.submission), chunk, texts or [None] * count)
         chunk_rows.save_made(tx.connection, chunk, made)
         pace.took(count, pace.now() - begun)
         return made == chunk.count and self._next(tx) is None
@@ -166,7 +166,9 @@ def create_immediately(
 ) -> None:
     """Create all jobs of a chunk in the transaction that accepts it."""
     begun = pace.now()
-    _insert(pool, tx, pool.submissions.get(tx, chunk.submission), chunk, given.texts or [None] * given.count)
+    _insert(
+        pool, tx, pool.jobs.submissions.get(tx, chunk.submission), chunk, given.texts or [None] * given.count
+    )
     pace.took(given.count, pace.now() - begun)
 
 

@@ -50,7 +50,7 @@ def _existing(tx: Transaction, ids: Sequence[int]) -> Iterable[JobRow]:
 
 def _is_of_user(pool: Pool, tx: Transaction, job: JobRow, owner: str) -> bool:
     """Whether the job is the owner's own, and not one that works for a request."""
-    row = pool.submissions.get(tx, job.submission).row
+    row = pool.jobs.submissions.get(tx, job.submission).row
     return row.owner == owner and row.request is None
 
 

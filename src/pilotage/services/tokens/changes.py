@@ -6,6 +6,7 @@ from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import FINAL
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import LONGEST_LIFETIME, read_token_state
@@ -19,12 +20,12 @@ MAX_KEYS = 100
 
 
 def create_token(
-    pool: Pool, tx: Transaction, user: str, group: str, *, expires: float, by: str, now: float
+    ids: IdAllocators, tx: Transaction, user: str, group: str, *, expires: float, by: str, now: float
 ) -> int:
     """Record a new token; returns its id."""
     tokens.delete_ended(tx.connection, now - LONGEST_LIFETIME)
     detail = f"for {user} ({group}), {expires - now:.0f} s"
-    number = _record(pool, tx, now, "token", by, detail)
+    number = _record(ids, tx, now, "token", by, detail)
     tokens.insert(tx.connection, TokenRow(number, user, group, now, expires, by))
     return number
 
@@ -37,14 +38,14 @@ def revoke_token(pool: Pool, tx: Transaction, number: int, *, owner: str | None,
     if row.revoked is not None:
         return
     tokens.revoke(tx.connection, number, now, by)
-    _record(pool, tx, now, "token-revoked", by, f"token {number} of {row.owner} ({row.group})")
+    _record(pool.ids, tx, now, "token-revoked", by, f"token {number} of {row.owner} ({row.group})")
     _publish(pool, tx, now)
 
 
 def revoke_tokens_of(pool: Pool, tx: Transaction, user: str, *, by: str, now: float) -> int:
     """Revoke all tokens of a user that were issued up to now; returns how many of them are listed."""
     revoked = tokens.revoke_all(tx.connection, user, now, by)
-    _record(pool, tx, now, "token-revoked", by, f"all tokens of {user}")
+    _record(pool.ids, tx, now, "token-revoked", by, f"all tokens of {user}")
     _publish(pool, tx, now)
     return revoked
 
@@ -56,7 +57,7 @@ def revoke_pilot(pool: Pool, tx: Transaction, pilot_id: int, *, by: str, now: fl
         raise NotFound(f"there is no pilot {pilot_id}", hint="`pilotage pilot list` shows the pilots")
     if pilot.state in FINAL:
         raise Conflict(f"pilot {pilot_id} is {pilot.state}, so its token is not valid")
-    _record(pool, tx, now, "token-revoked", by, f"the token of pilot {pilot_id}")
+    _record(pool.ids, tx, now, "token-revoked", by, f"the token of pilot {pilot_id}")
     end_silent_pilot(pool, tx, pilot, PilotEnd.CANCELLED, f"its token was revoked by {by}", now)
     pilots.update(tx.connection, pilot.id, token_hash=None)
 
@@ -72,15 +73,17 @@ def rotate_key(pool: Pool, tx: Transaction, salt: str, *, grace: float, by: str,
     number = max((row.number for row in rows), default=0) + 1
     tokens.insert_key(tx.connection, SigningKeyRow(number, salt, now, None))
     tokens.limit_keys(tx.connection, number, now + grace)
-    _record(pool, tx, now, "token-key", by, f"key {number}; tokens of others are accepted for {grace:.0f} s")
+    _record(
+        pool.ids, tx, now, "token-key", by, f"key {number}; tokens of others are accepted for {grace:.0f} s"
+    )
     _publish(pool, tx, now)
     return number
 
 
-def _record(pool: Pool, tx: Transaction, now: float, kind: str, by: str, detail: str) -> int:
-    return record(tx.connection, pool.ids.events, at=now, kind=kind, actor=f"user:{by}", detail=detail)
+def _record(ids: IdAllocators, tx: Transaction, now: float, kind: str, by: str, detail: str) -> int:
+    return record(tx.connection, ids.events, at=now, kind=kind, actor=f"user:{by}", detail=detail)
 
 
 def _publish(pool: Pool, tx: Transaction, now: float) -> None:
-    tx.set(pool, "token_state", read_token_state(tx.connection, now))
+    tx.set(pool.server, "token_state", read_token_state(tx.connection, now))
     pool.peers.publish(tx, PeerUpdate(tokens=True))

@@ -81,14 +81,14 @@ def take_snapshot(
     """
     analysis = replace(known_offers.survey(pool, tx, now, turn), closed_ces=closed_ces or {})
     closed = {limit.key: limit for limits in analysis.closed.values() for limit in limits}
-    statuses = {key: pool.limits.limiter.status(limit, now) for key, limit in closed.items()}
+    statuses = {key: pool.offers.limits.limiter.status(limit, now) for key, limit in closed.items()}
     return WaitSnapshot(
         analysis,
         pool.policy,
         statuses,
-        dict(pool.directors),
-        dict(pool.recorded_reasons or {}),
-        {site: row.text for site, row in pool.site_states.items() if row.state is SiteState.DOWN},
+        dict(pool.provisioning.directors),
+        dict(pool.queues.recorded_reasons or {}),
+        {site: row.text for site, row in pool.offers.site_states.items() if row.state is SiteState.DOWN},
         partial(pool.ce_ad, now=now),
     )
 

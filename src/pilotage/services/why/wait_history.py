@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.pool.records import RecordedReason
-from pilotage.services.pool.state import Pool
+from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.services.why.answer import WaitSnapshot, main_reason
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import wait_reasons
@@ -97,13 +97,13 @@ def _emptied_queues(snapshot: WaitSnapshot, now: float) -> Iterator[ReasonRow]:
             yield ReasonRow(queue, now, "", "")
 
 
-def write(pool: Pool, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
-    """Store changed reasons. Call in the writer's thread, after `pool.recorded_reasons` has been loaded."""
-    assert pool.recorded_reasons is not None
+def write(queues: TaskQueues, tx: Transaction, rows: Sequence[ReasonRow]) -> None:
+    """Store changed reasons. Call in the writer's thread, after `pool.queues.recorded_reasons` has been loaded."""
+    assert queues.recorded_reasons is not None
     # A queue that was deleted since the snapshot has no history any more.
-    rows = [row for row in rows if row.queue in pool.queues.identities]
+    rows = [row for row in rows if row.queue in queues.identities]
     wait_reasons.insert_reasons(tx.connection, rows)
     for row in rows:
-        recorded = pool.recorded_reasons.get(row.queue)
+        recorded = queues.recorded_reasons.get(row.queue)
         began = recorded.began if recorded is not None and recorded.reason else row.since
-        tx.put(pool.recorded_reasons, row.queue, RecordedReason(row.reason, row.detail, began))
+        tx.put(queues.recorded_reasons, row.queue, RecordedReason(row.reason, row.detail, began))

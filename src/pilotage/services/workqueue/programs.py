@@ -100,7 +100,7 @@ class ProgramCache:
             return None
         policy = pool.policy
         user_priority = policy.requests.user_priority(priority)
-        key = (request, step, user_priority, sites, pool.policy_version, time)
+        key = (request, step, user_priority, sites, pool.server.policy_version, time)
         jobs = self._jobs.use(key)
         if jobs is None:
             description = replace(

@@ -68,10 +68,10 @@ class WorkQueue:
         """The sites of the policy where an element of this step may run."""
         lists = (request.sites, request.banned_sites, request.trust_input, request.trust_pileup)
         data: Locations | None = None
-        key: tuple[object, ...] = (*lists, location_set, self.pool.policy_version)
+        key: tuple[object, ...] = (*lists, location_set, self.pool.server.policy_version)
         if step.further_inputs != NONE or step.pileup != NONE:
             data = self.locations(connection, step, location_set, now)
-            key = (*lists, data, self.pool.policy_version)
+            key = (*lists, data, self.pool.server.policy_version)
         known = self._eligible.get(key)
         if known is None:
             data = data or self.locations(connection, step, location_set, now)

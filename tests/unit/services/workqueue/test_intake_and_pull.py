@@ -436,7 +436,7 @@ def test_sites_that_drain_or_are_down_are_not_filled(queue: QueueBench) -> None:
     agent = queue.agent()
     for site in "AB":
         row = SiteStateRow(site, SiteState.DRAIN, "alice", "", queue.now)
-        queue.bench.set(site_states={**queue.bench.pool.site_states, site: row})
+        queue.bench.set("offers", site_states={**queue.bench.pool.offers.site_states, site: row})
     answer = agent.sync()
     assert answer.elements == []
     assert {site.name: site.state for site in answer.sites} == {"A": "drain", "B": "drain", "C": "normal"}

@@ -62,14 +62,14 @@ def test_one_key_at_two_servers_is_one_request(race: Race, servers: Servers) -> 
     prepared = chain.prepared(key="k", **FILES)
 
     def submit(queue: QueueBench) -> Request:
-        return lambda tx: submission.submit(queue.bench.pool, tx, prepared, queue.now)
+        return lambda tx: submission.submit(queue.bench.pool.policy, tx, prepared, queue.now)
 
     first, second = race.run(submit(servers.first), submit(servers.second))
     assert first.id == second.id
 
     def clone(queue: QueueBench) -> Request:
         pool, now = queue.bench.pool, queue.now
-        return lambda tx: copies.clone(pool, tx, first.id, MANAGER, changes={}, key="c", now=now)
+        return lambda tx: copies.clone(pool.policy, tx, first.id, MANAGER, changes={}, key="c", now=now)
 
     one, other = race.run(clone(servers.first), clone(servers.second))
     assert one.id == other.id
@@ -81,7 +81,7 @@ def test_one_data_set_is_written_by_one_request(race: Race, servers: Servers) ->
     benches = (servers.first, servers.second)
     first, second = race.run(
         *(
-            lambda tx, queue=queue, one=one: submission.submit(queue.bench.pool, tx, one, queue.now)
+            lambda tx, queue=queue, one=one: submission.submit(queue.bench.pool.policy, tx, one, queue.now)
             for queue, one in zip(benches, prepared, strict=True)
         )
     )

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def resubmission(bench: Bench, number: int, key: str = "") -> Callable[[Transaction], Resubmitted]:
-    return lambda tx: copies.resubmit(bench.pool, tx, number, MANAGER, key=key, now=bench.now)
+    return lambda tx: copies.resubmit(bench.pool.policy, tx, number, MANAGER, key=key, now=bench.now)
 
 
 def claimed(queue: QueueBench) -> list[str]:

@@ -118,7 +118,7 @@ def _gauges(context: Context, connection: Connection) -> dict[str, float]:
     gauges: dict[str, float] = {
         "pilotage_queues": sum(1 for entry in entries if entry.waiting),
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
-        "pilotage_pilots_stalled": len(pool.stalled),
+        "pilotage_pilots_stalled": len(pool.pilots.stalled),
         "pilotage_history_jobs": job_counts.archived(connection),
         "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
         "pilotage_longest_transaction_seconds": writer.times.longest,

@@ -33,7 +33,7 @@ async def probe_ce(
     ce = ce_by_name(context.pool.policy, body.name)
     pool, clock = context.pool, context.clock
     row = await context.writer.acall(
-        lambda tx: request_probe(pool, tx, body.name, by=caller.user, now=clock())
+        lambda tx: request_probe(pool.ids, tx, body.name, by=caller.user, now=clock())
     )
     context.wake_director.set()
     return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))

@@ -111,8 +111,8 @@ def list_ces(context: Context = Depends(context_of), caller: Caller = Depends(ca
 def _summaries(context: Context, connection: Connection) -> list[CeSummary]:
     pool, policy, now = context.pool, context.pool.policy, context.clock()
     problems = {
-        name: pool.published.of(policy, name, live, pool.home_owner, now).problems
-        for name, live in list(pool.ce_information.items())
+        name: pool.ces.published.of(policy, name, live, pool.server.home_owner, now).problems
+        for name, live in list(pool.ces.information.items())
         if name in policy.ces
     }
     return summaries(policy, connection, now, problems)
@@ -168,7 +168,7 @@ async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSw
     ce_by_name(context.pool.policy, body.name)
     pool, now = context.pool, context.clock()
     await context.writer.acall(
-        lambda tx: switch_ce(pool, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
+        lambda tx: switch_ce(pool.ids, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
     )
     context.wake_director.set()
     rows = await context.quick_read(lambda connection: _summaries(context, connection))

@@ -33,7 +33,7 @@ def costs(
     now = context.clock()
     owner = None if caller.viewer().everything else caller.user
     question = CostQuestion(None if since is None else now - since, CostsBy(by), ce or None, owner)
-    report = cost_report(context.readers.connection, dict(context.pool.heard), question, now)
+    report = cost_report(context.readers.connection, dict(context.pool.pilots.heard), question, now)
     if ce and not report.rows:
         # A CE that has gone from the policy keeps its costs. A name without any is probably a mistake.
         ce_by_name(context.pool.policy, ce)

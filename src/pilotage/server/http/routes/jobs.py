@@ -198,7 +198,7 @@ def outputs_of_many(
 def _request_streaming(context: Context, job: JobId) -> None:
     """Ask the pilot of a job to stream its output. The pilot may be connected to any server of the pool."""
     pool, until = context.pool, context.clock() + FOLLOW_SECONDS
-    if until - pool.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
+    if until - pool.jobs.followed.get(job, 0.0) > FOLLOW_SECONDS / 2:
         # When the writer is too busy, the next call for the output asks again.
         with contextlib.suppress(Overloaded):
             context.writer.submit(

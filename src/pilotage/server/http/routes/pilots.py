@@ -56,11 +56,11 @@ def _summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSum
         reason = row.reason.partition(":")[0]
         row = row._replace(owner="", reason=reason, core_seconds=0.0, payload_core_seconds=0.0)
     pilot, pool = PilotId(row.id), context.pool
-    row = row._replace(finished=row.finished + pool.finished.get(pilot, 0))
+    row = row._replace(finished=row.finished + pool.pilots.finished.get(pilot, 0))
     return PilotSummary(
         **row._asdict(),
-        stalled=pilot in pool.stalled,
-        last_seen=pool.last_seen.get(pilot),
+        stalled=pilot in pool.pilots.stalled,
+        last_seen=pool.pilots.last_seen.get(pilot),
         efficiency=efficiency(row.payload_core_seconds, row.core_seconds),
     )
 

@@ -69,7 +69,7 @@ async def submit_request(
     context.space.check()
     prepared = await asyncio.to_thread(_prepare, context, caller, body)
     pool, now = context.pool, context.clock()
-    row = await context.writer.acall(lambda tx: submission.submit(pool, tx, prepared, now))
+    row = await context.writer.acall(lambda tx: submission.submit(pool.policy, tx, prepared, now))
     return RequestAccepted(progress.summary_of(row), prepared.jobs, list(prepared.warnings))
 
 
@@ -329,7 +329,7 @@ async def clone_request(
     steps = _step_changes(body.steps)
     row = await context.writer.acall(
         lambda tx: copies.clone(
-            pool, tx, id_, actor, changes=given, steps=steps, inputs=body.inputs, key=body.key, now=now
+            pool.policy, tx, id_, actor, changes=given, steps=steps, inputs=body.inputs, key=body.key, now=now
         )
     )
     return progress.summary_of(row)
@@ -347,7 +347,7 @@ async def resubmit_request(
     steps = _step_changes(body.steps)
     new = await context.writer.acall(
         lambda tx: copies.resubmit(
-            pool, tx, id_, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
+            pool.policy, tx, id_, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
         )
     )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]

@@ -92,7 +92,7 @@ def _summaries(context: Context, caller: Caller, names: Sequence[str]) -> list[S
     pool, connection = context.pool, context.readers.connection()
     pilots_by_site, running = listing.pilots_by_site(connection), listing.running_by_site(connection)
     indexed = [queue for queue in list(pool.queues.index.entries.values()) if _may_see(caller, queue)]
-    slots, switched = pool.site_slots(), pool.site_states
+    slots, switched = pool.site_slots(), pool.offers.site_states
     summaries = []
     for name in names:
         row = switched.get(name)

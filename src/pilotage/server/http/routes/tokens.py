@@ -44,7 +44,9 @@ async def create_token(
     now, pool = context.clock(), context.pool
     expires = expiry(now, body.lifetime)
     number = await context.writer.acall(
-        lambda tx: changes.create_token(pool, tx, body.user, group, expires=expires, by=caller.user, now=now)
+        lambda tx: changes.create_token(
+            pool.ids, tx, body.user, group, expires=expires, by=caller.user, now=now
+        )
     )
     token, expires = context.issuer.issue(body.user, group, now, body.lifetime, number=number)
     return TokenResponse(token, expires, body.user, group, number)

@@ -1,0 +1,23 @@
+"""The facts of this server, and the state that all servers of a pool learn from the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pilotage.services.pool.token_state import TokenState
+
+
+@dataclass(slots=True)
+class ServerState:
+    """The incarnation, the home, the version of the policy, and the keys of tokens."""
+
+    incarnation: int
+    policy_version: int
+    """Of the policy in force here."""
+    home_owner: str
+    home_storage: str = ""
+    """The storage place of sites with a local CE whose policy names none; empty: there is none."""
+    token_state: TokenState = field(default_factory=TokenState)
+    """The keys that sign tokens, and the revoked tokens."""
+    draining: bool = False
+    """The server is about to stop: pilots get no new jobs."""
