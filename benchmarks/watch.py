@@ -254,12 +254,11 @@ class _Site:
             "Any",
             SimpleNamespace(
                 pool=self.pool,
-                writer=self.writer,
+                writer=SimpleNamespace(acall=self.writer.acall, in_loop=True),
                 readers=self.readers,
                 clock=lambda: self.now,
                 quick_read=quick_read,
-                in_loop=True,
-                failing=FailingRows(lambda: 0.0),
+                duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
             ),
         )
 

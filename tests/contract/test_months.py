@@ -387,10 +387,12 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
     assert policy.retention.jobs == 31 * DAY
     context: Any = SimpleNamespace(
         pool=SimpleNamespace(policy=policy), writer=writer, readers=store.readers, clock=lambda: NOW,
-        sandbox=SimpleNamespace(
-            delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
+        disk=SimpleNamespace(
+            sandbox=SimpleNamespace(
+                delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
+            )
         ),
-        retention_ran_at=None, in_loop=False, failing=FailingRows(lambda: NOW),
+        duties=SimpleNamespace(retention_ran_at=None, failing=FailingRows(lambda: NOW)),
     )  # fmt: skip
     opened: list[Any] = []
 

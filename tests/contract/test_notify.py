@@ -17,6 +17,7 @@ from pilotage.server.duties import peers as peers_duty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.peers import PeersDuty
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.signals import Stop
 from pilotage.services.peers import sync
 from pilotage.services.pool.database_peers import NOTIFICATION_PERIOD, DatabasePeers
 from pilotage.store.cluster import changes, servers
@@ -141,14 +142,13 @@ class Follower:
         self.peers = DatabasePeers("me", position=changes.oldest_open_transaction(connection))
         connection.close()
         self.context: Any = SimpleNamespace(
-            pool=SimpleNamespace(policy_version=1),
+            pool=SimpleNamespace(server=SimpleNamespace(policy_version=1)),
             peers=self.peers,
             readers=store.readers,
-            writer=SimpleNamespace(acall=self._acall),
-            stop=asyncio.Event(),
-            space=DiskSpace({}),
-            in_loop=False,
-            failing=FailingRows(lambda: 0.0),
+            writer=SimpleNamespace(acall=self._acall, in_loop=False),
+            stop=Stop(),
+            disk=SimpleNamespace(space=DiskSpace({})),
+            duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
         )
         monkeypatch.setattr(sync, "apply_changes", self._follow)
         self.duty = PeersDuty(cast(Context, self.context), self.peers)

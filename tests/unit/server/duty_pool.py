@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,8 @@ import pytest
 
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.server_address import ServerAddress
+from pilotage.server.signals import Stop, Wake
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.request_bench import RequestBench
 from tests.unit.services.workqueue.queue_bench import QueueBench
@@ -34,21 +35,18 @@ class Pool:
 
         self.context: Any = SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall),
+            writer=SimpleNamespace(acall=acall, in_loop=True),
             readers=readers,
             quick_read=quick_read,
             clock=lambda: bench.now,
-            in_loop=True,
-            stop=asyncio.Event(),
-            space=DiskSpace({}),
-            failing=FailingRows(lambda: bench.now),
-            work_queue=queue.queue,
-            retention_ran_at=None,
-            ended_by=None,
-            sandbox=SimpleNamespace(),
+            disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({})),
+            address=ServerAddress("", "", "", "http://127.0.0.1:1"),
+            pilots=SimpleNamespace(program=b""),
+            work=SimpleNamespace(queue=queue.queue),
+            duties=SimpleNamespace(failing=FailingRows(lambda: bench.now), retention_ran_at=None),
+            wake=Wake(),
+            stop=Stop(),
         )
-        for wake in ("director", "intake", "release", "shares", "locations"):
-            setattr(self.context, f"wake_{wake}", asyncio.Event())
 
     def spoil_request(self, request: int) -> None:
         """Nobody can read its specification any more."""

@@ -190,7 +190,7 @@ def _retention(pool: Pool) -> Case:
             raise ValueError(BAD)
         gone.append(job)
 
-    pool.context.sandbox = SimpleNamespace(delete_outputs=delete, delete_tails=lambda job: None)
+    pool.context.disk.sandbox = SimpleNamespace(delete_outputs=delete, delete_tails=lambda job: None)
     without_keys = {
         rule.name for rule in rules_of_retention.RULES if rule.find is None and rule.name != "hot"
     }
@@ -426,8 +426,7 @@ def _shown(pool: Pool) -> tuple[str, list[tuple[str, str, str]]]:
     """The metrics, and the failing rows that an administrator and others see."""
     context = pool.context
     depth = WorkQueueDepth({}, {}, {})
-    context.work_queue_depth = SimpleNamespace(read=lambda: depth)
-    context.certificate_expires = None
+    context.work.queue_depth = SimpleNamespace(read=lambda: depth)
     context.writer = pool.bench.writer
     metrics = bytes(administration.metrics(context).body).decode()
     administrator = Caller("alice", "physics", frozenset({"ADMINISTRATOR"}), 0.0)
@@ -463,7 +462,7 @@ def test_a_failed_cycle_is_told_until_one_succeeds(kind: type[Duty], pool: Pool)
     seen: list[int] = []
 
     async def work() -> None:
-        seen.append(len(pool.context.failing.of(kind.name)))
+        seen.append(len(pool.context.duties.failing.of(kind.name)))
         error = next(results)
         if error is not None:
             raise error
@@ -473,7 +472,7 @@ def test_a_failed_cycle_is_told_until_one_succeeds(kind: type[Duty], pool: Pool)
     pool.monkeypatch.setattr(duty, "period", lambda: 0.0)
     asyncio.run(every(pool.context, duty))
     assert seen == [0, 1, 1]
-    assert not pool.context.failing.of(kind.name)
+    assert not pool.context.duties.failing.of(kind.name)
 
 
 def test_a_row_that_succeeds_or_is_gone_is_not_shown_any_more(pool: Pool) -> None:
@@ -485,9 +484,9 @@ def test_a_row_that_succeeds_or_is_gone_is_not_shown_any_more(pool: Pool) -> Non
         pool.spoil_request(request)
     duty = intake.IntakeDuty(pool.context)
     asyncio.run(duty.cycle())
-    assert len(pool.context.failing.of("intake")) == 2
+    assert len(pool.context.duties.failing.of("intake")) == 2
     queue.run("UPDATE requests SET specification = ? WHERE id = ?", sound, made[0])
     queue.run("UPDATE requests SET state = 'rejected' WHERE id = ?", made[1])
     asyncio.run(duty.cycle())
-    assert not pool.context.failing.of("intake")
+    assert not pool.context.duties.failing.of("intake")
     assert queue.elements_of(made[0])

@@ -20,6 +20,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_status import summaries
@@ -81,15 +82,14 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
     async def submit() -> None:
         context = SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall),
+            writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
-            submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
-            in_loop=True,
-            failing=FailingRows(lambda: 0.0),
-            program=b"",
-            pilot_urls=("https://127.0.0.1:1",),
-            pool_fingerprints=(),
-            ca_file="",
+            duties=SimpleNamespace(
+                submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
+                failing=FailingRows(lambda: 0.0),
+            ),
+            pilots=SimpleNamespace(program=b""),
+            address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
         duty = BatchCeDuty(cast(Context, context), director, batch)
         try:
@@ -195,11 +195,10 @@ def test_a_server_that_stops_ends_its_hook_at_once(
     hook(f"echo > {tmp_path}/started; exec sleep 1000")
     director = BatchDirector("batch", NODE.platform)
     [intent] = ordered(bench, director)
-    duty = BatchCeDuty(
-        cast(Context, SimpleNamespace(in_loop=True, writer=None, failing=FailingRows(lambda: 0.0))),
-        director,
-        PaperBatch(),
+    context = SimpleNamespace(
+        writer=SimpleNamespace(in_loop=True), duties=SimpleNamespace(failing=FailingRows(lambda: 0.0))
     )
+    duty = BatchCeDuty(cast(Context, context), director, PaperBatch())
     duty._hook = ForwardHook(timeout=1000)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:

@@ -48,13 +48,6 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def started(pool: Pool, processors: int) -> Sequence[Submission]:
     """The pilots that one cycle starts on a machine with so many cores."""
     machine = Machine()
-    for name, value in {
-        "program": b"",
-        "pilot_urls": ("http://127.0.0.1:1",),
-        "pool_fingerprints": (),
-        "ca_file": "",
-    }.items():
-        setattr(pool.context, name, value)
     director = LocalDirector("local", replace(NODE, processors=processors))
     asyncio.run(LocalCeDuty(pool.context, director, cast(Any, machine), "python3").cycle())
     return machine.submissions

@@ -15,6 +15,7 @@ from pilotage.outside.batch.adapter import Receipt, Submission
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.submissions import SubmissionIntent
@@ -69,15 +70,11 @@ class Site:
 
         return SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall),
+            writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
-            submit_pools=self.pools,
-            in_loop=True,
-            failing=FailingRows(lambda: 0.0),
-            program=b"",
-            pilot_urls=("https://127.0.0.1:1",),
-            pool_fingerprints=(),
-            ca_file="",
+            duties=SimpleNamespace(submit_pools=self.pools, failing=FailingRows(lambda: 0.0)),
+            pilots=SimpleNamespace(program=b""),
+            address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
 
     def submit_everywhere(self) -> list[asyncio.Task[None]]:

@@ -55,7 +55,10 @@ async def _looked(context: Any, looker: _Looker) -> list[ReasonRow]:
 def _context(*, in_loop: bool) -> SimpleNamespace:
     readers = SimpleNamespace(connection=lambda: None)
     return SimpleNamespace(
-        readers=readers, writer=None, failing=FailingRows(lambda: 0.0), in_loop=in_loop, stop=asyncio.Event()
+        readers=readers,
+        writer=SimpleNamespace(in_loop=in_loop),
+        duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
+        stop=asyncio.Event(),
     )
 
 
@@ -86,9 +89,6 @@ def test_a_short_question_is_asked_where_it_holds_nobody_up() -> None:
     for in_loop in (True, False):
         connections: list[int] = []
         readers = SimpleNamespace(connection=lambda seen=connections: seen.append(threading.get_ident()))
-        context = cast(
-            Context,
-            SimpleNamespace(readers=readers, writer=None, failing=FailingRows(lambda: 0.0), in_loop=in_loop),
-        )
+        context = cast(Context, SimpleNamespace(readers=readers, writer=SimpleNamespace(in_loop=in_loop)))
         assert asyncio.run(Context.quick_read(context, lambda _: 5)) == 5
         assert (connections == [threading.get_ident()]) is in_loop

@@ -310,11 +310,10 @@ class Site:
 
         context = SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall),
+            writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
             quick_read=quick_read,
-            in_loop=True,
-            failing=FailingRows(lambda: bench.now),
+            duties=SimpleNamespace(failing=FailingRows(lambda: bench.now)),
         )
         self.duty = InformationDuty(cast(Context, context), self._make)
 

@@ -31,26 +31,26 @@ class AddressDuty(Duty):
         context = self._context
         rows = await asyncio.to_thread(lambda: servers.live(context.readers.connection()))
         name = context.pool.peers.server
-        pilot_url, fingerprints = context.pilot_url, ",".join(context.fingerprints)
+        pilot_url, fingerprints = context.address.pilot_url, ",".join(context.address.fingerprints)
         for row in rows:
             if row.name == name and (row.pilot_url, row.fingerprints) != (pilot_url, fingerprints):
                 await context.writer.acall(
                     lambda tx: servers.announce(tx.connection, name, pilot_url, fingerprints)
                 )
         others = tuple(row for row in rows if row.name != name and self._is_reachable(row))
-        if _addresses(others) != _addresses(context.other_servers):
-            context.other_servers = others
+        if _addresses(others) != _addresses(context.address.other_servers):
+            context.address.other_servers = others
             self._publish()
 
     def _is_reachable(self, row: ServerRow) -> bool:
         """Whether who reaches this server may turn to another: neither trust nor encryption may get weaker."""
-        own = self._context.pilot_url
+        own = self._context.address.pilot_url
         if not row.pilot_url or row.pilot_url.partition(":")[0] != own.partition(":")[0]:
             return False
         if own.startswith("http:"):
             # A loopback address means another program on another machine.
-            return row.host == self._context.host
-        return bool(row.fingerprints) == bool(self._context.fingerprints)
+            return row.host == self._context.address.host
+        return bool(row.fingerprints) == bool(self._context.address.fingerprints)
 
 
 def _addresses(rows: tuple[ServerRow, ...]) -> list[tuple[str, str, str]]:

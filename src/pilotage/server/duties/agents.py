@@ -20,7 +20,7 @@ class AgentDuty(Duty):
         return AGENT_PERIOD
 
     async def work(self) -> None:
-        context, queue = self._context, self._context.work_queue
+        context, queue = self._context, self._context.work.queue
         now = context.clock()
         await self._rows.step(
             "end lost agents",
@@ -31,6 +31,6 @@ class AgentDuty(Duty):
             await self._rows.alone("take over elements", agent, partial(self._take_over, agent, now))
 
     async def _take_over(self, agent: int, now: float) -> None:
-        queue, writer = self._context.work_queue, self._context.writer
+        queue, writer = self._context.work.queue, self._context.writer
         while await writer.acall(lambda tx: expiry.take_over(queue, tx, now, [agent])):
             pass

@@ -61,8 +61,8 @@ class BatchCeDuty:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._hook = ForwardHook()
         self._next_listing = 0.0
-        aim = SLICE_AIM if context.in_loop else POSTGRESQL_AIM
-        self._rows = RowByRow(context.writer, context.failing.of(f"pilots of {director.ce}"), aim)
+        aim = SLICE_AIM if context.writer.in_loop else POSTGRESQL_AIM
+        self._rows = RowByRow(context.writer, context.duties.failing.of(f"pilots of {director.ce}"), aim)
         self._killed: set[PilotId] = set()
         """Pilots whose kill the last listing has taken in."""
         self._ask_accounting_from = 0.0
@@ -212,7 +212,7 @@ class BatchCeDuty:
             submission = Submission(
                 intent.stamp, intent.pilots, shape, self._script(intent), intent.properties, flags=flags
             )
-            async with self._context.submit_pools.turn(intent.pool):
+            async with self._context.duties.submit_pools.turn(intent.pool):
                 receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:
             reason = error.reason
@@ -243,9 +243,9 @@ class BatchCeDuty:
 
     def _script(self, intent: SubmissionIntent) -> str:
         settings = PilotSettings(
-            servers=self._context.pilot_urls,
-            fingerprints=self._context.pool_fingerprints,
-            ca_file=self._context.ca_file,
+            servers=self._context.address.pilot_urls,
+            fingerprints=self._context.address.pool_fingerprints,
+            ca_file=self._context.address.ca_file,
             proxy=proxy_of(self._context, self._director.ce),
             secret=intent.secret,
             index=0,
@@ -254,7 +254,7 @@ class BatchCeDuty:
             stamp=intent.stamp,
             index_variable=self._batch.index_variable,
         )
-        return render(self._context.program, settings)
+        return render(self._context.pilots.program, settings)
 
     async def _attempt(self, call: Callable[[], None]) -> bool:
         """Make a call that a later cycle makes again if it fails."""

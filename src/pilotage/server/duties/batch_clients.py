@@ -27,5 +27,5 @@ def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -
 
 def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:
     """An adapter for one request of a person, beside the one of the CE's director."""
-    machine = server_machine(context.pilot_logs, shared=context.pool.peers.shared)
+    machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
     return make_adapter_of(ce, machine, COMMAND_TIMEOUT)

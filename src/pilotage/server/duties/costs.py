@@ -51,7 +51,7 @@ class CostDuty(Duty):
         rows = await context.quick_read(lambda connection: unbooked(connection, heard, now, ended=ended))
         if not rows:
             return
-        if not context.in_loop:
+        if not context.writer.in_loop:
             made = await asyncio.to_thread(lambda: list(book_pilots(context.readers.connection(), rows)))
             await self._save([booking for bookings in made for booking in bookings])
             return

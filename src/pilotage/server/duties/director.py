@@ -44,12 +44,12 @@ async def compute_iteration(context: Context, seed: int) -> Iteration:
     counts: DemandCounts = await asyncio.to_thread(
         lambda: read_counts(context.readers.connection(), policy, orders, now)
     )
-    load = context.submit_pools.load()
+    load = context.duties.submit_pools.load()
     steps, work = prepare(pool, counts, load, now), None
     while work is None:
         work = await writer.acall(lambda _: run_slice(steps))
     rng = Random(seed)  # noqa: S311
-    if context.in_loop:
+    if context.writer.in_loop:
         await _in_turns(work, rng)
     else:
         await asyncio.to_thread(lambda: [None for _ in work.decide(rng)])
@@ -116,9 +116,9 @@ class DirectorDuty(Duty):
 
     async def iterate(self) -> None:
         """Decide one iteration, and leave its orders for the CEs' own cycles."""
-        context, pool, state = self._context, self._context.pool, self._context.director
+        context, pool, state = self._context, self._context.pool, self._context.duties.director
         self._next = context.clock() + pool.policy.director.period
-        context.submit_pools.admit()
+        context.duties.submit_pools.admit()
         seed, state.next_seed = state.next_seed, new_seed()
         work = await compute_iteration(context, seed)
         pilots: int = await context.writer.acall(lambda tx: post_orders(pool, tx, work))

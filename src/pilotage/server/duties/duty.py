@@ -25,8 +25,8 @@ class Duty(ABC):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        aim = self.aim if context.in_loop else POSTGRESQL_AIM
-        self._rows = RowByRow(context.writer, context.failing.of(self.name), aim)
+        aim = self.aim if context.writer.in_loop else POSTGRESQL_AIM
+        self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), aim)
 
     @abstractmethod
     def period(self) -> float:

@@ -41,7 +41,7 @@ class LocalCeDuty:
         self._director = director
         self._batch = batch
         self._python = python
-        self._rows = RowByRow(context.writer, context.failing.of(f"pilots of {director.ce}"))
+        self._rows = RowByRow(context.writer, context.duties.failing.of(f"pilots of {director.ce}"))
         self._live = 0
         self._signalled: set[PilotId] = set()
         """Killed pilots that have had their signal."""
@@ -157,9 +157,9 @@ class LocalCeDuty:
 
     def _script(self, intent: PilotIntent, submission: Submission) -> str:
         settings = PilotSettings(
-            servers=self._context.pilot_urls,
-            fingerprints=self._context.pool_fingerprints,
-            ca_file=self._context.ca_file,
+            servers=self._context.address.pilot_urls,
+            fingerprints=self._context.address.pool_fingerprints,
+            ca_file=self._context.address.ca_file,
             proxy=proxy_of(self._context, self._director.ce),
             secret=intent.secret,
             index=intent.index,
@@ -170,7 +170,7 @@ class LocalCeDuty:
             stamp=intent.stamp,
             python=self._python,
         )
-        return render(self._context.program, settings)
+        return render(self._context.pilots.program, settings)
 
     def _last_output(self, pilot: SubmittedPilot) -> str:
         stamp, index = split_stamp(pilot.stamp)

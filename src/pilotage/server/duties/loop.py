@@ -25,12 +25,12 @@ async def every(
 
     `run`: runs a cycle in place of `duty.cycle`, for instance only with a lease.
     """
-    failures, shown = FailureLog(duty.name, context.space), context.failing.of(duty.name)
+    failures, shown = FailureLog(duty.name, context.disk.space), context.duties.failing.of(duty.name)
     while not context.stop.is_set():
         try:
             await (duty.cycle() if run is None else run(duty))
         except ServerEvicted as error:
-            context.ended_by = error
+            context.stop.error = error
             context.stop.set()
         except Exception as error:
             failures.record_failure(error)

@@ -43,4 +43,4 @@ class OutputBlockDuty(Duty):
                 BLOCKS_AT_ONCE,
             )
         if closed:
-            context.wake_intake.set()
+            context.wake.intake.set()

@@ -25,7 +25,7 @@ class DiskDuty(Duty):
         super().__init__(context)
         writer = context.writer
         self._watch = DiskWatch(
-            context.space, lambda: writer.acall(lambda tx: instance.write_unchanged(tx.connection))
+            context.disk.space, lambda: writer.acall(lambda tx: instance.write_unchanged(tx.connection))
         )
 
     def period(self) -> float:

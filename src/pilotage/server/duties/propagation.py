@@ -26,10 +26,10 @@ class PropagationDuty(Duty):
         context = self._context
         changed = await context.quick_read(cancelling.propagating)
         for request in changed:
-            run = Propagation(context.work_queue, request)
+            run = Propagation(context.work.queue, request)
             await self._rows.alone(STEP, request, partial(self._carry_out, run))
         if changed:
-            context.wake_release.set()
+            context.wake.release.set()
 
     async def _carry_out(self, run: Propagation) -> None:
         context, pace, over = self._context, self._rows.pace(STEP), False

@@ -59,7 +59,7 @@ class ReleaseDuty(Duty):
         await pause(context, max(0.0, self._next_look - perf_counter()))
         begun = perf_counter()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
-        run = ReleaseRun(context.work_queue, self._programs, counts, self._rng, frozenset(requests))
+        run = ReleaseRun(context.work.queue, self._programs, counts, self._rng, frozenset(requests))
         while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
             pass
         ended = perf_counter()
@@ -76,7 +76,7 @@ class ReleaseDuty(Duty):
             if taken < size:
                 break
         if released:
-            context.wake_director.set()
+            context.wake.director.set()
 
     async def _make_again(self) -> None:
         context = self._context

@@ -59,7 +59,7 @@ class RetentionDuty(Duty):
                 self._rows.leave_out("apply rules")
                 self._rows.leave_out(_step_of(rule))
         await self._remove_files()
-        self._context.retention_ran_at = self._context.clock()
+        self._context.duties.retention_ran_at = self._context.clock()
 
     def _is_due(self, name: str, period: float) -> bool:
         """Whether a period has passed since the last run, by the monotonic clock. Records this run."""
@@ -194,10 +194,10 @@ class RetentionDuty(Duty):
     def _unlink(self, removal: Removal) -> None:
         for name in removal.names:
             if removal.kind == "jobs":
-                self._context.sandbox.delete_outputs(name)
-                self._context.sandbox.delete_tails(name)
+                self._context.disk.sandbox.delete_outputs(name)
+                self._context.disk.sandbox.delete_tails(name)
             elif removal.kind == "tries":
-                self._context.sandbox.delete_tries(*name)
+                self._context.disk.sandbox.delete_tries(*name)
             else:
                 stamp, ce = name
                 (self._logs / f"{stamp}.log").unlink(missing_ok=True)
@@ -206,7 +206,7 @@ class RetentionDuty(Duty):
 
     async def _remove_inputs(self, digests: Sequence[Any]) -> None:
         """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile."""
-        sandbox, writer = self._context.sandbox, self._context.writer
+        sandbox, writer = self._context.disk.sandbox, self._context.writer
 
         def unlink(tx: Transaction, digest: str) -> None:
             if not retention_rows.is_uploaded(tx.connection, digest):

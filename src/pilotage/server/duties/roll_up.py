@@ -48,7 +48,7 @@ class RollUpDuty(Duty):
         requests: set[int] = set()
         if not await context.quick_read(job_outcomes.is_empty):
             requests = await self._use_outcomes()
-            context.wake_release.set()
+            context.wake.release.set()
         if (now := monotonic()) >= self._next_look:
             active = await context.quick_read(
                 lambda connection: releasing.in_states(connection, sorted(ROLLED))
@@ -67,7 +67,7 @@ class RollUpDuty(Duty):
         def use(tx: Transaction, part: Sequence[Outcome]) -> int:
             defaults = context.pool.policy.requests.retry_rules()
             now = context.clock()
-            has_place = roll_up.places_of(context.work_queue, now)
+            has_place = roll_up.places_of(context.work.queue, now)
             requests.update(roll_up.roll_up(tx, self._programs, defaults, now, part, has_place))
             return len(part)
 
@@ -84,4 +84,4 @@ class RollUpDuty(Duty):
     async def _advance(self, request: int) -> None:
         context = self._context
         if await context.writer.acall(lambda tx: roll_up.advance(tx, request, context.clock())):
-            context.wake_intake.set()
+            context.wake.intake.set()

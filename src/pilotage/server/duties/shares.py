@@ -38,7 +38,7 @@ class PriorityDuty(Duty):
         if priorities.newcomers and not 0 <= now - self._newcomers_at < NEWCOMERS_PERIOD:
             self._newcomers_at = now
             await writer.acall(lambda tx: tx.set(priorities, "newcomers", False))
-            self._context.wake_shares.set()
+            self._context.wake.shares.set()
         if pool.queues.priority_updates is None and not priorities.has_changes:
             return
         while not await writer.acall(lambda _: corrections.apply_priorities(pool.queues)):
@@ -54,7 +54,7 @@ class ShareDuty(Duty):
         return self._context.pool.policy.correction.period
 
     async def work(self) -> None:
-        pool, writer, book = self._context.pool, self._context.writer, self._context.book
+        pool, writer, book = self._context.pool, self._context.writer, self._context.duties.book
         book.history = pool.policy.accounting.history
         charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
         for part in book.saving(charged):
@@ -65,7 +65,7 @@ class ShareDuty(Duty):
 
     def _compute(self, waiting: corrections.WaitingEntities) -> Corrections:
         last, memory = usage.corrector_memory(self._context.readers.connection())
-        return corrections.compute_corrections(self._context.book, waiting, last, memory)
+        return corrections.compute_corrections(self._context.duties.book, waiting, last, memory)
 
 
 class LedgerDuty(Duty):
@@ -83,5 +83,5 @@ class LedgerDuty(Duty):
     async def work(self) -> None:
         context = self._context
         if not self._duty_leases.holds("shares"):
-            context.book.history = context.pool.policy.accounting.history
-            await asyncio.to_thread(lambda: context.book.charge(context.readers.connection()))
+            context.duties.book.history = context.pool.policy.accounting.history
+            await asyncio.to_thread(lambda: context.duties.book.charge(context.readers.connection()))

@@ -90,13 +90,11 @@ async def unfinished(context: Context, untouched_since: float = inf) -> Sequence
 
 async def finish_submission(context: Context, submission: SubmissionId) -> None:
     """Create the remaining jobs of an accepted submission."""
-    await context.submission_gate.make(context.pool, JobCreator(submission))
+    await context.work.gate.make(context.pool, JobCreator(submission))
     log.info("created the remaining jobs of submission %d", submission)
 
 
 async def forget_staged(context: Context, submission: SubmissionId) -> None:
     """Delete a partly stored submission."""
-    while not await context.submission_gate.write(
-        lambda tx: submission_service.delete_staged(tx, submission)
-    ):
+    while not await context.work.gate.write(lambda tx: submission_service.delete_staged(tx, submission)):
         pass

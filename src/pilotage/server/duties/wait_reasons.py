@@ -82,7 +82,7 @@ class ReasonDuty(Duty):
     async def _analyse(self, taken: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
         """The analysis may take over half a second: it runs in a thread, or in short slices of the event loop."""
         readers, recorder = self._context.readers, self._recorder
-        if not self._context.in_loop:
+        if not self._context.writer.in_loop:
             return await asyncio.to_thread(lambda: recorder.changes(taken, readers.connection(), now))
         rows: list[ReasonRow] = []
         begun = perf_counter()

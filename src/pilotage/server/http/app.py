@@ -88,10 +88,12 @@ class Application:
     def _notice(self, scope: Scope) -> str:
         """A notice for the caller: only administrators can replace a certificate."""
         context = self.context
-        if context.space.low or not context.certificate_warning:
-            return context.space.low
+        if context.disk.space.low or not context.address.certificate_warning:
+            return context.disk.space.low
         caller = scope.get("state", {}).get("identity")
-        return context.certificate_warning if isinstance(caller, Caller) and caller.administrator else ""
+        return (
+            context.address.certificate_warning if isinstance(caller, Caller) and caller.administrator else ""
+        )
 
     def _body_limit(self, path: str, method: str) -> tuple[int, str]:
         """Maximum bytes of a body from an authenticated sender, and the hint for a body that is too large."""

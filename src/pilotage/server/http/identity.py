@@ -44,7 +44,7 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
-        return context.issuer.read(token, context.pool.policy, context.clock())
+        return context.tokens.issuer.read(token, context.pool.policy, context.clock())
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
     hashed = token_hash(token)

@@ -82,12 +82,14 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if request.leaving or request.releases:
 
         def encode_and_wake(response: ExchangeResponse) -> bytes:
-            context.wake_director.set()
+            context.wake.director.set()
             return _encode(response)
 
         encode = encode_and_wake
 
-    *earlier, last = (BatchableRequest(context.exchange, (hashed, part), _weight(part)) for part in messages)
+    *earlier, last = (
+        BatchableRequest(context.pilots.exchange, (hashed, part), _weight(part)) for part in messages
+    )
     return PilotCall(last, encode, True, earlier, joined if earlier else itemgetter(-1))
 
 

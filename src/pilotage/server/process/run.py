@@ -11,8 +11,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -22,7 +22,7 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context
+from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens, WorkIntake
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
@@ -31,6 +31,7 @@ from pilotage.server.duties.loop import every
 from pilotage.server.duties.own_state import AnnouncementDuty, CertificateDuty, DiskDuty, RenewalDuty
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
+from pilotage.server.failing_rows import FailingRows
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
 from pilotage.server.http.admission import Admission
@@ -42,23 +43,29 @@ from pilotage.server.http.connection_limits import (
 )
 from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.http.sockets import accept_handles, listen, listen_again
+from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
+from pilotage.server.prospects import Prospects
+from pilotage.server.server_address import ServerAddress
 from pilotage.server.submission_gate import SubmissionGate
+from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.services.peers.membership import evict_server, join
+from pilotage.services.pilots.exchange import PilotMessage, exchange_many
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import UseBook, read_corrections
 from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, ChunkPace
+from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import WriterConnection
-from pilotage.store.tables import instance
-from pilotage.store.writer.transaction import Transaction
+from pilotage.store.tables import instance, work_queue_depth
+from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
@@ -155,7 +162,7 @@ class _Server:
             if self._connection.dialect == "sqlite":
                 self._writer.move_to_loop(asyncio.get_running_loop())
             await self._serve(context)
-            if context.ended_by is None and context.pool.peers.shared:
+            if context.stop.error is None and context.pool.peers.shared:
                 name = context.pool.peers.server
                 await self._writer.acall(lambda tx: evict_server(tx, name, self._clock()))
         finally:
@@ -163,8 +170,8 @@ class _Server:
             self._readers.close()
             if self._counters is not None:
                 self._counters.close()
-        if context.ended_by is not None:
-            raise context.ended_by
+        if context.stop.error is not None:
+            raise context.stop.error
 
     def _context(self) -> Context:
         settings, home = self._settings, self._settings.home
@@ -177,31 +184,45 @@ class _Server:
         if pool.peers.shared:
             self._connection.bind_to_server(pool.peers.server)
         home.bind(instance_facts.uuid)
-        on_file = self._connection.dialect == "sqlite"
         issuer = Issuer(key, instance_facts.uuid, lambda: pool.server.token_state)
-        context = Context(
+        tokens = Tokens(
+            issuer, HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock)
+        )
+        tokens.home.write()
+        return Context(
             pool=pool,
             writer=self._writer,
             readers=self._readers,
-            issuer=issuer,
-            instance=instance_facts.uuid,
-            sandbox=sandbox,
             clock=self._clock,
-            program=pilot_program(),
-            url=url,
-            host=socket.gethostname(),
-            pilot_url=settings.pilot_server or url,
-            pilot_logs=home.folder / "pilots",
-            book=UseBook(pool.policy.accounting.history),
-            space=self._space(sandbox),
-            home_token=HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
-            in_loop=on_file,
-            submission_gate=SubmissionGate(
-                self._writer, ChunkPace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
+            disk=Disk(sandbox, self._space(sandbox)),
+            address=ServerAddress(
+                instance_facts.uuid, socket.gethostname(), url, settings.pilot_server or url
+            ),
+            tokens=tokens,
+            pilots=PilotService(pilot_program(), home.folder / "pilots", self._exchange_of(pool)),
+            work=self._work_intake(pool),
+            duties=DutyState(
+                UseBook(pool.policy.accounting.history),
+                FailingRows(self._clock),
+                SubmitPools(lambda name: pool.policy.director.pool(name).max_threads),
             ),
         )
-        context.home_token.write()
-        return context
+
+    def _exchange_of(self, pool: Pool) -> Handler:
+        def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
+            return exchange_many(pool, tx, messages, self._clock())
+
+        return exchange
+
+    def _work_intake(self, pool: Pool) -> WorkIntake:
+        on_file = self._connection.dialect == "sqlite"
+        pace = ChunkPace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
+        return WorkIntake(
+            SubmissionGate(self._writer, pace),
+            Prospects(pool, self._writer, self._clock),
+            WorkQueue(pool),
+            CachedCounts(self._readers, time.monotonic, work_queue_depth.read),
+        )
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:
         """The disks that this server writes to. A database elsewhere reports a full disk by its errors."""
@@ -291,7 +312,7 @@ class _Server:
             self._publish_address(context, server)
 
         publish()
-        self._settings.announce(context.login_url)
+        self._settings.announce(context.address.login_url)
         # From now on pilots report and renew leases. Duties that need the waiting jobs start when these are counted.
         announcement = AnnouncementDuty(context, self._settings.home.facts, publish)
         running = [every(context, duty) for duty in (leases, DiskDuty(context), announcement)]
@@ -313,18 +334,18 @@ class _Server:
 
         def refresh() -> None:
             tls.refresh(lambda: self._publish_address(context, server), time.time())
-            context.certificate_warning = tls.warning(time.time())
+            context.address.certificate_warning = tls.warning(time.time())
 
         return [every(context, CertificateDuty(context, refresh))]
 
     def _publish_address(self, context: Context, server: uvicorn.Server) -> None:
         """Tell clients and pilots of this server's address and certificates."""
         if (tls := self._tls) is not None:
-            context.fingerprints, context.ca_file = tls.fingerprints, tls.ca_file
-            context.certificate_expires = tls.certificate.expires
+            context.address.fingerprints, context.address.ca_file = tls.fingerprints, tls.ca_file
+            context.address.certificate_expires = tls.certificate.expires
         fields = {
-            CERTIFICATES_HEADER: context.pool_fingerprints,
-            SERVERS_HEADER: context.pilot_urls if context.other_servers else (),
+            CERTIFICATES_HEADER: context.address.pool_fingerprints,
+            SERVERS_HEADER: context.address.pilot_urls if context.address.other_servers else (),
         }
         own = [
             (name.lower().encode(), ",".join(values).encode()) for name, values in fields.items() if values
@@ -333,7 +354,9 @@ class _Server:
         server.config.encoded_headers = own
         state = server.server_state
         state.default_headers = [field for field in state.default_headers if field[0] == b"date"] + own
-        self._settings.home.write_facts(context.url, context.fingerprints, context.ca_file)
+        self._settings.home.write_facts(
+            context.address.url, context.address.fingerprints, context.address.ca_file
+        )
 
     async def _load_and_run_duties(
         self, context: Context, schedule: DutySchedule, application: Application

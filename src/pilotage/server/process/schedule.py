@@ -107,22 +107,22 @@ class DutySchedule:
         # One lease for both: the CEs' cycles carry out the orders that the director leaves in memory.
         return [
             run(PriorityDuty(context)),
-            run(ShareDuty(context), context.wake_shares),
+            run(ShareDuty(context), context.wake.shares),
             run(QueueDuty(context)),
             run(ReasonDuty(context)),
             run(RetentionDuty(context, home.folder / "pilots", home.database.session)),
-            run(self._local_ces, context.wake_director),
+            run(self._local_ces, context.wake.director),
             run(self._batch_ces),
             run(self._director),
             run(self._local_information, self._local_information.wake),
             run(self._batch_information, self._batch_information.wake),
             run(CostDuty(context, self._duty_leases)),
-            run(IntakeDuty(context), context.wake_intake),
+            run(IntakeDuty(context), context.wake.intake),
             run(AgentDuty(context)),
-            run(LocationDuty(context), context.wake_locations),
+            run(LocationDuty(context), context.wake.locations),
             run(OutputBlockDuty(context)),
             run(self._embedded_agent),
-            run(ReleaseDuty(context), context.wake_release),
+            run(ReleaseDuty(context), context.wake.release),
             run(RollUpDuty(context)),
             run(JobCountsDuty(context)),
             run(PropagationDuty(context)),
@@ -155,7 +155,7 @@ class DutySchedule:
         return running
 
     def _adapter(self, ce: Ce) -> BatchAdapter:
-        logs, shared = self._context.pilot_logs, self._context.pool.peers.shared
+        logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
         return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
 
     def _local_ce(self, name: str) -> LocalCeDuty:
@@ -170,13 +170,13 @@ class DutySchedule:
     async def stop_pilots(self) -> None:
         """End the pilots as `down` has asked: after their running jobs, at once, or not at all."""
         context = self._context
-        if context.stopping not in ("drain", "cancel") or not self._started:
+        if context.stop.mode not in ("drain", "cancel") or not self._started:
             return
         await context.writer.acall(lambda tx: tx.set(context.pool.server, "draining", True))
         context.stop.clear()
-        if context.stopping == "cancel":
+        if context.stop.mode == "cancel":
             await self._local_ces.cancel_all()
-        await self._batch_ces.cancel_all(waiting_only=context.stopping == "drain")
+        await self._batch_ces.cancel_all(waiting_only=context.stop.mode == "drain")
         while not context.stop.is_set() and await asyncio.to_thread(self._has_running_pilots):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)

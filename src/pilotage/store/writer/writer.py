@@ -109,6 +109,11 @@ class Writer:
             self._committer.stop()
             self._committer = None
 
+    @property
+    def in_loop(self) -> bool:
+        """Whether transactions run in the event loop's thread. No other thread may then compute for long."""
+        return self._loop is not None
+
     def move_to_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run requests in the thread of `loop` from now on. Must be called in that thread."""
         self.stop()

@@ -28,10 +28,10 @@ monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
 @router.get("/whoami")
 def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Identity:
     """The user, group and rights of the token."""
-    others = [row.url for row in context.other_servers]
+    others = [row.url for row in context.address.other_servers]
     properties = sorted(caller.properties)
     return Identity(
-        caller.user, caller.group, properties, caller.expires, __version__, context.instance, others
+        caller.user, caller.group, properties, caller.expires, __version__, context.address.instance, others
     )
 
 
@@ -42,7 +42,7 @@ async def shutdown(
     """Stop the server. The answer is sent at once; the server has ended when its address no longer answers."""
     if body.pilots not in ("drain", "keep", "cancel"):
         raise InvalidInput(f"pilots: {body.pilots!r} is not one of drain, keep, cancel")
-    context.stopping = body.pilots
+    context.stop.mode = body.pilots
     context.stop.set()
     return body
 
@@ -56,10 +56,10 @@ def live() -> dict[str, str]:
 @monitoring.get("/ready")
 def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
     """Whether requests are served. "disk-full" (503): no new work is accepted. Other states: the server is stopping."""
-    answer = {"status": context.stopping or "ready", "instance": context.instance}
-    if context.space.low:
+    answer = {"status": context.stop.mode or "ready", "instance": context.address.instance}
+    if context.disk.space.low:
         response.status_code = 503
-        answer |= {"status": "disk-full", "reason": context.space.low}
+        answer |= {"status": "disk-full", "reason": context.disk.space.low}
     return answer
 
 
@@ -69,13 +69,13 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     pool, writer = context.pool, context.writer
     lines: list[str] = []
     connection = context.readers.connection()
-    lines += _by_state("pilotage_jobs", listing.state_totals(connection))
-    depth = context.work_queue_depth.read()
-    lines += _by_state("pilotage_requests", depth.requests)
-    lines += _by_state("pilotage_elements", depth.elements)
-    lines += _by_state("pilotage_element_jobs", depth.jobs)
+    lines += _labelled("pilotage_jobs", "state", listing.state_totals(connection))
+    depth = context.work.queue_depth.read()
+    lines += _labelled("pilotage_requests", "state", depth.requests)
+    lines += _labelled("pilotage_elements", "state", depth.elements)
+    lines += _labelled("pilotage_element_jobs", "state", depth.jobs)
     present = agents.page(connection, everything=False, limit=AGENTS_COUNTED)
-    lines += _by_state("pilotage_agents", Counter(row.status(context.clock()) for row in present))
+    lines += _labelled("pilotage_agents", "state", Counter(row.status(context.clock()) for row in present))
     gauges = _gauges(context, connection)
     counters = {
         "pilotage_commits_total": writer.groups,
@@ -90,26 +90,17 @@ def metrics(context: Context = Depends(context_of)) -> Response:
     for kind, numbers in (("gauge", gauges), ("counter", counters)):
         for name, value in numbers.items():
             lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
-    lines += ["# TYPE pilotage_disk_full gauge", f"pilotage_disk_full {int(bool(context.space.low))}"]
-    lines.append("# TYPE pilotage_disk_free_bytes gauge")
-    lines += [
-        f'pilotage_disk_free_bytes{{disk="{name}"}} {free}' for name, free in context.space.free().items()
-    ]
-    lines.append("# TYPE pilotage_failing_rows gauge")
-    lines += [
-        f'pilotage_failing_rows{{duty="{name}"}} {rows}' for name, rows in context.failing.counts().items()
-    ]
-    lines.append("# TYPE pilotage_retention_rows_total counter")
-    lines += [
-        f'pilotage_retention_rows_total{{table="{name}"}} {table_progress.total}'
-        for name, table_progress in sorted(retention.progress(connection).items())
-    ]
+    lines += ["# TYPE pilotage_disk_full gauge", f"pilotage_disk_full {int(bool(context.disk.space.low))}"]
+    lines += _labelled("pilotage_disk_free_bytes", "disk", context.disk.space.free())
+    lines += _labelled("pilotage_failing_rows", "duty", context.duties.failing.counts())
+    removed = {table: shown.total for table, shown in retention.progress(connection).items()}
+    lines += _labelled("pilotage_retention_rows_total", "table", removed, kind="counter")
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 
-def _by_state(name: str, counts: Mapping[str, int]) -> list[str]:
-    lines = [f'{name}{{state="{state}"}} {count}' for state, count in sorted(counts.items())]
-    return [f"# TYPE {name} gauge", *lines]
+def _labelled(name: str, label: str, numbers: Mapping[str, float], *, kind: str = "gauge") -> list[str]:
+    lines = [f'{name}{{{label}="{value}"}} {number}' for value, number in sorted(numbers.items())]
+    return [f"# TYPE {name} {kind}", *lines]
 
 
 def _gauges(context: Context, connection: Connection) -> dict[str, float]:
@@ -120,10 +111,10 @@ def _gauges(context: Context, connection: Connection) -> dict[str, float]:
         "pilotage_index_waiting_jobs": sum(entry.waiting for entry in entries),
         "pilotage_pilots_stalled": len(pool.pilots.stalled),
         "pilotage_history_jobs": job_counts.archived(connection),
-        "pilotage_retention_last_run_timestamp_seconds": context.retention_ran_at or 0,
+        "pilotage_retention_last_run_timestamp_seconds": context.duties.retention_ran_at or 0,
         "pilotage_longest_transaction_seconds": writer.times.longest,
         "pilotage_longest_work_of_a_transaction_seconds": writer.times.longest_work,
     }
-    if context.certificate_expires is not None:
-        gauges["pilotage_certificate_expires_timestamp_seconds"] = context.certificate_expires
+    if context.address.certificate_expires is not None:
+        gauges["pilotage_certificate_expires_timestamp_seconds"] = context.address.certificate_expires
     return gauges

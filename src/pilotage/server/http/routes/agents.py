@@ -57,7 +57,7 @@ async def join(
 ) -> JoinResponse:
     """An agent is there. Another process of this name is superseded. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work_queue, context.clock()
+    queue, now = context.work.queue, context.clock()
     return await context.writer.acall(lambda tx: membership.join(queue, tx, body, user, now))
 
 
@@ -70,7 +70,7 @@ async def sync_agent(
 ) -> SyncResponse:
     """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work_queue, context.clock()
+    queue, now = context.work.queue, context.clock()
     load = await _load(context, agent, now)
     return await context.writer.acall(
         lambda tx: sync(queue, tx, agent, user, body, load, now, context.pool.rng)
@@ -79,7 +79,7 @@ async def sync_agent(
 
 async def _load(context: Context, agent: int, now: float) -> AgentLoad:
     """The unfinished jobs of an agent. The count reads many rows and returns few, so another thread makes it."""
-    loads = context.work_queue.loads
+    loads = context.work.queue.loads
     known = loads.known(agent, now)
     if known is not None:
         return known
@@ -142,7 +142,7 @@ async def post_masks(
 ) -> PostedMasks:
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work_queue, context.clock()
+    queue, now = context.work.queue, context.clock()
     turns = LoopTurns()
     masks = []
     for document in body.masks:
@@ -158,7 +158,7 @@ async def post_masks(
         if posted.superseded:
             return posted
         made, known = made + posted.made, known + posted.known
-    context.wake_release.set()
+    context.wake.release.set()
     return PostedMasks(made, known)
 
 
@@ -190,7 +190,7 @@ def list_agents(
 
 def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
     connection = context.readers.connection()
-    load = context.work_queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
+    load = context.work.queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
     return AgentSummary(
         name=row.name,
         team=row.team,
@@ -228,7 +228,7 @@ async def enable_agent(
 
 async def _set_draining(context: Context, caller: Caller, name: str, *, draining: bool) -> AgentSummary:
     agent = _need_authority(context, caller, name)
-    queue, now = context.work_queue, context.clock()
+    queue, now = context.work.queue, context.clock()
     jobs = (await _load(context, agent.id, now)).jobs
     row = await context.writer.acall(
         lambda tx: membership.set_draining(queue, tx, name, jobs, draining=draining, by=caller.user, now=now)
@@ -242,7 +242,7 @@ async def remove_agent(
 ) -> AgentSummary:
     """End an agent at once; its elements go back to the queue. Administrators, and its user."""
     _need_authority(context, caller, body.name)
-    queue, now = context.work_queue, context.clock()
+    queue, now = context.work.queue, context.clock()
     row = await context.writer.acall(
         lambda tx: membership.remove(queue, tx, body.name, by=caller.user, now=now)
     )

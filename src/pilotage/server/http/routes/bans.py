@@ -56,7 +56,7 @@ async def ban_user(
         pass
     while await context.writer.acall(lambda tx: ban_service.enforce_bans(pool, tx, now)):
         pass
-    context.wake_director.set()
+    context.wake.director.set()
     return _summary(row)
 
 
@@ -72,7 +72,7 @@ async def lift_ban(
             pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
         )
     )
-    context.wake_director.set()
+    context.wake.director.set()
     return _summary(row._replace(ended=now, ended_by=caller.user))
 
 

@@ -35,7 +35,7 @@ async def probe_ce(
     row = await context.writer.acall(
         lambda tx: request_probe(pool.ids, tx, body.name, by=caller.user, now=clock())
     )
-    context.wake_director.set()
+    context.wake.director.set()
     return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))
 
 

@@ -75,7 +75,7 @@ async def create_dataset(
     body: DataSetCreate, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> DataSetSummary:
     """Make an open data set. One of this name that the caller may change is returned as it is."""
-    context.space.check()
+    context.disk.space.check()
     group = group_of(context.pool.policy, caller, body.group)
     row = await context.writer.acall(
         lambda tx: registration.create(
@@ -131,7 +131,7 @@ async def add_files(
     body: FilesAdd, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> FilesAdded:
     """Add files to a block. They are stored in slices; after an error the same request may be sent again."""
-    context.space.check()
+    context.disk.space.check()
     name = check_entry_name(body.block, "block")
     places = _places(context.pool.policy, body.replicas)
     files = await _entries(body.files)
@@ -147,7 +147,7 @@ async def add_files(
         )
         total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
     if total.closed:
-        context.wake_intake.set()
+        context.wake.intake.set()
     warnings = list(hidden_data_warnings(context.pool.policy, places))
     return FilesAdded(total.files, total.known, total.closed, warnings)
 
@@ -228,7 +228,7 @@ async def change_replicas(
         moved += await context.writer.acall(
             lambda tx, part=part: locations.change_replicas(tx, part, change, context.clock())  # type: ignore[misc]
         )
-    context.wake_locations.set()
+    context.wake.locations.set()
     return ReplicasChanged(len(ids), moved)
 
 
@@ -247,7 +247,7 @@ async def close_dataset(
 ) -> DataSetSummary:
     """Close a data set and its open blocks: no more files will come. Its owner, or an administrator."""
     row = await context.writer.acall(lambda tx: registration.close(tx, body.name, changer=caller.viewer()))
-    context.wake_intake.set()
+    context.wake.intake.set()
     return await _read_summary(context, row)
 
 
@@ -261,7 +261,7 @@ async def remove_dataset(
     await context.writer.acall(
         lambda tx: registration.remove(tx, name, changer=caller.viewer(), now=context.clock())
     )
-    context.wake_locations.set()
+    context.wake.locations.set()
     return summary
 
 

@@ -34,9 +34,9 @@ async def explain_director(
 
     With `dry_run`, or if this server has not run an iteration, the next one is computed and nothing is submitted.
     """
-    last = context.director.last
+    last = context.duties.director.last
     if last is not None and not dry_run:
         return report(last.work, seed=last.seed, number=last.number, queue=queue, limit=limit)
-    seed = context.director.next_seed if seed is None else seed
+    seed = context.duties.director.next_seed if seed is None else seed
     work = await compute_iteration(context, seed)
     return report(work, seed=seed, number=None, queue=queue, limit=limit)

@@ -20,7 +20,7 @@ MOST_SHOWN = 1000
 @router.get("/duties")
 def list_duties(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> DutyList:
     """The duties of this server, and the rows that they cannot process. Only administrators see rows and errors."""
-    counts = context.failing.counts()
+    counts = context.duties.failing.counts()
     rows = [
         FailingRowSummary(
             *(row.duty, row.step),
@@ -28,6 +28,6 @@ def list_duties(context: Context = Depends(context_of), caller: Caller = Depends
             row.error if caller.administrator else "",
             row.since,
         )
-        for row in islice(context.failing, MOST_SHOWN)
+        for row in islice(context.duties.failing, MOST_SHOWN)
     ]
     return DutyList(list(counts), rows, sum(counts.values()))

@@ -131,7 +131,7 @@ def job(
         job=summary,
         description=description if summary.owner == caller.user else hide_environment_values(description),
         attempts=tries,
-        outputs=listed_outputs(context.sandbox, facts, job, result),
+        outputs=listed_outputs(context.disk.sandbox, facts, job, result),
         missing_outputs=result.missing if result else [],
         refused_outputs=[RefusedOutputFile(name, reason) for name, reason in refused],
         parameters=parameter_values(facts),
@@ -155,7 +155,7 @@ def outputs(
     """Names and sizes of the outputs of a job. A killed job has only the received standard output and error."""
     _, facts = _visible_job(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts.finished_epoch)
-    return listed_outputs(context.sandbox, facts, job, result)
+    return listed_outputs(context.disk.sandbox, facts, job, result)
 
 
 @router.get("/jobs/{job}/outputs/{name:path}", response_class=Response, responses=BINARY)
@@ -173,10 +173,12 @@ def output(
     if inline is not None:
         return Response(inline, media_type="application/octet-stream")
     if not (result is not None and has_applied_result(facts)) and name not in stored_files(
-        context.sandbox, facts, job, result
+        context.disk.sandbox, facts, job, result
     ):
         raise NotFound(f"job {job} has no output {name}")
-    return FileResponse(context.sandbox.open_output(job, epoch, name), media_type="application/octet-stream")
+    return FileResponse(
+        context.disk.sandbox.open_output(job, epoch, name), media_type="application/octet-stream"
+    )
 
 
 @router.post("/outputs", response_class=Response, responses=binary_response("application/x-tar"))
@@ -186,7 +188,7 @@ def outputs_of_many(
     """The outputs of all jobs of a selection that the caller may see, as one tar stream."""
     archive = OutputArchive(
         context.readers,
-        context.sandbox,
+        context.disk.sandbox,
         caller.viewer(),
         JobSelection(**vars(body.selection)),
         body.after,
@@ -229,7 +231,7 @@ def logs(
         data = _past_stream(context, facts, job, epoch, stream, offset)
     elif facts.pilot_id is not None:
         _request_streaming(context, JobId(job))
-        data = context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
+        data = context.disk.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
     else:
         data = _stored_stream(context, facts, job, stream, offset)
     headers = {"X-Pilotage-State": summary.state, "X-Pilotage-Offset": str(offset)}
@@ -271,7 +273,7 @@ async def action(
         if verb == "delete" and not body.dry_run:
             await asyncio.to_thread(_delete_files, context, outcome.done)
         after = ids[-1]
-    context.wake_director.set()
+    context.wake.director.set()
     return answer
 
 
@@ -281,8 +283,8 @@ def _ids(context: Context, selection: JobSelection, caller: Caller, after: int) 
 
 def _delete_files(context: Context, jobs: list[int]) -> None:
     for id_ in jobs:
-        context.sandbox.delete_outputs(id_)
-        context.sandbox.delete_tails(id_)
+        context.disk.sandbox.delete_outputs(id_)
+        context.disk.sandbox.delete_tails(id_)
 
 
 def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary, JobFacts]:
@@ -302,10 +304,10 @@ def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, off
     inline = inline_streams(facts, job, result).get(name)
     if inline is not None:
         return inline[offset : offset + MAX_LOG_BYTES]
-    if name in stored_files(context.sandbox, facts, job, result):
-        path = context.sandbox.output_path(job, facts.finished_epoch, name)
-        return context.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
-    return context.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
+    if name in stored_files(context.disk.sandbox, facts, job, result):
+        path = context.disk.sandbox.output_path(job, facts.finished_epoch, name)
+        return context.disk.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
+    return context.disk.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
 
 
 def _epoch_of(context: Context, job: int, attempt: int) -> int:
@@ -319,7 +321,7 @@ def _epoch_of(context: Context, job: int, attempt: int) -> int:
 
 def _past_stream(context: Context, facts: JobFacts, job: int, epoch: int, stream: str, offset: int) -> bytes:
     """A piece of the output of an earlier attempt: of its result, or else of the output that its pilot has sent."""
-    sandbox, place = context.sandbox, STREAMS.index(stream)
+    sandbox, place = context.disk.sandbox, STREAMS.index(stream)
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
     inline = (result.stdout, result.stderr)[place] if result is not None else None
     if inline is not None:

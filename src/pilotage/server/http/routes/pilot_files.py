@@ -67,7 +67,7 @@ def fetch_input(
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or not has_input(facts, digest):
         raise NotFound(f"job {job} has no such input")
-    return FileResponse(context.sandbox.input_path(digest), media_type="application/octet-stream")
+    return FileResponse(context.disk.sandbox.input_path(digest), media_type="application/octet-stream")
 
 
 @router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201, response_class=Response)
@@ -85,9 +85,9 @@ async def store_output(
         await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
     except Conflict:
         # If the answer was lost, the finish may have arrived meanwhile: then the same bytes are still accepted.
-        await context.sandbox.compare_output(job, epoch, name, request.stream(), limit)
+        await context.disk.sandbox.compare_output(job, epoch, name, request.stream(), limit)
     else:
-        await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
+        await context.disk.sandbox.put_output(job, epoch, name, request.stream(), limit)
     return Response(status_code=201)
 
 
@@ -103,7 +103,7 @@ async def keep_stream(
     """Store the standard output or error of a killed job as one of its outputs."""
     name = await asyncio.to_thread(_stream_output_name, context, pilot, job, epoch, stream)
     limit = context.pool.policy.jobs.max_output_file
-    await context.sandbox.put_output(job, epoch, name, request.stream(), limit)
+    await context.disk.sandbox.put_output(job, epoch, name, request.stream(), limit)
     await asyncio.to_thread(_delete_outputs_if_deleted, context, job)
     return Response(status_code=201)
 
@@ -124,7 +124,7 @@ def _delete_outputs_if_deleted(context: Context, job: int) -> None:
     """Delete the files of a job that was deleted during the upload."""
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts.state == JobState.DELETED:
-        context.sandbox.delete_outputs(job)
+        context.disk.sandbox.delete_outputs(job)
 
 
 @router.post("/pilot/jobs/{job}/tail", status_code=204)
@@ -142,11 +142,11 @@ async def store_tail(
         raise InvalidInput(f"there is no stream {stream}", hint="stdout or stderr")
     await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
     data = await request.body()
-    await asyncio.to_thread(context.sandbox.append_tail, job, epoch, stream, offset, data[:MAX_TAIL])
+    await asyncio.to_thread(context.disk.sandbox.append_tail, job, epoch, stream, offset, data[:MAX_TAIL])
     return Response(status_code=204)
 
 
 @router.get("/pilot.pyz", response_class=Response, responses=binary_response("application/zip"))
 def program(context: Context = Depends(context_of)) -> Response:
     """The pilot's program. It contains no secret."""
-    return Response(context.program, media_type="application/zip")
+    return Response(context.pilots.program, media_type="application/zip")

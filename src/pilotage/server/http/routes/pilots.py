@@ -115,7 +115,7 @@ def pilot_log(
 def _read_log(context: Context, row: PilotRow, offset: int | None) -> tuple[int, bytes]:
     """A part of a pilot's output and its position. Raises NotFound with the reason if there is none."""
     ce = context.pool.policy.ces.get(row.ce)
-    folder = str(context.pilot_logs) if ce is None or ce.type == "local" else ce.log_folder
+    folder = str(context.pilots.logs) if ce is None or ce.type == "local" else ce.log_folder
     most = TAIL_BYTES if offset is None else MAX_LOG_BYTES
     if (part := read_log_from(folder, row.stamp, offset, most)) is not None:
         return part
@@ -156,7 +156,7 @@ async def kill_pilots(
         answer.refused += [PilotRefusal(pilot, message) for pilot, message in ordered.refused[:room]]
     if body.ce is not None and not answer.matched:
         ce_by_name(context.pool.policy, body.ce)
-    context.wake_director.set()
+    context.wake.director.set()
     return answer
 
 

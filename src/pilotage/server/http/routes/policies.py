@@ -59,8 +59,8 @@ async def change_policy(
             pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
         )
     )
-    context.wake_director.set()
-    context.wake_shares.set()
+    context.wake.director.set()
+    context.wake.shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
     return await _with_checks(context, document, new, changed)
 
@@ -109,8 +109,8 @@ async def rollback(
             pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
         )
     )
-    context.wake_director.set()
-    context.wake_shares.set()
+    context.wake.director.set()
+    context.wake.shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
     return await _with_checks(context, document, old, changed)
 

@@ -66,7 +66,7 @@ async def submit_request(
     body: RequestSubmission, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> RequestAccepted:
     """Accept a request. With a right to assign and a team, the work queue takes it at once."""
-    context.space.check()
+    context.disk.space.check()
     prepared = await asyncio.to_thread(_prepare, context, caller, body)
     pool, now = context.pool, context.clock()
     row = await context.writer.acall(lambda tx: submission.submit(pool.policy, tx, prepared, now))

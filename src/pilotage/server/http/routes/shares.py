@@ -26,7 +26,7 @@ async def share_list(
 ) -> shares.ShareTable:
     """The entitled, used and corrected share of every group and owner. All callers get the same table."""
     table = await context.writer.acall(lambda _: entitlements(context.pool))
-    return await asyncio.to_thread(share_table, table, context.book.as_of)
+    return await asyncio.to_thread(share_table, table, context.duties.book.as_of)
 
 
 @router.get("/fairness")
@@ -38,7 +38,7 @@ async def fairness(
     caller: Caller = Depends(caller_of),
 ) -> shares.FairnessReport:
     """The entitled share, the expected share and the use of every group and owner over a period."""
-    pool, book = context.pool, context.book
+    pool, book = context.pool, context.duties.book
     if since > pool.policy.accounting.history:
         hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
         raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")

@@ -140,6 +140,6 @@ async def set_site_state(
             until=body.until,
         )
     )
-    context.wake_director.set()
+    context.wake.director.set()
     [summary] = await asyncio.to_thread(_summaries, context, caller, [body.site])
     return summary

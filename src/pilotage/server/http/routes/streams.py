@@ -61,8 +61,8 @@ async def open_(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> OpenSubmission:
     """Begin a submission whose rows are sent in chunks, or find it by its key to continue it."""
-    context.space.check()
-    known_offers = await context.prospects.known()
+    context.disk.space.check()
+    known_offers = await context.work.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers)
     pool, clock = context.pool, context.clock
     submission = await context.writer.acall(lambda tx: open_submission(pool, tx, prepared, clock()))
@@ -74,7 +74,7 @@ async def check(
     body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmissionCheck:
     """The errors and warnings of a submission before its rows are sent; nothing is stored."""
-    known_offers = await context.prospects.known()
+    known_offers = await context.work.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers, trial=True)
     return await check_prepared(context, prepared)
 
@@ -150,14 +150,14 @@ async def chunk(
     caller: Caller = Depends(caller_of),
 ) -> ChunkResponse:
     """Accept rows. The answer is sent when their jobs wait in the task queue."""
-    context.space.check()
+    context.disk.space.check()
     size = int(request.headers.get("content-length", 0))
     if size > MAX_CHUNK_BYTES:
         raise TooLarge(
             f"the chunk has {size:,} bytes: at most {MAX_CHUNK_BYTES:,} are accepted",
             hint="send fewer rows at a time",
         )
-    pool, clock, bulk = context.pool, context.clock, context.submission_gate
+    pool, clock, bulk = context.pool, context.clock, context.work.gate
     with bulk.place():
         body = await request.body()
         given = await asyncio.to_thread(_read_rows, context, caller, id_, number, body)
@@ -166,7 +166,7 @@ async def chunk(
         )
         if response.made < response.count:
             await bulk.make(pool, JobCreator(response.submission, number, rows=given))
-    context.wake_director.set()
+    context.wake.director.set()
     return ChunkResponse(number, response.first_job, response.count)
 
 
@@ -221,7 +221,7 @@ async def close_(
     id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
     """End the submission after its last row. The answer is sent when all jobs wait in the task queue."""
-    clock, bulk = context.clock, context.submission_gate
+    clock, bulk = context.clock, context.work.gate
     submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
     await bulk.make(context.pool, JobCreator(submission.id))
     return response(submission, last)

@@ -50,15 +50,15 @@ async def submit(
     body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmitResponse:
     """Accept jobs. The answer is sent when all of them wait in their task queue."""
-    context.space.check()
-    with context.submission_gate.place():
-        known_offers = await context.prospects.known()
+    context.disk.space.check()
+    with context.work.gate.place():
+        known_offers = await context.work.prospects.known()
         insert = await asyncio.to_thread(
             lambda: ChunkedInsert.of(prepare(context, caller, body, known_offers))
         )
         submission = await _insert(context, insert)
-        await context.submission_gate.make(context.pool, JobCreator(submission.id))
-    context.wake_director.set()
+        await context.work.gate.make(context.pool, JobCreator(submission.id))
+    context.wake.director.set()
     return response(submission)
 
 
@@ -67,7 +67,7 @@ async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow
     pool, clock = context.pool, context.clock
     try:
         while True:
-            submission = await context.submission_gate.write(lambda tx: insert.step(pool, tx, clock()))
+            submission = await context.work.gate.write(lambda tx: insert.step(pool, tx, clock()))
             if submission is not None:
                 return submission
     except BaseException:
@@ -81,7 +81,7 @@ async def check(
     body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> SubmissionCheck:
     """The errors and warnings of a submission; nothing is stored. Its files need not be uploaded."""
-    known_offers = await context.prospects.known()
+    known_offers = await context.work.prospects.known()
     prepared = await asyncio.to_thread(prepare, context, caller, body, known_offers, trial=True)
     return await check_prepared(context, prepared)
 
@@ -89,7 +89,7 @@ async def check(
 async def check_prepared(context: Context, prepared: PreparedSubmission) -> SubmissionCheck:
     """Check a prepared submission against the store as well."""
     pool, clock = context.pool, context.clock
-    context.space.check()
+    context.disk.space.check()
     await context.writer.acall(lambda tx: check_acceptable(pool, tx, prepared, clock()))
     return SubmissionCheck(prepared.expected or prepared.count, list(prepared.warnings))
 

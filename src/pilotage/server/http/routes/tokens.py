@@ -48,7 +48,7 @@ async def create_token(
             pool.ids, tx, body.user, group, expires=expires, by=caller.user, now=now
         )
     )
-    token, expires = context.issuer.issue(body.user, group, now, body.lifetime, number=number)
+    token, expires = context.tokens.issuer.issue(body.user, group, now, body.lifetime, number=number)
     return TokenResponse(token, expires, body.user, group, number)
 
 
@@ -83,7 +83,7 @@ async def revoke(
     if body.pilot:
         caller.need_administrator()
         await writer.acall(lambda tx: changes.revoke_pilot(pool, tx, body.pilot, by=by, now=now))
-        context.wake_director.set()
+        context.wake.director.set()
         return RevokeResponse(1)
     if body.user:
         if body.user != caller.user:
@@ -114,7 +114,7 @@ async def refresh_token(
 ) -> TokenResponse:
     """Issue a new token for the user of the current one, with the same id."""
     number = caller.number
-    token, expires = context.issuer.issue(
+    token, expires = context.tokens.issuer.issue(
         caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home, number=number
     )
     if number is not None:
@@ -130,5 +130,5 @@ def renew_home_token(context: Context = Depends(context_of)) -> Response:
 
     Only the owner of the home can read that file.
     """
-    context.home_token.ensure()
+    context.tokens.home.ensure()
     return Response(status_code=204)

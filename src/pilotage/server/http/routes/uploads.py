@@ -33,7 +33,7 @@ def missing(
 ) -> MissingUploads:
     """The files of a list that this owner has not uploaded before."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
-    stored = {digest for digest in sizes if context.sandbox.input_path(digest).exists()}
+    stored = {digest for digest in sizes if context.disk.sandbox.input_path(digest).exists()}
     return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in stored])
 
 
@@ -42,14 +42,14 @@ async def upload_many(
     request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
 ) -> Response:
     """Store many small input files. Each is sent as its SHA-256, a space, its size, a line feed, and its bytes."""
-    context.space.check()
+    context.disk.space.check()
     body = await request.body()
     if len(body) > MAX_BUNDLE_BYTES:
         raise TooLarge(
             f"the files have {len(body):,} bytes: at most {MAX_BUNDLE_BYTES:,} are accepted together"
         )
     files = _read_bundle(body, context.pool.policy.jobs.max_input_file)
-    await asyncio.to_thread(context.sandbox.put_inputs, files)
+    await asyncio.to_thread(context.disk.sandbox.put_inputs, files)
     await _record(context, caller, [(digest, len(data)) for digest, data in files])
     return Response(msgspec.json.encode({"files": len(files)}), 201, media_type="application/json")
 
@@ -80,7 +80,7 @@ def known(
 ) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
-    stored = size is not None and context.sandbox.input_path(digest).exists()
+    stored = size is not None and context.disk.sandbox.input_path(digest).exists()
     return Response(status_code=204 if stored else 404)
 
 
@@ -92,9 +92,9 @@ async def upload(
     caller: Caller = Depends(caller_of),
 ) -> Response:
     """Store one input file under its SHA-256."""
-    context.space.check()
+    context.disk.space.check()
     limit = context.pool.policy.jobs.max_input_file
-    size = await context.sandbox.put_input(digest, request.stream(), limit)
+    size = await context.disk.sandbox.put_input(digest, request.stream(), limit)
     await _record(context, caller, [(digest, size)])
     body = msgspec.json.encode({"digest": digest, "size": size})
     return Response(body, 201, media_type="application/json")
@@ -106,7 +106,7 @@ async def _record(context: Context, caller: Caller, files: Sequence[tuple[str, i
     def note(tx: Transaction) -> None:
         for digest, size in files:
             # Retention may have removed an earlier upload of the same bytes, with its file, at this moment.
-            if not context.sandbox.input_path(digest).exists():
+            if not context.disk.sandbox.input_path(digest).exists():
                 raise Overloaded(
                     "the file was removed while it was stored", hint="send it again", retry_after=1.0
                 )

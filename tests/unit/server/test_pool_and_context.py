@@ -1,4 +1,4 @@
-"""The pool stays divided by concern: few fields, each part known to the rooms that are named here."""
+"""Pool and context stay divided by concern: few fields, and the rooms that use each part are named here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import dataclasses
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
+
+import pytest
 
 import pilotage
+from pilotage.server.context import Context
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
 from tests.writer_guard import PARTS
@@ -38,8 +41,9 @@ ROOMS = {
 """The rooms that use a part through the pool. All use `policy`, `ids`, `peers`, `queues`, `pilots` and `server`."""
 
 
-def test_the_pool_has_few_fields() -> None:
-    assert len(dataclasses.fields(Pool)) <= MOST_FIELDS
+@pytest.mark.parametrize("kind", [Pool, Context])
+def test_it_has_few_fields(kind: Any) -> None:
+    assert len(dataclasses.fields(kind)) <= MOST_FIELDS
 
 
 def test_the_writers_guard_knows_every_part_that_is_assigned_to() -> None:

@@ -1,0 +1,35 @@
+"""The events by which routes and duties of one server wake or stop one another."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from pilotage.core.errors import PilotageError
+
+
+class Stop(asyncio.Event):
+    """Set to stop the server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = ""
+        """The mode of the stop: "", "drain", "keep" or "cancel"."""
+        self.error: PilotageError | None = None
+        """The error that ends the server, if it ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Events that wake duties before their period is over."""
+
+    director: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the number of pilots that are needed may have changed."""
+    locations: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when blocks have moved or data sets were removed."""
+    shares: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when shares or corrections must be computed again."""
+    intake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request was assigned, or a block was closed."""
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when jobs of elements were made, or jobs of requests have ended."""
