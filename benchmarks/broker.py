@@ -12,9 +12,9 @@ from typing import Any
 from benchmarks.ce_ads import Formula, ce_values, job_values, requirement_sets
 from benchmarks.figure import Figure, told
 from pilotage.core.brokering.broker import Broker, CeTable, Matches
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import CeFacts, match
 from pilotage.core.classads import ClassAd, Expression, ListOf, Literal, parse_expression, unparse
+from pilotage.core.glue.schema import kinds
 
 SUMMARY = "ms for one job ad against 1,000 CE ads of 55 attributes; 5,000 job ads of 100 Requirements"
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from benchmarks.ce_ads import ce_values, requirement_sets
 from benchmarks.figure import Figure, part, told
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.classads import parse_expression, unparse
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import parse
 from pilotage.core.queues.identity import QueueIdentity

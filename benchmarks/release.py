@@ -19,9 +19,9 @@ from benchmarks.figure import Figure, figure, part, told
 from pilotage.core import policy as policies
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text
+from pilotage.core.requests.retries import RetryRules
 from pilotage.core.requests.specification import Program, Specification, Splitting, Step
 from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.retries import RetryRules
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.duties.release import AIM
 from pilotage.server.duties.row_by_row import SLICE_AIM, SlicePace

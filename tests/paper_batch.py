@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.pilots.waits import WaitClass
 from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
-from pilotage.core.brokering.glue import ATTRIBUTES, FixedBy, GlueAttribute
-from pilotage.core.brokering.information import DEFAULT_EXPIRY
+from pilotage.core.brokering.pilot_ads import ATTRIBUTES as OF_OFFER
 from pilotage.core.brokering.requester_ad import ATTRIBUTES as OF_REQUESTER
 from pilotage.core.classads.partial import Kind
-from pilotage.core.pilots.ads import ATTRIBUTES as OF_OFFER
+from pilotage.core.glue.information import DEFAULT_EXPIRY
+from pilotage.core.glue.schema import ATTRIBUTES, FixedBy, GlueAttribute
 
 _KINDS = {
     Kind.INTEGER: "integer",
@@ -22,7 +22,7 @@ _KINDS = {
 _BEFORE = f"""\
 # Attributes of ads
 
-<!-- Made by scripts/write-docs from core/brokering/glue.py; a test compares. -->
+<!-- Made by scripts/write-docs from core/glue/schema.py; a test compares. -->
 
 Computing elements are described in names of the GLUE schema 1.x, as in gLite. `Requirements` may refer to these names
 as `other.NAME`. Names are compared without case. A site may add names of its own.

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from pilotage.core.requests.retries import FailedTry, FailureClass, PauseRule, RetryRules, after_failed_try
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.release import (
@@ -34,7 +35,6 @@ from pilotage.core.workqueue.release import (
     ReleaseRules,
     usable_sites,
 )
-from pilotage.core.workqueue.retries import FailedTry, FailureClass, PauseRule, RetryRules, after_failed_try
 from pilotage.core.workqueue.roll_up import CANCELING, PartProgress, progress_of_whole, state_of_request
 from pilotage.core.workqueue.states import ElementState
 from tests.unit.services.bench import Bench

@@ -19,17 +19,17 @@ import pytest
 
 from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.errors import InvalidInput
-from pilotage.core.workqueue.eligibility import Locations, SiteRules, eligible_sites
-from pilotage.core.workqueue.identity import element_digest
-from pilotage.core.workqueue.pull import Candidate, CandidateGroup, SiteRoom, admit
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import (
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import (
     Generator,
     InputBlock,
     PlannedElement,
     SliceRule,
     StepInput,
 )
+from pilotage.core.workqueue.eligibility import Locations, SiteRules, eligible_sites
+from pilotage.core.workqueue.identity import element_digest
+from pilotage.core.workqueue.pull import Candidate, CandidateGroup, SiteRoom, admit
 
 HERE = (
     *("WQE-01", "WQE-02", "SITE-01", "SITE-02", "SITE-03", "MATCH-02", "MATCH-03", "MATCH-04", "MATCH-05"),

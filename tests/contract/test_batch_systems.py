@@ -19,8 +19,8 @@ from secrets import token_hex
 
 import pytest
 
-from pilotage.core.brokering import glue
 from pilotage.core.errors import Conflict, Unreachable
+from pilotage.core.glue import schema as glue
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions

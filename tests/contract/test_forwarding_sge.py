@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilotage.core.brokering.glue import kinds
-from pilotage.core.brokering.information import HostClass
 from pilotage.core.classads import ClassAd, Literal, parse_expression, quote, unparse
 from pilotage.core.classads.partial import residual
 from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, CeTerms, Forwarding, forward
+from pilotage.core.glue.information import HostClass
+from pilotage.core.glue.schema import kinds
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.runner import LocalRunner

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilotage.core.brokering.information import HostClass
 from pilotage.core.classads import ClassAd, Literal, parse_expression, unparse
 from pilotage.core.classads.partial import Kind, residual
 from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, CeTerms, Forwarding, forward
+from pilotage.core.glue.information import HostClass
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.runner import LocalRunner

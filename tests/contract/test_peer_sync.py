@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pilotage.core import policy as policies
-from pilotage.core.brokering.information import CeInformation, HostClass
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import JobId, PilotId, QueueId
 from pilotage.core.shares.turns import Turn
 from pilotage.core.sites import SiteState

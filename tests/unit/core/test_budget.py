@@ -13,7 +13,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.cost import HOUR, Costs, PilotLife, add_costs, book
 from pilotage.core.policy import parse, warnings
-from pilotage.core.provisioning.budget import (
+from pilotage.core.policy.budget import (
     Budget,
     PilotBurn,
     budget_status,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.key_lines import line_of
 from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.bounds import RANGES, ZERO_ALLOWED
-from pilotage.core.policy.key_lines import line_of
 from pilotage.core.shares.correctors import CORRECTORS
 from tests.unit.core.hostile_policies import POLICIES
 

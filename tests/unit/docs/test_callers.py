@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[3] / "src" / "pilotage"
 EXCUSED = {
     "client/*": "the Python interface for users",
     "core/shares/correctors/*": "found by the registry",
-    "core/workqueue/start_policies/*": "found by the registry",
+    "core/requests/start_policies/*": "found by the registry",
     "server/http/http_protocol.py:*": "called by the parser of HTTP and the event loop",
     "server/http/tls_handshake.py:*": "called by the event loop",
     "wire/server_trust.py:wrap_bio": "called by ssl",

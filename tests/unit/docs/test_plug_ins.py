@@ -60,8 +60,8 @@ def karma() -> dict[str, int]:
     return {"karma": 1}
 '''
 START_POLICY = """\
-from pilotage.core.workqueue.start_policies.block import BlockPolicy
-from pilotage.core.workqueue.start_policy import StartPlan, StepInput
+from pilotage.core.requests.start_policies.block import BlockPolicy
+from pilotage.core.requests.start_policy import StartPlan, StepInput
 
 
 class KarmaPolicy(BlockPolicy):
@@ -157,7 +157,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
-    (root / "pilotage" / "core" / "workqueue" / "start_policies" / "karma.py").write_text(START_POLICY)
+    (root / "pilotage" / "core" / "requests" / "start_policies" / "karma.py").write_text(START_POLICY)
     (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
@@ -297,8 +297,8 @@ _check_usage("karma", {"partition": "all"}, None, None)
 def test_a_start_policy_may_be_named_in_a_request_and_stands_in_the_page(copy: Path) -> None:
     code = """
 from pilotage.core.requests.fields import STEP
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import InputBlock, StepInput
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import InputBlock, StepInput
 [given] = [field.field for field in STEP if field.name == "start_policy"]
 blocks = [InputBlock(number, f"b{number}", 1, 1, 1, 1) for number in range(3)]
 plan = START_POLICIES["Karma"].plan(StepInput(blocks=blocks))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape, Submission
 from pilotage.outside.batch.command_client import UnreadableOutput

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.brokering.information import CeInformation
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.slurm import information

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from pilotage.core.brokering.information import CeInformation
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.outside.batch.adapter import Receipt, Submission

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.core.provisioning.budget import BudgetStatus
+from pilotage.core.policy.budget import BudgetStatus
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.director.budgets import status_of
 from pilotage.services.director.ce_status import summaries

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.published import PublishedInformation
 from pilotage.core.classads import Literal, evaluate
 from pilotage.core.errors import Unreachable
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.policy import Ce, parse
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context

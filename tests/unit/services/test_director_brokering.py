@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.new_pilots import MEASURED
 from pilotage.core.classads import evaluate, parse_expression
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import Ce, parse
 from pilotage.core.provisioning.iteration import Shortfall

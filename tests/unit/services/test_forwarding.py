@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from pilotage.core import policy as policies
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.classads import quote
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder

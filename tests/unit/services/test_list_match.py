@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilotage.core import policy as policies
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.forwarding import forwarding_of, hook_call

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.brokering.pilot_ads import ATTRIBUTES, node_ad, offer_ad, own_attributes
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
-from pilotage.core.pilots.ads import ATTRIBUTES, node_ad, offer_ad, own_attributes
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.policy import Ce
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity

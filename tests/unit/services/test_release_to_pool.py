@@ -10,9 +10,9 @@ import pytest
 
 from pilotage.core.policy.model import NORMAL_USER
 from pilotage.core.policy.requests import Growth, Requests
+from pilotage.core.requests.retries import PauseRule, RetryRules
 from pilotage.core.requests.specification import Retry
 from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.retries import PauseRule, RetryRules
 from pilotage.services.requests import changes
 from pilotage.services.requests.changes import Change
 from pilotage.services.requests.rights import Actor

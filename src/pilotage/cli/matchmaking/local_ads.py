@@ -90,10 +90,10 @@ def match_files(
 
     from pilotage.cli.matchmaking.answers import ce_match, fitting_first
     from pilotage.core.brokering.ce_answer import answer_for, facts_of
-    from pilotage.core.brokering.glue import kinds
-    from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
+    from pilotage.core.brokering.match import match, rank_of
     from pilotage.core.brokering.misspelt import misspelt_names
     from pilotage.core.classads import parse_expression, unparse
+    from pilotage.core.glue.schema import DEFAULT_RANK, kinds
     from pilotage.core.queues.identity import QueueIdentity
     from pilotage.wire.matchmaking import MatchReport
 

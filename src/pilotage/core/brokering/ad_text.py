@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE, CeAd, HostAd, complete, without_hosts
-from pilotage.core.brokering.glue import BY_NAME, nearest_name
-from pilotage.core.brokering.information import DEFAULT_EXPIRY
 from pilotage.core.classads import (
     UNDEFINED,
     ClassAd,
@@ -26,6 +24,8 @@ from pilotage.core.classads import (
 )
 from pilotage.core.classads.partial import Kind
 from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.glue.information import DEFAULT_EXPIRY
+from pilotage.core.glue.schema import BY_NAME, nearest_name
 
 LIMITS: Final = ParserLimits(text=1024 * 1024, depth=100, nodes=250_000)
 """Limits of the text of one ad, and of a file of ads."""

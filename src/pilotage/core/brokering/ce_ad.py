@@ -9,11 +9,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pilotage.core.brokering.glue import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
-from pilotage.core.brokering.information import CeInformation, HostClass, Value, literal
 from pilotage.core.brokering.match import ce_requirements
 from pilotage.core.classads import ERROR, UNDEFINED, ClassAd, Expression, Literal, parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.glue.information import CeInformation, HostClass, Value, literal
+from pilotage.core.glue.schema import EXPRESSIONS, OWN_NAMES, is_dynamic, is_of_hosts
 from pilotage.core.policy import Ce
 
 IDENTITY: Final = "GlueCEUniqueID"

@@ -9,7 +9,6 @@ from typing import Final
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.explanation import SubExpressionRefusal, explain_refusal
-from pilotage.core.brokering.glue import BY_NAME, is_dynamic
 from pilotage.core.brokering.match import CeFacts, CeMatch, Verdict, ce_requirements
 from pilotage.core.classads import (
     Attribute,
@@ -27,6 +26,7 @@ from pilotage.core.classads import (
 )
 from pilotage.core.classads.partial import Kind
 from pilotage.core.classads.tree import children
+from pilotage.core.glue.schema import BY_NAME, is_dynamic
 
 MOST_CLASSES: Final = 8
 """Host classes that are explained one by one."""

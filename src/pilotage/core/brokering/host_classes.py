@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pilotage.core.brokering.information import HostClass, Value, number_of
+from pilotage.core.glue.information import HostClass, Value, number_of
 
 MOST_CLASSES: Final = 500
 """Host classes of one CE."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pilotage.core.brokering.glue import kinds
-from pilotage.core.brokering.information import Value
 from pilotage.core.forwarding.rules import ComplexRule, Rule, values_of_features
+from pilotage.core.glue.information import Value
+from pilotage.core.glue.schema import kinds
 
 FEATURES: Final = "SlurmFeatures"
 """The attribute of a host class with the features of its hosts."""

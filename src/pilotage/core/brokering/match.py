@@ -11,7 +11,6 @@ from enum import StrEnum
 from math import inf, isnan
 from typing import Final
 
-from pilotage.core.brokering.information import number_of
 from pilotage.core.classads import (
     Attribute,
     Call,
@@ -25,10 +24,10 @@ from pilotage.core.classads import (
 )
 from pilotage.core.classads.partial import Kind, can_be_true, residual
 from pilotage.core.classads.tree import conjuncts
+from pilotage.core.glue.information import number_of
 
 UNRANKED: Final = -inf
 """The rank of a CE for which Rank has no number: it comes last."""
-DEFAULT_RANK: Final = "-other.GlueCEStateEstimatedResponseTime"
 STEPS: Final = 20_000
 """Bound of one evaluation."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pilotage.core.brokering.glue import nearest_name
 from pilotage.core.brokering.seen_attributes import attributes_of, shorten
 from pilotage.core.classads import Expression
+from pilotage.core.glue.schema import nearest_name
 
 MOST = 5
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.glue import ATTRIBUTES, is_dynamic
 from pilotage.core.brokering.match import CeFacts
+from pilotage.core.brokering.pilot_ads import own_attributes
 from pilotage.core.classads import UNDEFINED, ClassAd, Expression, Literal
-from pilotage.core.pilots.ads import own_attributes
+from pilotage.core.glue.schema import ATTRIBUTES, is_dynamic
 from pilotage.core.queues.fit import Offer
 
 MEASURED: Final = frozenset(

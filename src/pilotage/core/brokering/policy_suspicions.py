@@ -8,11 +8,11 @@ from typing import Final
 
 from pilotage.core.brokering.ad_text import suspicions_of
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.glue import BY_NAME, EXPRESSIONS, nearest_name
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.requester_ad import ATTRIBUTES
 from pilotage.core.brokering.seen_attributes import attributes_of
 from pilotage.core.classads import Attribute, Expression, Literal, parse_expression
+from pilotage.core.glue.information import CeInformation, HostClass
+from pilotage.core.glue.schema import BY_NAME, EXPRESSIONS, nearest_name
 from pilotage.core.policy import Ce, Policy, toml
 
 MOST: Final = 20

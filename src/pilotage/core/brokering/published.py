@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pilotage.core.brokering import glue
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
-from pilotage.core.brokering.glue import is_of_hosts
 from pilotage.core.brokering.host_classes import flattened
 from pilotage.core.brokering.host_values import host_values
-from pilotage.core.brokering.information import CeInformation, HostClass, Value, number_of
+from pilotage.core.glue import schema as glue
+from pilotage.core.glue.information import CeInformation, HostClass, Value, number_of
+from pilotage.core.glue.schema import is_of_hosts
 from pilotage.core.policy import Ce, Policy
 
 _DYNAMIC_OWN: Final = frozenset({"unavailablehosts"})

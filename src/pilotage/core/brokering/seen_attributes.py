@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from pilotage.core.brokering.glue import nearest_name
 from pilotage.core.classads import UNDEFINED, Attribute, ClassAd, Expression, Literal, evaluate, unparse
 from pilotage.core.classads.tree import children
+from pilotage.core.glue.schema import nearest_name
 
 MOST_NAMES: Final = 8
 """Attributes shown for one sub-expression."""

@@ -131,7 +131,7 @@ def _json_lines(text: str) -> Iterator[tuple[Path, int]]:
 
 def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:
     # Imported here: every command imports this module, and the policy takes as long as all the rest.
-    from pilotage.core.policy.key_lines import statement_lines
+    from pilotage.core.key_lines import statement_lines
 
     return statement_lines(text)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, isfinite
 
-from pilotage.core.brokering.information import Value, literal, number_of
 from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, Literal, evaluate, references
 from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
@@ -22,6 +21,7 @@ from pilotage.core.forwarding.native import (
     features_of,
 )
 from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule, WallRule, value_text
+from pilotage.core.glue.information import Value, literal, number_of
 
 _EQUAL = ("==", "=?=")
 _UNDEFINED = Literal(UNDEFINED)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 
-from pilotage.core.brokering.information import HostClass, Value
 from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
 from pilotage.core.classads.tree import conjuncts
@@ -23,6 +22,7 @@ from pilotage.core.forwarding.native import (
 from pilotage.core.forwarding.rules import FeatureRule, Rule
 from pilotage.core.forwarding.selection import select_hosts
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
+from pilotage.core.glue.information import HostClass, Value
 
 MAX_PARTS = 64
 """Parts of a residual that are looked at; the rest is left to the match."""

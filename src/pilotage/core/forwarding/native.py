@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from pilotage.core.brokering.information import Value
 from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule
 from pilotage.core.forwarding.table import ForwardTable
+from pilotage.core.glue.information import Value
 
 MAX_FEATURES = 200
 """Names of features in one flag."""

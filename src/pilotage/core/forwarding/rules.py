@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pilotage.core.brokering.information import Value
 from pilotage.core.classads.partial import Kind
 from pilotage.core.errors import InvalidInput
+from pilotage.core.glue.information import Value
 
 WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:=-]{0,99}")
 """A value or name that may stand in a native flag. It has no operators, quotes, separators or shell characters."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pilotage.core.brokering.information import HostClass
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
+from pilotage.core.glue.information import HostClass
 
 MAX_HOSTS = 2000
 """Names in one flag."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pilotage.core.brokering.glue import BY_NAME, FixedBy, nearest_name
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.rules import (
     ATTRIBUTE,
@@ -17,6 +16,7 @@ from pilotage.core.forwarding.rules import (
     WallRule,
     parse_rule,
 )
+from pilotage.core.glue.schema import BY_NAME, FixedBy, nearest_name
 
 
 class HostSelection(StrEnum):

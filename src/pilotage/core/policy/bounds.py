@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pilotage.core.brokering.glue import EXPRESSIONS
+from pilotage.core.glue.schema import EXPRESSIONS
 from pilotage.core.policy.model import Policy
 from pilotage.core.setting import COUNT, keys_of
 

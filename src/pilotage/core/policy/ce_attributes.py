@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pilotage.core.brokering import glue
-from pilotage.core.brokering.glue import BY_NAME, EXPRESSIONS, FixedBy
-from pilotage.core.brokering.information import Value
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.glue import schema as glue
+from pilotage.core.glue.information import Value
+from pilotage.core.glue.schema import BY_NAME, EXPRESSIONS, FixedBy
 from pilotage.core.policy import toml
 from pilotage.core.policy.ce_model import Ce, HostsEntry
 

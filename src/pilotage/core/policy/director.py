@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pilotage.core.brokering.match import DEFAULT_RANK
+from pilotage.core.glue.schema import DEFAULT_RANK
 from pilotage.core.policy.table import Table
 from pilotage.core.setting import SECONDS, YEAR, Setting
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.key_lines import statement_lines
 from pilotage.core.policy import toml
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain, mistake_in_name
 from pilotage.core.policy.differences import changes
-from pilotage.core.policy.key_lines import statement_lines
 from pilotage.core.policy.model import Policy
 
 LARGEST_PILOT = 4

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.key_lines import check_shape, line_of
 from pilotage.core.pilots.wall_time import cpu_time_of_new_pilot, kept, wall_for
 from pilotage.core.policy import toml
+from pilotage.core.policy.budget import parse_budget, pilot_cost
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain
 from pilotage.core.policy.cpu_normalization import with_normalized_cpu
 from pilotage.core.policy.director import SubmitPool
 from pilotage.core.policy.isolation import ISOLATED_TAG
-from pilotage.core.policy.key_lines import check_shape, line_of
 from pilotage.core.policy.model import ADMINISTRATOR, AGENT, GENERIC_PILOT, Ce, NamedInstance, Policy
 from pilotage.core.policy.toml_edit import value_at
 from pilotage.core.policy.validation import validate
-from pilotage.core.provisioning.budget import parse_budget, pilot_cost
 from pilotage.core.setting import keys_of
 from pilotage.core.shares.priorities import scaled_range
 

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from typing import Annotated, Final, Literal
 
 from pilotage.core.policy.table import Table
+from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.setting import BYTES, YEAR, Setting
-from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
 
 MAX_REQUEST_PRIORITY: Final = 999_999
 Growth = Literal["default", "linear", "squared", "exponential"]

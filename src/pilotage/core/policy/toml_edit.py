@@ -9,8 +9,8 @@ from copy import deepcopy
 from typing import Any
 
 from pilotage.core.errors import Conflict
+from pilotage.core.key_lines import statement_lines
 from pilotage.core.policy import toml
-from pilotage.core.policy.key_lines import statement_lines
 
 Path = tuple[str, ...]
 Value = str | float

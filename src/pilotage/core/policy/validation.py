@@ -9,17 +9,17 @@ from typing import Any
 
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.key_lines import line_of
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
+from pilotage.core.policy.budget import parse_budget
 from pilotage.core.policy.ce_attributes import attribute_mistakes
 from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
-from pilotage.core.policy.key_lines import line_of
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
 from pilotage.core.policy.requests import MAX_BANDS
-from pilotage.core.provisioning.budget import parse_budget
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.correctors import CORRECTORS

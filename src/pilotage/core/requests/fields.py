@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pilotage.core.jobs.fields import Field
+from pilotage.core.requests.retries import PauseRule
 from pilotage.core.requests.specification import (
     DEFAULT_PRIORITY,
     LOG_BYTES,
@@ -14,9 +15,8 @@ from pilotage.core.requests.specification import (
     PROCESSING,
     STEP_TYPES,
 )
+from pilotage.core.requests.start_policies import GIVEN_BY_USERS, START_POLICIES
 from pilotage.core.setting import BYTES
-from pilotage.core.workqueue.retries import PauseRule
-from pilotage.core.workqueue.start_policies import GIVEN_BY_USERS, START_POLICIES
 
 MAX_EVENTS: Final = 10**15
 REQUIRED: Final = object()

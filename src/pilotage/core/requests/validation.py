@@ -7,10 +7,10 @@ from collections import Counter
 from pilotage.core.requests.plan import LOGS
 from pilotage.core.requests.reading import MistakeLog, Path
 from pilotage.core.requests.specification import Specification, Step
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import Reads
 from pilotage.core.requests.step_parts import check_patterns
 from pilotage.core.splitting.algorithms import ALGORITHMS
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import Reads
 
 
 def check_request(request: Specification, log: MistakeLog, *, several: bool) -> None:

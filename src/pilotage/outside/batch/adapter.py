@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, Protocol
 
-from pilotage.core.brokering.information import CeInformation
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.submission import BatchListing, ListedTask
 

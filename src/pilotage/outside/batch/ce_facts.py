@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pilotage.core.brokering.host_classes import flattened
-from pilotage.core.brokering.information import HostClass, Value
+from pilotage.core.glue.information import HostClass, Value
 
 
 def minima_of_hosts(classes: Sequence[HostClass]) -> dict[str, Value]:

@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
 from pilotage.core.policy.new_ce import NodeKind

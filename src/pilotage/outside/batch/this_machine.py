@@ -7,7 +7,7 @@ import platform
 import re
 from pathlib import Path
 
-from pilotage.core.brokering.information import Value
+from pilotage.core.glue.information import Value
 
 _VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "ARM": "arm"}
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import PilotageError
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy import Ce, Policy
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_data_set_name, sorted_sites
 from pilotage.core.errors import Conflict, Forbidden, NotFound
-from pilotage.store.engine.connection import MAX_TOTAL, Connection
+from pilotage.store.engine.connection import MAX_INTEGER, Connection
 from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, FileRow, Totals
 from pilotage.store.tables.replicas import ReplicaRow
@@ -129,7 +129,7 @@ def check_same(files: Sequence[FileEntry], known: dict[str, FileRow]) -> None:
 
 def _contents(files: Sequence[FileEntry]) -> Totals:
     events, size = sum(file.events for file in files), sum(file.size for file in files)
-    return Totals(0, 0, len(files), min(events, MAX_TOTAL), min(size, MAX_TOTAL))
+    return Totals(0, 0, len(files), min(events, MAX_INTEGER), min(size, MAX_INTEGER))
 
 
 def _parts(blocks: Sequence[BlockRow], name: str) -> list[BlockRow]:

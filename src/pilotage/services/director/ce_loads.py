@@ -6,9 +6,10 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.match import DEFAULT_RANK, closed_reason, full_reason, jobs_left, rank_of
+from pilotage.core.brokering.match import closed_reason, full_reason, jobs_left, rank_of
 from pilotage.core.brokering.new_pilots import ad_of_new_pilots
 from pilotage.core.classads import ClassAd, Literal
+from pilotage.core.glue.schema import DEFAULT_RANK
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.batch import room_for_pilots
 from pilotage.core.provisioning.iteration import CeLoad

@@ -12,10 +12,10 @@ from pilotage.core.brokering.broker import CeTable, Matches, NumberedCe
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import explain_match
 from pilotage.core.brokering.dependencies import dependencies_of
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import Verdict
 from pilotage.core.brokering.requester_ad import requester, submitting_identity
 from pilotage.core.classads import ClassAd, Literal
+from pilotage.core.glue.schema import kinds
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.policy.model import PilotType

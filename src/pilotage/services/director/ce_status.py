@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor
 
 from pilotage.core.brokering.ce_ad import FUTURE_TOLERANCE
-from pilotage.core.brokering.information import CeInformation, ad_of
 from pilotage.core.brokering.match import closed_reason, full_reason
 from pilotage.core.brokering.published import PublishedHosts, is_usable, publish
+from pilotage.core.glue.information import CeInformation, ad_of
 from pilotage.core.pilots import clocks
 from pilotage.core.pilots.blame import blame
 from pilotage.core.pilots.cost import HOUR, CoreSeconds
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.waits import WaitAction, WaitClass, deadline_of, has_deadline
 from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.budget import BudgetStatus
 from pilotage.core.policy.parser import short_wall
-from pilotage.core.provisioning.budget import BudgetStatus
 from pilotage.core.sites import SiteState
 from pilotage.services.director.budgets import exhausted, status_of
 from pilotage.services.director.ce_record import NO_ROOM

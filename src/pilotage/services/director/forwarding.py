@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.glue import BY_NAME, kinds
-from pilotage.core.brokering.information import Value
 from pilotage.core.brokering.requester_ad import requester
 from pilotage.core.classads import ClassAd, Expression, Literal, unparse
 from pilotage.core.classads.partial import residual
@@ -20,6 +18,8 @@ from pilotage.core.forwarding.forward import (
     selects_hosts,
 )
 from pilotage.core.forwarding.hook import condition_variables, requirements_text
+from pilotage.core.glue.information import Value
+from pilotage.core.glue.schema import BY_NAME, kinds
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pilotage.core.brokering.information import CeInformation
+from pilotage.core.glue.information import CeInformation
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool

@@ -13,12 +13,12 @@ import msgspec
 from pilotage.core.brokering.ad_text import suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import MOST_WORK, answer_for, as_plain, in_glue_spelling, work_of
-from pilotage.core.brokering.glue import kinds
-from pilotage.core.brokering.match import DEFAULT_RANK, match, rank_of
+from pilotage.core.brokering.match import match, rank_of
 from pilotage.core.brokering.misspelt import misspelt_names
 from pilotage.core.brokering.requester_ad import requester_ad
 from pilotage.core.brokering.seen_attributes import shorten, value_text
 from pilotage.core.classads import ClassAd, unparse
+from pilotage.core.glue.schema import DEFAULT_RANK, kinds
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type

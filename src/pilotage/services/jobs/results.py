@@ -8,7 +8,7 @@ import binascii
 from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
-from pilotage.core.workqueue.retries import DATA_FAILURES
+from pilotage.core.requests.retries import DATA_FAILURES
 from pilotage.services.jobs.failures import counted
 from pilotage.services.jobs.stored_files import register_files, register_logs
 from pilotage.services.jobs.transitions import JobTransitions

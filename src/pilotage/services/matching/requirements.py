@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from pilotage.core.brokering.glue import EXPRESSIONS
+from pilotage.core.brokering.pilot_ads import node_ad, offer_ad
 from pilotage.core.brokering.requester_ad import ATTRIBUTES, match_expression, requester
 from pilotage.core.classads import ERROR, ClassAd, Expression, Literal, evaluate, references
 from pilotage.core.errors import InvalidInput
-from pilotage.core.pilots.ads import node_ad, offer_ad
+from pilotage.core.glue.schema import EXPRESSIONS
 from pilotage.core.policy import Policy
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity

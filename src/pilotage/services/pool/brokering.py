@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pilotage.core.brokering.broker import Broker, NumberedCe
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.new_pilots import facts_of_new_pilots
+from pilotage.core.glue.schema import kinds
 from pilotage.core.queues.fit import Offer
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from pilotage.core.brokering.ce_ad import CeAd, ce_ad
-from pilotage.core.brokering.information import CeInformation
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy import Ce
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pilotage.core.brokering.information import CeInformation
+from pilotage.core.glue.information import CeInformation
 from pilotage.services.pool.brokering import PoolBroker
 from pilotage.services.pool.ce_ads import CeAds
 from pilotage.services.pool.forwardings import Forwardings

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pilotage.core.brokering.ce_ad import CeAd
+from pilotage.core.brokering.pilot_ads import node_ad
 from pilotage.core.classads import ClassAd
-from pilotage.core.pilots.ads import node_ad
 from pilotage.core.policy import Policy
 from pilotage.core.policy.isolation import ISOLATED_TAG
 from pilotage.core.queues.fit import Identity, Offer, remaining_sizes
@@ -107,7 +107,7 @@ class PilotOffers:
         return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, None)
 
     def node_ad(self, ce: CeAd | None) -> ClassAd:
-        """The constant part of the pilot's ad (core/pilots/ads.py), made again when its CE or its node changes."""
+        """The constant part of the pilot's ad, made again when its CE or its node changes."""
         node, cached = self.node, self._node_ad
         if (
             cached is None

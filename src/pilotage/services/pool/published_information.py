@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.core.brokering.information import CeInformation, HostClass
 from pilotage.core.brokering.published import (
     PublishedHosts,
     PublishedInformation,
@@ -12,6 +11,7 @@ from pilotage.core.brokering.published import (
     publish,
     publish_hosts,
 )
+from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.policy import Ce, Policy
 
 _NEVER_ANSWERED = CeInformation()

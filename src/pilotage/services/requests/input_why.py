@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pilotage.core.requests.specification import CLEANUP
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import Reads
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import Reads
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import dataset_blocks, queued_requests
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep

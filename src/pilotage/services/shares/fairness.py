@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.policy import Policy
+from pilotage.core.queues.fairness import bound, covered, expected_use, judge, reaches_shares
 from pilotage.core.shares.corrector import CorrectorInstance
-from pilotage.core.shares.fairness import bound, covered, expected_use, judge, reaches_shares
 from pilotage.core.shares.priorities import Entitled
 from pilotage.core.shares.use import Entity, Unit, Use
 from pilotage.services.shares.corrections import UseBook

@@ -18,10 +18,10 @@ from pilotage.core.brokering.ce_answer import (
     work_of,
 )
 from pilotage.core.brokering.explanation import explain_refusal
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import match
 from pilotage.core.brokering.requester_ad import requester_ad
 from pilotage.core.classads import ClassAd
+from pilotage.core.glue.schema import kinds
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pilotage.core.requests.start_policy import FailedPiece
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.pieces import Piece, Window, count_lumis
 from pilotage.core.splitting.remainder import Coverage, restrict
 from pilotage.core.splitting.split import split
-from pilotage.core.workqueue.start_policy import FailedPiece
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_masks
 from pilotage.store.tables.element_masks import UnsplitElement

@@ -15,16 +15,16 @@ from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep, rows_of_step
 from pilotage.core.requests.specification import CLEANUP
-from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.roll_up import WORKING, is_working
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import (
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import (
     Generator,
     InputBlock,
     Reads,
     StartPlan,
     StepInput,
 )
+from pilotage.core.requests.states import RequestState
+from pilotage.core.workqueue.roll_up import WORKING, is_working
 from pilotage.services.workqueue.cleanup import Cleanup, cleanup_of
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
 from pilotage.services.workqueue.state import WorkQueue

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.start_policy import ANY_LOCATION, JobCount, PlannedElement
 from pilotage.core.splitting.algorithm import Algorithm, Amount
 from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.identity import element_digest
-from pilotage.core.workqueue.start_policy import ANY_LOCATION, JobCount, PlannedElement
 from pilotage.core.workqueue.states import ElementState
-from pilotage.store.engine.connection import MAX_TOTAL, Connection
+from pilotage.store.engine.connection import MAX_INTEGER, Connection
 from pilotage.store.tables import location_sets
 from pilotage.store.tables.elements import NewElement
 
@@ -43,10 +43,10 @@ def new_element(
         step=step,
         digest=element_digest(request, step, element.names, identity),
         state=ElementState.AVAILABLE,
-        jobs=min(element.jobs, MAX_TOTAL),
-        events=min(element.events, MAX_TOTAL),
+        jobs=min(element.jobs, MAX_INTEGER),
+        events=min(element.events, MAX_INTEGER),
         files=element.files,
-        size=min(element.size, MAX_TOTAL),
+        size=min(element.size, MAX_INTEGER),
         blocks=json.dumps(element.blocks),
         mask="" if mask is None else mask.text,
         location_set=location_set,

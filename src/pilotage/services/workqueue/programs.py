@@ -10,9 +10,9 @@ from typing import NamedTuple
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.queues.identity import cpu_bucket, wall_bucket
 from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.requests.specification import Retry
 from pilotage.core.splitting.algorithm import Algorithm
-from pilotage.core.workqueue.retries import FailureClass, PauseRule, RetryRules
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of

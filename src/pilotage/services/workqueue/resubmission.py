@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.json_format import stored_steps
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import FailedPiece, Reads, StepInput
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.remainder import Coverage
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import FailedPiece, Reads, StepInput
 from pilotage.services.workqueue.failed_pieces import failed_pieces, unclaimed
 from pilotage.services.workqueue.planned_elements import algorithm_of, job_count_of, new_element
 from pilotage.store.engine.connection import Connection

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from pilotage.core.jobs.states import JobState
+from pilotage.core.requests.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.requests.states import RequestState
-from pilotage.core.workqueue.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
 from pilotage.services.catalogue.outputs import close_output

@@ -23,7 +23,7 @@ from pilotage.services.workqueue.membership import present_agent
 from pilotage.services.workqueue.moves import ElementMoves
 from pilotage.services.workqueue.roll_up import end_elements
 from pilotage.services.workqueue.state import WorkQueue
-from pilotage.store.engine.connection import MAX_TOTAL, Connection
+from pilotage.store.engine.connection import MAX_INTEGER, Connection
 from pilotage.store.tables import element_jobs, element_masks, element_progress, elements, queued_requests
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.element_masks import NewElementJob
@@ -244,9 +244,9 @@ def _job(agent: AgentRow, row: ElementRow, digest: str, piece: TakenPiece, now: 
         location_set=row.location_set,
         site=row.site,
         agent_id=agent.id,
-        events=min(size.events, MAX_TOTAL),
+        events=min(size.events, MAX_INTEGER),
         files=size.files,
-        size=min(size.size, MAX_TOTAL),
+        size=min(size.size, MAX_INTEGER),
         made=now,
     )
 

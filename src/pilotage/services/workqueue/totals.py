@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pilotage.core.requests.plan import PlannedStep
+from pilotage.core.requests.start_policy import PlannedElement, StartPlan
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.splitting.totals import first_part
-from pilotage.core.workqueue.start_policy import PlannedElement, StartPlan
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_masks, elements
 

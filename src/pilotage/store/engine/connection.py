@@ -148,26 +148,26 @@ def in_list(connection: Connection, expression: str, given: Sequence[int] | Sequ
     return f"{expression} = ANY (?::{kind}[])", array_literal(given, kind)
 
 
-MAX_TOTAL = 2**63 - 1
-"""The largest sum that is stored or told. A larger one is told as this."""
+MAX_INTEGER = 2**63 - 1
+"""The largest integer of a column. A larger sum is stored and told as this."""
 
 
 def bounded_sum(connection: Connection, column: str) -> str:
-    """The sum of a column of integers that are not negative, as SQL: at most MAX_TOTAL, and 0 of no rows.
+    """The sum of a column of integers that are not negative, as SQL: at most MAX_INTEGER, and 0 of no rows.
 
     SQLite ends a statement whose sum has more than 64 bits. So the upper and lower halves are added apart.
     """
     if connection.dialect != "sqlite":
-        return f"least(coalesce(sum({column}), 0), {MAX_TOTAL})::bigint"
+        return f"least(coalesce(sum({column}), 0), {MAX_INTEGER})::bigint"
     low = f"sum({column} & 4294967295)"
     high = f"(sum({column} >> 32) + ({low} >> 32))"
     whole = f"({high} << 32 | ({low} & 4294967295))"
-    return f"coalesce(CASE WHEN {high} > 2147483647 THEN {MAX_TOTAL} ELSE {whole} END, 0)"
+    return f"coalesce(CASE WHEN {high} > 2147483647 THEN {MAX_INTEGER} ELSE {whole} END, 0)"
 
 
 def bounded_addition(column: str) -> str:
-    """`column` and one parameter, given twice, as SQL: at most MAX_TOTAL. Neither is negative."""
-    return f"CASE WHEN {column} > {MAX_TOTAL} - ? THEN {MAX_TOTAL} ELSE {column} + ? END"
+    """`column` and one parameter, given twice, as SQL: at most MAX_INTEGER. Neither is negative."""
+    return f"CASE WHEN {column} > {MAX_INTEGER} - ? THEN {MAX_INTEGER} ELSE {column} + ? END"
 
 
 def database_time(connection: Connection, now: float) -> float:

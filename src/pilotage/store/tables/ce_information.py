@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
+from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.store.engine.connection import Connection, in_list
 
 

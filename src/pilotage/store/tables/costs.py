@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.cost import HOUR, CoreSeconds, CostKey, HeldCores, PilotLife
-from pilotage.core.provisioning.budget import PilotBurn
+from pilotage.core.policy.budget import PilotBurn
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
 from pilotage.store.schema.pilots import UNBOOKED
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL, HELD, JobState
-from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.connection import MAX_INTEGER, Connection, in_list
 from pilotage.store.tables import job_counts
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, jobs_where
-from pilotage.wire.limits import MAX_INT64
 
 JOINED = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
@@ -33,7 +32,7 @@ class Page:
     """`limit` jobs with ids above `after`, in ascending order. `newest`: below `after`, descending; 0: from the end."""
 
     after: int = 0
-    limit: int = MAX_INT64
+    limit: int = MAX_INTEGER
     newest: bool = False
 
     @property
@@ -48,7 +47,7 @@ class Page:
     @property
     def values(self) -> list[int]:
         """The values of `beyond` and of LIMIT."""
-        return [MAX_INT64 if self.newest and not self.after else self.after, self.limit]
+        return [MAX_INTEGER if self.newest and not self.after else self.after, self.limit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.glue import BY_NAME, is_of_hosts, kinds, mistake, nearest_name
-from pilotage.core.brokering.information import CeInformation, HostClass, Value
 from pilotage.core.classads import ClassAd, ListOf, evaluate, matches, parse_ad, parse_expression, unparse
 from pilotage.core.classads.partial import Kind
 from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.glue.information import CeInformation, HostClass, Value
+from pilotage.core.glue.schema import BY_NAME, is_of_hosts, kinds, mistake, nearest_name
 from pilotage.core.policy import Ce
 
 DOCUMENT = (Path(__file__).parents[2] / "classads/glue_ce.ad").read_text(encoding="utf-8")

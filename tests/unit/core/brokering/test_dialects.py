@@ -9,11 +9,11 @@ import pytest
 from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import facts_of
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.brokering.match import Verdict, match
 from pilotage.core.brokering.requester_ad import requester_ad
 from pilotage.core.classads import ClassAd, evaluate, matches, parse_ad, parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.glue.schema import kinds
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.policy import Policy, parse
 from pilotage.core.queues.identity import QueueIdentity

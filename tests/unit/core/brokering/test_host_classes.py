@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.brokering.host_classes import MOST_CLASSES, MOST_NAMES, Host, flattened, group_hosts
-from pilotage.core.brokering.information import HostClass, Value
+from pilotage.core.glue.information import HostClass, Value
 
 VALUES: st.SearchStrategy[Value] = (
     st.integers(-3, 3) | st.booleans() | st.sampled_from([0.0, 1.0, 1.5, "a", "b", (), ("x",), ("x", "y")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from pilotage.core.brokering.information import Value
+from pilotage.core.glue.information import Value
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.:=-]+|[&|(),]")
 

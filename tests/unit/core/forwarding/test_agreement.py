@@ -6,11 +6,11 @@ from hypothesis import given
 
 from pilotage.core import policy
 from pilotage.core.brokering.ce_ad import ce_ad
-from pilotage.core.brokering.information import CeInformation, Value
 from pilotage.core.brokering.match import CeFacts, match
 from pilotage.core.classads import ClassAd, parse_expression
 from pilotage.core.classads.partial import residual
 from pilotage.core.forwarding.forward import CeTerms, forward
+from pilotage.core.glue.information import CeInformation, Value
 from tests.unit.core.forwarding.test_forward import (
     DRAWN_KINDS,
     classes_of,

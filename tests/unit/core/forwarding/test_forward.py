@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.brokering.information import HostClass, Value, ad_of
 from pilotage.core.classads import ClassAd, Literal, evaluate, parse_expression, unparse
 from pilotage.core.classads.partial import Kind, residual
 from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, NO_HOST, CeTerms, Forwarding, forward
 from pilotage.core.forwarding.table import ForwardTable, HostSelection
+from pilotage.core.glue.information import HostClass, Value, ad_of
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from tests.unit.core.forwarding.batch_systems import accepted_by_grid_engine, accepted_by_slurm
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from pilotage.core.brokering.information import Value, ad_of
 from pilotage.core.classads import ClassAd, evaluate, parse_expression
 from pilotage.core.classads.partial import Kind
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import condition_variables, read_arguments, with_arguments
+from pilotage.core.glue.information import Value, ad_of
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from tests.unit.core.forwarding.test_forward import DRAWN_KINDS, HOSTILE, SI00, expressions, hosts_drawn
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.brokering.information import Value
 from pilotage.core.classads.partial import Kind
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.rules import (
@@ -19,6 +18,7 @@ from pilotage.core.forwarding.rules import (
     parse_rule,
     values_of_features,
 )
+from pilotage.core.glue.information import Value
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import pytest
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.draws import Rule
+from pilotage.core.queues.fairness import FairnessVerdict, bound, expected_use, judge
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.shares.correctors.half_life import HalfLifeInstance
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
-from pilotage.core.shares.fairness import FairnessVerdict, bound, expected_use, judge
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import DAY, HOUR, Unit
 from tests.unit.core.shares.simulated_pool import ENDLESS, OFFER, Flow, Pool

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from pilotage.core.brokering.information import CeInformation
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import (
     Account,

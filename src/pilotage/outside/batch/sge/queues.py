@@ -9,7 +9,7 @@ from itertools import groupby
 from xml.etree.ElementTree import Element
 
 from pilotage.core.brokering.host_classes import Host, group_hosts
-from pilotage.core.brokering.information import CeInformation, Value
+from pilotage.core.glue.information import CeInformation, Value
 from pilotage.core.policy.new_ce import NodeKind
 from pilotage.outside.batch.adapter import Partition
 from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pwd
 from collections.abc import Collection, Mapping, Sequence
 
-from pilotage.core.brokering.information import CeInformation
 from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import (
     Account,

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.brokering.host_values import FEATURES
-from pilotage.core.brokering.information import CeInformation, Value
+from pilotage.core.glue.information import CeInformation, Value
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts
 from pilotage.outside.batch.command_client import UnreadableOutput

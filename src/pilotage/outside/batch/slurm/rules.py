@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from pilotage.core.brokering.glue import kinds
 from pilotage.core.classads.partial import Kind
 from pilotage.core.forwarding.rules import FeatureRule, Rule
+from pilotage.core.glue.schema import kinds
 
 
 def mistakes_in_rules(rules: Mapping[str, Rule], features: Collection[str]) -> Iterator[str]:

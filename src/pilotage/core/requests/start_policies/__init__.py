@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
-from pilotage.core.workqueue.start_policy import Reads, StartPolicy
+from pilotage.core.requests.start_policy import Reads, StartPolicy
 
 
 def _find() -> Iterator[StartPolicy]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pilotage import pilot
-from pilotage.core.workqueue.retries import (
+from pilotage.core.requests.retries import (
     DATA_FAILURES,
     FailedTry,
     FailureClass,

@@ -11,6 +11,15 @@ from hypothesis import strategies as st
 
 from pilotage.core.datasets.facts import ELSEWHERE
 from pilotage.core.errors import InvalidInput
+from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policy import (
+    FailedPiece,
+    Generator,
+    InputBlock,
+    PlannedElement,
+    SliceRule,
+    StepInput,
+)
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.eligibility import (
     ANYWHERE,
@@ -21,15 +30,6 @@ from pilotage.core.workqueue.eligibility import (
     obstacle,
 )
 from pilotage.core.workqueue.identity import canonical_json, element_digest
-from pilotage.core.workqueue.start_policies import START_POLICIES
-from pilotage.core.workqueue.start_policy import (
-    FailedPiece,
-    Generator,
-    InputBlock,
-    PlannedElement,
-    SliceRule,
-    StepInput,
-)
 from pilotage.core.workqueue.thresholds import (
     SlotRules,
     lesser_slots,

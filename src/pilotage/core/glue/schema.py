@@ -10,10 +10,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from pilotage.core.brokering.information import Value
 from pilotage.core.classads import parse_expression
 from pilotage.core.classads.partial import LARGEST_QUANTITY, Kind
 from pilotage.core.errors import InvalidInput
+from pilotage.core.glue.information import Value
+
+DEFAULT_RANK: Final = "-other.GlueCEStateEstimatedResponseTime"
 
 
 class FixedBy(StrEnum):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.glue import BY_NAME
 from pilotage.core.classads import ClassAd, Expression, ListOf, Literal
 from pilotage.core.classads.partial import Kind
+from pilotage.core.glue.schema import BY_NAME
 from pilotage.core.queues.fit import Offer
 
 ATTRIBUTES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilotage.core.workqueue.start_policy import (
+from pilotage.core.requests.start_policy import (
     InputBlock,
     PlannedElement,
     Reads,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.splitting.mask import Mask
-from pilotage.core.workqueue.start_policy import (
+from pilotage.core.requests.start_policy import (
     ANY_LOCATION,
     Generator,
     PlannedElement,
@@ -17,6 +16,7 @@ from pilotage.core.workqueue.start_policy import (
     StepInput,
     need_positive,
 )
+from pilotage.core.splitting.mask import Mask
 
 
 class MonteCarloPolicy(StartPolicy):

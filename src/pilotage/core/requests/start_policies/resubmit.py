@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from pilotage.core.splitting.mask import Mask
-from pilotage.core.workqueue.start_policy import (
+from pilotage.core.requests.start_policy import (
     FailedPiece,
     PlannedElement,
     Reads,
@@ -14,6 +13,7 @@ from pilotage.core.workqueue.start_policy import (
     StartPolicy,
     StepInput,
 )
+from pilotage.core.splitting.mask import Mask
 
 PIECES = 250
 """Of an element, at most."""
