@@ -19,7 +19,7 @@ from benchmarks.figure import Figure, figure, part, told
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.services.catalogue import locations, outputs, registration
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ELEMENTS_AT_ONCE, ReplicaChange
-from pilotage.services.catalogue.outputs import OutputFile
+from pilotage.services.catalogue.outputs import WrittenFile
 from pilotage.services.catalogue.registration import FILES_AT_ONCE
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.sqlite import SqliteReaders, open_writer
@@ -122,7 +122,7 @@ class _Catalogue:
         def finish(tx: Transaction, first: int) -> None:
             for job in range(first, first + 30):
                 file = FileEntry(f"{job}/out.root", 1000, 10, "adler32:00000000")
-                outputs.register_outputs(tx, job, [OutputFile(row.id, file, HERE)], 1.0)
+                outputs.register_outputs(tx, job, [WrittenFile(row.id, file, HERE)], 1.0)
 
         begun = time.perf_counter()
         for first in range(0, count, 30):

@@ -25,7 +25,7 @@ from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, QueueDe
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.provisioning.submit_pools import PoolLoad
-from pilotage.core.queues.fit import Identity, Offer
+from pilotage.core.queues.fit import Offer, PrivateIdentity
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, HeadsRequest, IndexedQueue
@@ -196,7 +196,9 @@ class _Simulation:
         assert pilot.started is not None
         ce, offer = self._ces[pilot.ce], self._offers[pilot.ce]
         left = cpu_time_left(ce.wall, self._now - pilot.started, 1.0)
-        identities = (Identity(pilot.owner or "", pilot.group or ""),) if pilot.pilot_type == PRIVATE else ()
+        identities = (
+            (PrivateIdentity(pilot.owner or "", pilot.group or ""),) if pilot.pilot_type == PRIVATE else ()
+        )
         offer = replace(offer, cpu_time=left, pilot_type=pilot.pilot_type, identities=identities)
         proposal = self._index.propose(offer, lambda _: True, [], self._rng)
         if proposal is None:

@@ -20,7 +20,7 @@ from pilotage.core import policy as policies
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text
 from pilotage.core.requests.retries import RetryRules
-from pilotage.core.requests.specification import Program, Specification, Splitting, Step
+from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.duties.release import AIM
@@ -130,7 +130,7 @@ class _Filled:
     def _request(self, number: int) -> int:
         program = Program(JobDescription(executable="/bin/true"))
         step = Step(
-            "process", program, Splitting("FileBased"), type="Merge" if number % 5 == 0 else "Processing"
+            "process", program, StepSplitting("FileBased"), type="Merge" if number % 5 == 0 else "Processing"
         )
         text = specification_to_text(Specification(f"r{number}", (step,)))
         row = RequestRow(

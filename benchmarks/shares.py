@@ -20,7 +20,7 @@ from benchmarks.figure import Figure, figure
 from pilotage.core.shares.correction import Corrections, Facts, Memory, correct
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, Form, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
-from pilotage.core.shares.use import DAY, HOUR, Intervals, Ledger
+from pilotage.core.shares.use import DAY, HOUR, Ledger, UseIntervals
 
 SUMMARY = "ms of one share correction and all priorities after it: 5,000 queues, 1,000 owners, a month of use"
 
@@ -90,7 +90,7 @@ class Pool:
     shares: dict[str, float]
     owners: frozenset[tuple[str, str]]
     instances: dict[str, HistoryInstance]
-    running: Intervals
+    running: UseIntervals
     memory: Memory
     held: dict[int, float]
     """The priority of each queue, as the index holds it."""
@@ -110,10 +110,10 @@ def filled(queues: int, owners: int, running: int, form: Form) -> Pool:
     entities = np.array([rng.choice(places) for _ in range(count)], np.int64)
     cores = np.array([float(rng.choice((1, 1, 1, 8))) for _ in range(count)])
     ends = np.asarray(starts + length, np.float64)
-    ledger.charge([Intervals(entities, starts, ends, cores)], BEGIN + span)
+    ledger.charge([UseIntervals(entities, starts, ends, cores)], BEGIN + span)
     ledger.forget_old()
     latest = slice(count - running, count)
-    still = Intervals(entities[latest], starts[latest], np.full(running, np.inf), cores[latest])
+    still = UseIntervals(entities[latest], starts[latest], np.full(running, np.inf), cores[latest])
     priorities: Priorities[int] = Priorities(shares, frozenset())
     held = {}
     for queue in range(queues):

@@ -19,7 +19,7 @@ from tests.ports import free_port
 from benchmarks.figure import Figure
 from benchmarks.shapes import Absent
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
@@ -79,7 +79,7 @@ def small_slurm(**settings: str) -> Iterator[dict[str, str]]:
 
 
 def _submit_pilots(batch: SlurmBatch, stamp: str, count: int) -> None:
-    batch.submit(Submission(stamp, count, Shape(1, 100, 600.0), _script(stamp)))
+    batch.submit(BatchSubmission(stamp, count, Shape(1, 100, 600.0), _script(stamp)))
     batch.release([stamp])
 
 

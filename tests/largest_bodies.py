@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
-from pilotage.wire.limits import Limit
+from pilotage.wire.limits import Bounds
 
 NONE = type(None)
 
@@ -25,10 +25,10 @@ class Largest:
     def __post_init__(self) -> None:
         self._next = count(1)
 
-    def value(self, hint: Any, room: int, bounds: Limit | None = None) -> Any:
+    def value(self, hint: Any, room: int, bounds: Bounds | None = None) -> Any:
         origin, arguments = get_origin(hint), get_args(hint)
         if origin is Annotated:
-            own = next((extra for extra in arguments[1:] if isinstance(extra, Limit)), bounds)
+            own = next((extra for extra in arguments[1:] if isinstance(extra, Bounds)), bounds)
             return self.value(arguments[0], room, own)
         if dataclasses.is_dataclass(hint):
             return self.body(hint, room)
@@ -57,7 +57,7 @@ class Largest:
         }
         return {name: self.value(hint, max(1, room // len(hints))) for name, hint in hints.items()}
 
-    def _entries(self, origin: Any, arguments: Any, room: int, bounds: Limit | None) -> Any:
+    def _entries(self, origin: Any, arguments: Any, room: int, bounds: Bounds | None) -> Any:
         assert bounds is not None
         assert bounds.longest is not None
         most = min(bounds.longest, room, 300 if self.long_texts else room)
@@ -70,7 +70,7 @@ class Largest:
         values = values[: bounds.longest]
         return values if origin is list else {f"k{n}": value for n, value in enumerate(values)}
 
-    def _text(self, bounds: Limit | None) -> str:
+    def _text(self, bounds: Bounds | None) -> str:
         assert bounds is not None
         assert bounds.longest is not None
         text = f"{next(self._next):x}"

@@ -12,15 +12,22 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.pilots.waits import WaitClass
-from pilotage.core.policy.new_ce import NodeKind
-from pilotage.outside.batch.adapter import Account, Partition, Receipt, Shape, Submission, submissions_of
+from pilotage.core.policy.new_ce import NodeSize
+from pilotage.outside.batch.adapter import (
+    BatchAccount,
+    BatchPartition,
+    BatchSubmission,
+    Receipt,
+    Shape,
+    submissions_of,
+)
 from pilotage.outside.batch.properties import all_properties
 from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
     NativeState,
-    Refusal,
     SubmissionFailed,
+    SubmissionRefusal,
 )
 
 
@@ -58,19 +65,19 @@ class PaperBatch:
         self._next_id = 1
         self._saved: tuple[list[PaperJob], int] = ([], 1)
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         """Faults: full, refused, lost before the controller had it, lost after."""
         if self.fault == "no-answer":
-            raise SubmissionFailed(Refusal.IN_DOUBT, self.fault)
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, self.fault)
         fault = self._fault_of("full", "refused", "lost-before", "lost-after")
         if fault in ("full", "refused"):
-            raise SubmissionFailed(Refusal(fault), fault)
+            raise SubmissionFailed(SubmissionRefusal(fault), fault)
         if self.most is not None and len(self.jobs) + submission.count > self.most:
-            raise SubmissionFailed(Refusal.FULL, "MaxSubmitJobs")
+            raise SubmissionFailed(SubmissionRefusal.FULL, "MaxSubmitJobs")
         if reason := self.check(submission.shape):
-            raise SubmissionFailed(Refusal.REFUSED, reason)
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
         if fault == "lost-before":
-            raise SubmissionFailed(Refusal.IN_DOUBT, fault)
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, fault)
         array = str(self._next_id)
         self._next_id += 1
         properties = all_properties(submission)
@@ -80,7 +87,7 @@ class PaperBatch:
             for index, batch_id in enumerate(batch_ids)
         ]
         if fault == "lost-after":
-            raise SubmissionFailed(Refusal.IN_DOUBT, fault)
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, fault)
         return Receipt(array, batch_ids)
 
     def release(self, stamps: Sequence[str]) -> None:
@@ -89,7 +96,7 @@ class PaperBatch:
             return
         fault = self._fault_of("release-lost-before", "release-lost-after", "release-refused")
         if fault == "release-refused":
-            raise SubmissionFailed(Refusal.REFUSED, fault)
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, fault)
         if fault == "release-lost-before":
             raise Unreachable(fault)
         for stamp in stamps:
@@ -156,9 +163,11 @@ class PaperBatch:
             if stamps is None or job.stamp in stamps
         }
 
-    def describe(self) -> list[Partition]:
+    def describe(self) -> list[BatchPartition]:
         self._fault_of()
-        return [Partition("paper", True, None, (NodeKind(1, self.cores, 1000 * self.cores),), default=True)]
+        return [
+            BatchPartition("paper", True, None, (NodeSize(1, self.cores, 1000 * self.cores),), default=True)
+        ]
 
     def information(self) -> CeInformation:
         self._fault_of()
@@ -178,7 +187,7 @@ class PaperBatch:
         }
         return CeInformation(attributes, (hosts,))
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[BatchAccount]:
         return []
 
     def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:

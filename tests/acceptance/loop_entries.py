@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from fastapi.routing import APIRoute
 
 from pilotage.wire import limits
-from pilotage.wire.limits import Limit
+from pilotage.wire.limits import Bounds
 from pilotage.wire.pilot import MAX_HELD, EnrolRequest, ExchangeRequest, ProbeReport
 from tests.largest_bodies import Largest
 
@@ -113,7 +113,7 @@ def _edges_of(parameter: Any) -> Iterator[str]:
     if "int" in kinds or "float" in kinds:
         yield from map(str, NUMBERS)
     if "str" in kinds:
-        longest = next((rule.longest for rule in rules if isinstance(rule, Limit) and rule.longest), 255)
+        longest = next((rule.longest for rule in rules if isinstance(rule, Bounds) and rule.longest), 255)
         yield from (
             "x" * longest,
             "x" * (longest + 1),

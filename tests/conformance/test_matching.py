@@ -24,7 +24,7 @@ import pytest
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Matching
 from pilotage.core.queues.draws import Rule
-from pilotage.core.queues.fit import Identity, Offer, fits
+from pilotage.core.queues.fit import Offer, PrivateIdentity, fits
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
@@ -140,7 +140,7 @@ class Dirac:
         tags = mentioned["tags"] if tag is not None and is_any(tag) else set(listed(tag or ()))
         groups = listed(resource.get("OwnerGroup", ()))
         # Of a group alone DIRAC asks no owner: as if all were shared.
-        identities = tuple(Identity("", group, job_sharing=True) for group in groups)
+        identities = tuple(PrivateIdentity("", group, job_sharing=True) for group in groups)
         return [
             Offer(
                 site=one,

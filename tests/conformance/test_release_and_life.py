@@ -27,11 +27,11 @@ from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.release import (
     AgentLoads,
+    JobRelease,
     Limits,
-    Refusal,
-    Release,
     ReleaseGroup,
     ReleasePass,
+    ReleaseRefusal,
     ReleaseRules,
     usable_sites,
 )
@@ -56,12 +56,12 @@ CASES = scenarios()
 pytestmark = pytest.mark.skipif(not CASES, reason="the recorded cases of WMCore are not there")
 
 STOPS = {
-    "NoPendingSlot": Refusal.PENDING,
-    "NoTaskPendingSlot": Refusal.TYPE_PENDING,
-    "NoRunningSlot": Refusal.ALL,
-    "NoTaskRunningSlot": Refusal.TYPE_ALL,
+    "NoPendingSlot": ReleaseRefusal.PENDING,
+    "NoTaskPendingSlot": ReleaseRefusal.TYPE_PENDING,
+    "NoRunningSlot": ReleaseRefusal.ALL,
+    "NoTaskRunningSlot": ReleaseRefusal.TYPE_ALL,
 }
-ON_PURPOSE = {"E higher prio, already 80 pending": (0, Refusal.PENDING)}
+ON_PURPOSE = {"E higher prio, already 80 pending": (0, ReleaseRefusal.PENDING)}
 OTHER_TYPE = "another type"
 
 
@@ -69,7 +69,7 @@ def release(loads: AgentLoads, job_type: str, priority: int, count: int) -> int:
     return len(pass_over(loads, ReleaseGroup(job_type, priority, 1, frozenset({"S"}), iter(range(count)))))
 
 
-def pass_over(loads: AgentLoads, *groups: ReleaseGroup) -> list[Release]:
+def pass_over(loads: AgentLoads, *groups: ReleaseGroup) -> list[JobRelease]:
     one_pass = ReleasePass(loads, Random(1))
     for place, group in enumerate(groups):
         one_pass.add(place, group)

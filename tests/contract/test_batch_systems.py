@@ -24,12 +24,18 @@ from pilotage.core.glue import schema as glue
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
+from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
-from pilotage.outside.batch.submission import BatchListing, ListedTask, NativeState, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import (
+    BatchListing,
+    ListedTask,
+    NativeState,
+    SubmissionFailed,
+    SubmissionRefusal,
+)
 from tests import sge, slurm
 from tests.instance import until
 from tests.paper_batch import PaperBatch
@@ -68,8 +74,10 @@ class World:
         if not capability:
             pytest.skip(reason)
 
-    def submission(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> Submission:
-        return Submission(stamp, count, SHAPE, script, properties)
+    def submission(
+        self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str
+    ) -> BatchSubmission:
+        return BatchSubmission(stamp, count, SHAPE, script, properties)
 
     def submit(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> str:
         """Submit and wait until a listing has the pilots; the id of the whole submission."""
@@ -375,7 +383,7 @@ def test_a_started_controller_has_another_epoch_and_the_same_pilots(world: World
 def test_a_refused_submission_has_a_reason_and_is_not_listed(world: World, stamp: str) -> None:
     with pytest.raises(SubmissionFailed) as failed:
         world.broken().submit(world.submission(stamp, 2))
-    assert failed.value.refusal is Refusal.REFUSED
+    assert failed.value.refusal is SubmissionRefusal.REFUSED
     assert failed.value.reason
     assert not world.states(stamp)
 
@@ -498,7 +506,7 @@ def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp:
             batch.cancel_tasks(list(ids.values()), "1")
         with pytest.raises(SubmissionFailed) as failed:
             batch.submit(world.submission(lost))
-        assert failed.value.refusal is Refusal.IN_DOUBT
+        assert failed.value.refusal is SubmissionRefusal.IN_DOUBT
     until(lambda: world.batch.list_pilots().complete, DEADLINE, "an answer")
     world.batch.cancel([lost])
 

@@ -15,7 +15,7 @@ from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.services.catalogue import locations, outputs, registration
 from pilotage.services.catalogue.locations import ReplicaChange
-from pilotage.services.catalogue.outputs import BlockLimits, OutputFile
+from pilotage.services.catalogue.outputs import BlockLimits, WrittenFile
 from pilotage.store.engine.connection import bounded_sum
 from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
@@ -208,7 +208,7 @@ def test_replicas_come_and_go_and_unknown_is_not_empty(writer: Writer, connectio
 def register(
     writer: Writer, dataset: int, job: int, *names: str, place: Replica = HERE, now: float = 1.0
 ) -> Any:
-    files = [OutputFile(dataset, FileEntry(name, 10, 2), place) for name in names]
+    files = [WrittenFile(dataset, FileEntry(name, 10, 2), place) for name in names]
     return writer.call(
         lambda tx: outputs.register_outputs(tx, job, files, now, BlockLimits(files=3, size=10**6, age=100.0))
     )
@@ -292,12 +292,12 @@ def test_two_servers_share_an_open_block_and_the_end_waits_for_neither(store: St
             Transaction(first), "aod", owner="ada", group="g", request=7, step=0, now=1.0
         )
         assert row is not None
-        outputs.register_outputs(Transaction(first), 1, [OutputFile(row.id, FileEntry("a"), HERE)], 1.0)
+        outputs.register_outputs(Transaction(first), 1, [WrittenFile(row.id, FileEntry("a"), HERE)], 1.0)
         first.commit()
         for session, job in ((first, 2), (second, 3)):
             session.begin()
             outputs.register_outputs(
-                Transaction(session), job, [OutputFile(row.id, FileEntry(f"{job}"), HERE)], 1.0
+                Transaction(session), job, [WrittenFile(row.id, FileEntry(f"{job}"), HERE)], 1.0
             )
         first.commit()
         first.begin()
@@ -431,7 +431,7 @@ def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Sto
             rng = Random(server)
             for job in range(server, 300, 2):
                 files = [
-                    OutputFile(dataset, FileEntry(f"{job}/{dataset}", 10, 2), rng.choice((HERE, THERE)))
+                    WrittenFile(dataset, FileEntry(f"{job}/{dataset}", 10, 2), rng.choice((HERE, THERE)))
                     for dataset in rng.sample(ids, 2)
                 ]
                 taken = writers[server].call(

@@ -13,7 +13,7 @@ from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, CeTerms, Forwarding
 from pilotage.core.glue.information import HostClass
 from pilotage.core.glue.schema import kinds
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from tests import sge
@@ -103,7 +103,7 @@ def test_the_conditional_of_the_document_reaches_exactly_the_valid_queues(
     batch = batch_of(cell, options)
     stamp = f"pilotage-{maximum}-{names}"
     script = "#!/bin/sh\nexec sleep 100\n"
-    receipt = batch.submit(Submission(stamp, 5, Shape(1, 0, 60.0), script, flags=forwarding.flags))
+    receipt = batch.submit(BatchSubmission(stamp, 5, Shape(1, 0, 60.0), script, flags=forwarding.flags))
     try:
         shown = dict(
             line.split(":", 1) for line in cell.run("qstat", "-j", receipt.array).splitlines() if ":" in line
@@ -168,7 +168,7 @@ def test_names_of_hosts_stay_within_the_queues_of_the_policy(cell: sge.GridEngin
     options = SgeOptions(queue="fast.q", memory_complex="")
     forwarding = forwarded(cell, f"other.{SI00} > 500", None, options, names=True)
     batch = batch_of(cell, options)
-    receipt = batch.submit(Submission("pilotage-n", 1, Shape(1), "#!/bin/sh\n", flags=forwarding.flags))
+    receipt = batch.submit(BatchSubmission("pilotage-n", 1, Shape(1), "#!/bin/sh\n", flags=forwarding.flags))
     try:
         assert forwarding.flags == ("-q", f"fast.q@{cell.host}")
         shown = cell.run("qstat", "-j", receipt.array).splitlines()
@@ -188,7 +188,7 @@ def test_hostile_strings_of_jobs_never_reach_grid_engine(cell: sge.GridEngine, t
     stamp = f"pilotage-h{HOSTILE.index(text)}"
     properties = {"unmapped": unparse(forwarding.unmapped)}
     batch = batch_of(cell, SgeOptions(memory_complex=""))
-    batch.submit(Submission(stamp, 1, Shape(1), "#!/bin/sh\n", properties, flags=forwarding.flags))
+    batch.submit(BatchSubmission(stamp, 1, Shape(1), "#!/bin/sh\n", properties, flags=forwarding.flags))
     try:
         [read] = batch.properties([stamp]).values()
         assert read["unmapped"] == properties["unmapped"]

@@ -13,7 +13,7 @@ from pilotage.core.classads.partial import Kind, residual
 from pilotage.core.forwarding.forward import CANNOT_BE_TRUE, CeTerms, Forwarding, forward
 from pilotage.core.glue.information import HostClass
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from tests import slurm
@@ -81,7 +81,7 @@ def test_the_conditional_of_the_document_reaches_exactly_the_valid_nodes(
     assert accepting_nodes(cluster, forwarding.flags) == nodes
     batch = SlurmBatch(LocalRunner(cluster.environment), getpass.getuser(), options)
     script = "#!/bin/sh\nexec sleep 100\n"
-    submission = Submission(
+    submission = BatchSubmission(
         f"pilotage-{maximum}-{names}", 4, Shape(3, 100, 60.0), script, flags=forwarding.flags
     )
     receipt = batch.submit(submission)
@@ -117,7 +117,7 @@ def test_the_policy_and_the_requirements_hold_together(
     forwarding = forwarded(DOCUMENT, 1500, options)
     stamp = "pilotage-" + own.encode().hex()
     batch = SlurmBatch(LocalRunner(cluster.environment), getpass.getuser(), options)
-    receipt = batch.submit(Submission(stamp, 1, Shape(1), "#!/bin/sh\n", flags=forwarding.flags))
+    receipt = batch.submit(BatchSubmission(stamp, 1, Shape(1), "#!/bin/sh\n", flags=forwarding.flags))
     try:
         [constraint] = [flag.partition("=")[2] for flag in forwarding.flags]
         assert f"Features={constraint}" in cluster.run("scontrol", "show", "job", receipt.array).split()
@@ -149,7 +149,7 @@ def test_hostile_strings_of_jobs_never_reach_slurm(cluster: slurm.Cluster, text:
     stamp = f"pilotage-h{HOSTILE.index(text)}"
     properties = {"unmapped": unparse(forwarding.unmapped)}
     batch = SlurmBatch(LocalRunner(cluster.environment), getpass.getuser(), SlurmOptions())
-    batch.submit(Submission(stamp, 1, Shape(1), "#!/bin/sh\n", properties, flags=forwarding.flags))
+    batch.submit(BatchSubmission(stamp, 1, Shape(1), "#!/bin/sh\n", properties, flags=forwarding.flags))
     try:
         [read] = batch.properties([stamp]).values()
         assert read["unmapped"] == properties["unmapped"]

@@ -9,7 +9,7 @@ import pytest
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.submission import ListedTask, NativeState
@@ -49,7 +49,7 @@ def test_an_option_reaches_the_batch_job(
     cell: sge.GridEngine, options: SgeOptions, shape: Shape, shown: str
 ) -> None:
     batch = batch_of(cell, options)
-    receipt = batch.submit(Submission(STAMP, 1, shape, "#!/bin/sh\n"))
+    receipt = batch.submit(BatchSubmission(STAMP, 1, shape, "#!/bin/sh\n"))
     try:
         lines = [" ".join(line.split()) for line in cell.run("qstat", "-j", receipt.array).splitlines()]
         assert shown in lines, lines
@@ -84,7 +84,7 @@ def test_a_slot_asks_for_its_part_of_memory_that_slots_consume(cell: sge.GridEng
     lines = [line for line in table if not line.startswith("h_vmem ")]
     cell.change("-Mc", "\n".join([*lines, f"h_vmem h_vmem MEMORY <= YES {consumable} 0 0", ""]))
     batch = batch_of(cell, SgeOptions(pe=sge.PE, memory_complex="h_vmem"))
-    receipt = batch.submit(Submission(STAMP, 1, Shape(4, 1000), "#!/bin/sh\n"))
+    receipt = batch.submit(BatchSubmission(STAMP, 1, Shape(4, 1000), "#!/bin/sh\n"))
     try:
         size = "250M" if consumable == "YES" else "1000M"
         assert f"h_vmem={size}" in cell.run("qstat", "-j", receipt.array)
@@ -94,7 +94,7 @@ def test_a_slot_asks_for_its_part_of_memory_that_slots_consume(cell: sge.GridEng
 
 def test_a_pilot_that_no_queue_fits_has_the_schedulers_reason(cell: sge.GridEngine) -> None:
     batch = batch_of(cell, SgeOptions(resources="si00=700"))
-    batch.submit(Submission(STAMP, 2, Shape(1), "#!/bin/sh\n"))
+    batch.submit(BatchSubmission(STAMP, 2, Shape(1), "#!/bin/sh\n"))
     try:
         batch.release([STAMP])
 
@@ -116,7 +116,7 @@ def test_a_pilot_in_an_error_state_waits_with_its_error(cell: sge.GridEngine) ->
     cell.replace_queue("all.q", prolog=str(prolog))
     batch = batch_of(cell, SgeOptions(queue="all.q"))
     try:
-        batch.submit(Submission(STAMP, 1, Shape(1), "#!/bin/sh\n"))
+        batch.submit(BatchSubmission(STAMP, 1, Shape(1), "#!/bin/sh\n"))
         batch.release([STAMP])
 
         def errors() -> list[ListedTask]:
@@ -135,7 +135,7 @@ def test_a_pilot_that_an_administrator_starts_again_hides_no_other(cell: sge.Gri
     """Grid Engine prints the reason of its wait as invalid XML. The listing has all pilots meanwhile."""
     batch = batch_of(cell, SgeOptions(queue="all.q"))
     script = "#!/bin/sh\ntrap 'exit 0' USR2\nsleep 600 & wait\n"
-    receipt = batch.submit(Submission(STAMP, 2, Shape(1), script))
+    receipt = batch.submit(BatchSubmission(STAMP, 2, Shape(1), script))
     try:
         batch.release([STAMP])
         until(

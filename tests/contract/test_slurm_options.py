@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from tests import slurm
@@ -37,7 +37,7 @@ def cluster() -> Iterator[slurm.Cluster]:
 )
 def test_an_option_reaches_the_batch_job(cluster: slurm.Cluster, options: SlurmOptions, shown: str) -> None:
     batch = SlurmBatch(LocalRunner(cluster.environment), getpass.getuser(), options)
-    receipt = batch.submit(Submission("pilotage-options", 1, Shape(1, 100, 60.0), "#!/bin/sh\n"))
+    receipt = batch.submit(BatchSubmission("pilotage-options", 1, Shape(1, 100, 60.0), "#!/bin/sh\n"))
     try:
         assert shown in cluster.run("scontrol", "show", "job", receipt.batch_ids[0]).split()
     finally:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from pilotage.core.ids import JobId, PilotId
-from pilotage.core.shares.use import DAY, Bucket, Ledger, columns_of
+from pilotage.core.shares.use import DAY, Ledger, UseBucket, columns_of
 from pilotage.store.tables import attempts, usage
 from tests.contract.stores import fill
 
 
 def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
     fill(connection)
-    bucket = Bucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
+    bucket = UseBucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
     entities = [("alice", "physics"), ("böb", "physics"), ("", "prod")]
     part = usage.LedgerChanges(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
     usage.save_changes(connection, part)

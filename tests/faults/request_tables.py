@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text, splitting_to_text, stored_steps
-from pilotage.core.requests.specification import Program, Specification, Splitting, Step
+from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.instance import Instance, until
 
@@ -32,7 +32,7 @@ def add_request(
     step = Step(
         "process",
         Program(JobDescription("/bin/true")),
-        Splitting("FileBased", (("files_per_job", FILES_PER_JOB),)),
+        StepSplitting("FileBased", (("files_per_job", FILES_PER_JOB),)),
     )
     text = specification_to_text(Specification("work", (step,)))
     now = time.time()

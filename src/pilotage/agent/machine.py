@@ -30,7 +30,7 @@ DOWN = "down"
 NORMAL = "normal"
 
 
-class Turn(NamedTuple):
+class SyncResult(NamedTuple):
     """The result of one sync."""
 
     taken: tuple[OfferedElement, ...]
@@ -85,7 +85,7 @@ class AgentMachine:
             draining=self.draining,
         )
 
-    def take_answer(self, sent: SyncRequest, answer: SyncResponse) -> Turn:
+    def take_answer(self, sent: SyncRequest, answer: SyncResponse) -> SyncResult:
         """Apply the answer to `sent`, the last request of `sync_request`."""
         self.number = sent.number + 1
         for release in sent.releases:
@@ -104,7 +104,7 @@ class AgentMachine:
             self._release_all("the agent drains")
         self._release_at_closed_sites()
         self._share({name for name, site in self.sites.items() if _has_fewer_slots(before.get(name), site)})
-        return Turn(tuple(taken), tuple(stopped))
+        return SyncResult(tuple(taken), tuple(stopped))
 
     def _count_room(self) -> None:
         """Jobs that wait against the slots that do not run. Sites that drain still get the jobs of held elements."""

@@ -12,7 +12,7 @@ import typer
 
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_duration
-from pilotage.client.credentials import ServerFacts, read_server_facts, server_facts_of
+from pilotage.client.credentials import KnownServer, read_server_facts, server_facts_of
 from pilotage.client.server_process import is_this_machine, process_state
 from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 
@@ -69,7 +69,7 @@ def _report(session: Session, text: str, pilots: str) -> None:
         session.screen.line(text)
 
 
-def _wait_until_stopped(session: Session, place: ServerFacts, limit: float) -> None:
+def _wait_until_stopped(session: Session, place: KnownServer, limit: float) -> None:
     until = time.monotonic() + limit
     with session.screen.progress("stopping") as advance:
         advance(0, 0, "")
@@ -82,7 +82,7 @@ def _wait_until_stopped(session: Session, place: ServerFacts, limit: float) -> N
             time.sleep(0.1)
 
 
-def _has_ended(place: ServerFacts) -> bool:
+def _has_ended(place: KnownServer) -> bool:
     """Whether the server's process has ended. On another host: whether it no longer accepts connections."""
     if place.pid is None or not is_this_machine(place.host):
         return not _is_listening(place.url)

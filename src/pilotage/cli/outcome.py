@@ -22,7 +22,7 @@ NOT_DONE = [str(state) for state in FINAL if state not in ("Done", "Superseded")
 
 
 @dataclass
-class Outcome:
+class WaitOutcome:
     """The JSON of `wait`."""
 
     states: dict[str, int]
@@ -40,9 +40,11 @@ class Outcome:
         return OUTPUT_MISSING if self.outputs_incomplete else 0
 
 
-def report_outcome(screen: CommandOutput, client: Client, selection: Selection, counts: Counts) -> Outcome:
+def report_outcome(
+    screen: CommandOutput, client: Client, selection: Selection, counts: Counts
+) -> WaitOutcome:
     """Print how the jobs of a selection ended, and commands that show more."""
-    outcome = Outcome(counts.states, counts.total, counts.final)
+    outcome = WaitOutcome(counts.states, counts.total, counts.final)
     screen.line(format_counts(counts))
     if counts.final < counts.total:
         screen.note(f"pilotage: {counts.total - counts.final:,} of {counts.total:,} jobs have not ended yet")

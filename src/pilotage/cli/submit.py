@@ -21,7 +21,7 @@ from pilotage.cli.submit_options import JobOptions, SubmitOptions
 from pilotage.cli.time_format import format_size
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.description import LocalDescription, read_description_file, read_description_text
-from pilotage.client.submission import PreparedRequest, PreparedRows, prepare, prepare_rows
+from pilotage.client.submission import PreparedRows, SubmissionUpload, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.per_job_inputs import is_internal_column
@@ -104,7 +104,7 @@ def read_descriptions(
     return [command.described for command in commands]
 
 
-def show_dry_run(session: Session, prepared: list[PreparedRequest]) -> None:
+def show_dry_run(session: Session, prepared: list[SubmissionUpload]) -> None:
     """Print the requests, and the errors and warnings that the server reports for them."""
     if session.as_json:
         session.screen.json([request.request for request in prepared])
@@ -116,7 +116,7 @@ def show_dry_run(session: Session, prepared: list[PreparedRequest]) -> None:
             show_warnings(session.screen, client.check(request).warnings)
 
 
-def _show(screen: CommandOutput, prepared: PreparedRequest) -> None:
+def _show(screen: CommandOutput, prepared: SubmissionUpload) -> None:
     import msgspec
 
     size = sum(file.size for file in (*prepared.files, *prepared.own))
@@ -141,7 +141,7 @@ def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
 
 
 def send_prepared(
-    session: Session, prepared: list[PreparedRequest], wait: bool, *, parsable: bool = False
+    session: Session, prepared: list[SubmissionUpload], wait: bool, *, parsable: bool = False
 ) -> int | None:
     sent, screen = SubmitReport(), session.screen
     with session.client(patience=LONG_PATIENCE if wait else PATIENCE) as client:

@@ -17,7 +17,7 @@ from pilotage.cli.job_selection import (
     no_jobs_error,
     require_selection,
 )
-from pilotage.cli.outcome import Outcome, note_jobs_continue, report_outcome
+from pilotage.cli.outcome import WaitOutcome, note_jobs_continue, report_outcome
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import NotFound
@@ -54,7 +54,7 @@ def wait(
 
 def watch_to_end(
     screen: CommandOutput, client: Client, selection: Selection, timeout: float | None = None
-) -> Outcome:
+) -> WaitOutcome:
     """Wait with a progress bar, then report how the jobs ended."""
     with note_jobs_continue(screen, selection), screen.progress("jobs") as advance:
         try:

@@ -30,7 +30,7 @@ RENEW_AFTER = 3600.0
 
 
 @dataclass(frozen=True)
-class ServerFacts:
+class KnownServer:
     """The content of server.json."""
 
     url: str
@@ -43,13 +43,13 @@ def default_home() -> Path:
     return Path(os.environ.get("PILOTAGE_HOME") or Path.home() / ".pilotage")
 
 
-def read_server_facts(home: Path) -> ServerFacts:
+def read_server_facts(home: Path) -> KnownServer:
     """Read server.json of a home. Raises Unreachable if no server was started there, InvalidInput if it is damaged."""
     path = home / "server.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         trust = ServerTrust(content.get("fingerprints", ()), str(content.get("ca_file", "")))
-        return ServerFacts(str(content["url"]), content.get("pid"), content.get("host", ""), trust)
+        return KnownServer(str(content["url"]), content.get("pid"), content.get("host", ""), trust)
     except (FileNotFoundError, NotADirectoryError):
         raise Unreachable(
             f"no server is known: {path} does not exist",
@@ -191,7 +191,7 @@ class TokenFile:
         return NEW_TOKEN.format(user="USER", path=self.path)
 
 
-def server_facts_of(url: str, home: Path) -> ServerFacts:
+def server_facts_of(url: str, home: Path) -> KnownServer:
     """The server at an address, which may end in `#sha256=FINGERPRINT`. Raises InvalidInput for another ending.
 
     Without fingerprints, server.json decides if it has the same address.
@@ -220,13 +220,13 @@ def require_safe(url: str, trust: ServerTrust) -> None:
             raise InvalidInput(f"{address!r} is not the address of a server", hint=URL_HINT) from None
 
 
-def parse_server_url(url: str) -> ServerFacts:
+def parse_server_url(url: str) -> KnownServer:
     """The server of an address, which may end in `#sha256=FINGERPRINT`. Raises InvalidInput for another ending."""
     try:
         address, fingerprints = split_pinned_url(url)
     except ValueError as error:
         raise InvalidInput(f"{url} is not the address of a server: {error}", hint=URL_HINT) from None
-    return ServerFacts(address, trust=ServerTrust(fingerprints))
+    return KnownServer(address, trust=ServerTrust(fingerprints))
 
 
 def write_server_facts(home: Path, url: str, trust: ServerTrust) -> None:

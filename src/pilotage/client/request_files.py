@@ -24,7 +24,7 @@ SUFFIXES = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
 @dataclass(frozen=True)
-class PreparedRequest:
+class RequestUpload:
     """The body of a submission, and the files that must be uploaded before it is sent."""
 
     body: RequestSubmission
@@ -64,7 +64,7 @@ def prepare_request(
     confirmed: bool = False,
     strict: bool = False,
     origin: int | None = None,
-) -> PreparedRequest:
+) -> RequestUpload:
     """Check a request and hash its input files, which lie below `folder`; nothing is sent. Raises InvalidInput."""
     specification = parse_mapping(mapping)
     plain = plain_values(mapping)
@@ -80,7 +80,7 @@ def prepare_request(
         inputs[name] = [file.uploaded() for file in sent]
         files += sent
     body = wire.requests.RequestSubmission(plain, inputs, key or str(uuid.uuid4()), confirmed, strict, origin)
-    return PreparedRequest(body, specification, tuple(files))
+    return RequestUpload(body, specification, tuple(files))
 
 
 def _program_tables(plain: dict[str, Any], specification: Specification) -> dict[str, dict[str, Any]]:

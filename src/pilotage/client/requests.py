@@ -18,7 +18,7 @@ from pilotage.wire.limits import MAX_PAGE
 
 if TYPE_CHECKING:
     from pilotage.client.inputs import Progress
-    from pilotage.client.request_files import PreparedRequest
+    from pilotage.client.request_files import RequestUpload
     from pilotage.wire.request_why import RequestWhy
     from pilotage.wire.requests import (
         RequestAccepted,
@@ -62,7 +62,7 @@ class RequestMethods(TypedRequests):
         prepared = prepare_request(mapping, folder, key=key, confirmed=confirmed, strict=strict)
         return self.send_request(prepared)
 
-    def send_request(self, prepared: PreparedRequest, progress: Progress | None = None) -> RequestAccepted:
+    def send_request(self, prepared: RequestUpload, progress: Progress | None = None) -> RequestAccepted:
         """Upload the files of a prepared request, and submit it."""
         from pilotage.client.inputs import upload
 
@@ -71,7 +71,7 @@ class RequestMethods(TypedRequests):
         answer = self._transport.request("POST", "/v1/requests", json=prepared.body, idempotent=True)
         return decode(answer.content, wire.requests.RequestAccepted)
 
-    def check_request(self, prepared: PreparedRequest) -> RequestCheck:
+    def check_request(self, prepared: RequestUpload) -> RequestCheck:
         """Return the size and the warnings of a request; nothing is stored or sent."""
         return self._post("/v1/requests/check", prepared.body, wire.requests.RequestCheck)
 

@@ -17,7 +17,7 @@ from pilotage.client import inputs
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile
 from pilotage.client.own_files import OwnFiles, find_own_files, row_value
-from pilotage.client.submission import PreparedRequest
+from pilotage.client.submission import SubmissionUpload
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.json_format import description_from_json
@@ -40,7 +40,7 @@ MissingDigests = Callable[[Sequence[str]], Sequence[str]]
 class Resubmission:
     """A prepared submission, and the local paths or names of its inputs by origin."""
 
-    prepared: PreparedRequest
+    prepared: SubmissionUpload
     changed: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     as_sent: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ def prepare_resubmission(
 ) -> Resubmission:
     """Gather the files; nothing is sent. `missing`: the digests of files that the server no longer has."""
     submission = described.submission
-    again = Resubmission(PreparedRequest(wire.submissions.SubmitRequest(), ()))
+    again = Resubmission(SubmissionUpload(wire.submissions.SubmitRequest(), ()))
     stored: dict[str, str] = {}
     own, own_files = _own_files(source, described, again, stored)
     here: list[tuple[str, Path]] = []
@@ -93,7 +93,7 @@ def prepare_resubmission(
         key=key or str(uuid.uuid4()),
     )
     varying = any(place not in own for place, _ in described.varying(submission.names))
-    again.prepared = PreparedRequest(request, tuple(files), tuple(own_files), varying)
+    again.prepared = SubmissionUpload(request, tuple(files), tuple(own_files), varying)
     again.as_sent += [file.name for file in kept]
     before = {file.name: file.digest for file in source.inputs}
     for sent in files:

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from pilotage.client.credentials import ServerFacts
+from pilotage.client.credentials import KnownServer
 from pilotage.core.errors import Unreachable
 
 POLL_INTERVAL = 0.05
@@ -26,7 +26,7 @@ def is_this_machine(host: str) -> bool:
     return host in ("", socket.gethostname(), socket.getfqdn())
 
 
-def refuse_suspended(place: ServerFacts) -> None:
+def refuse_suspended(place: KnownServer) -> None:
     """Raise Unreachable if the server's process is suspended: it takes connections and never answers them."""
     if place.pid is not None and is_this_machine(place.host) and process_state(place.pid) in ("T", "t"):
         raise Unreachable(

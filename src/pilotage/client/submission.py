@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PreparedRequest:
+class SubmissionUpload:
     """A complete request, and the files to upload before it."""
 
     request: SubmitRequest
@@ -149,7 +149,7 @@ class SubmitMethods:
             inputs.upload(self._transport, files, uploading)
         return row_upload.send_rows(self._transport, request, rows, progress)
 
-    def check(self, prepared: PreparedRequest) -> SubmissionCheck:
+    def check(self, prepared: SubmissionUpload) -> SubmissionCheck:
         """Validate a submission on the server: return its warnings, raise its errors. Nothing is stored."""
         if prepared.in_chunks:
             return self.check_rows(_open_request(prepared))
@@ -170,7 +170,7 @@ class SubmitMethods:
         return self.send(prepare(read_description_file(Path(path)), group=group, key=key))
 
     def send(
-        self, prepared: PreparedRequest, progress: Progress | None = None, rows: RowsProgress | None = None
+        self, prepared: SubmissionUpload, progress: Progress | None = None, rows: RowsProgress | None = None
     ) -> SubmitResponse:
         """Upload missing files, then submit; in chunks if there are many rows."""
         from pilotage.client import inputs
@@ -186,7 +186,7 @@ class SubmitMethods:
         return decode(answer.content, wire.submissions.SubmitResponse)
 
 
-def _open_request(prepared: PreparedRequest) -> OpenRequest:
+def _open_request(prepared: SubmissionUpload) -> OpenRequest:
     """The request that opens a submission in chunks."""
     whole = prepared.request
     assert whole.description is not None
@@ -197,7 +197,7 @@ def _open_request(prepared: PreparedRequest) -> OpenRequest:
     )
 
 
-def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> PreparedRequest:
+def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> SubmissionUpload:
     """Build the request and hash the inputs; nothing is sent. Raises InvalidInput."""
     from pilotage.client import inputs
     from pilotage.client.own_files import find_own_files
@@ -216,7 +216,7 @@ def prepare(described: LocalDescription, *, group: str = "", key: str = "") -> P
         key=key or str(uuid.uuid4()),
     )
     folders = any(place not in places for place, _ in described.varying(submission.names))
-    return PreparedRequest(request, tuple(files), own_files, folders)
+    return SubmissionUpload(request, tuple(files), own_files, folders)
 
 
 def _parameters(submission: Submission, own: OwnFiles) -> tuple[Parameters | None, tuple[LocalFile, ...]]:

@@ -47,7 +47,7 @@ def load_httpx() -> None:
             del sys.modules["httpx._main"]
 
 
-class _Failure(NamedTuple):
+class _FailedRequest(NamedTuple):
     """A request that got no answer, or one that asks to come again."""
 
     error: PilotageError
@@ -275,23 +275,23 @@ class Transport:
             time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients
             pause = min(pause * 2, 3.0)
 
-    def _judge(self, trouble: Exception, again: bool) -> _Failure:
+    def _judge(self, trouble: Exception, again: bool) -> _FailedRequest:
         """Classify a failed request. `again`: whether it may be repeated after it has reached the server."""
         import httpx
 
         if isinstance(trouble, Overloaded):
-            return _Failure(trouble, may_repeat=True, wait=trouble.retry_after, other_server=False)
+            return _FailedRequest(trouble, may_repeat=True, wait=trouble.retry_after, other_server=False)
         if isinstance(trouble, Unreachable):
-            return _Failure(trouble, may_repeat=again)
+            return _FailedRequest(trouble, may_repeat=again)
         if isinstance(trouble, (httpx.ConnectError, httpx.ConnectTimeout)):
             refused = self._untrusted(trouble)
             if refused is not None:
                 # Trying again would change nothing, but another server may do.
-                return _Failure(refused, may_repeat=False, reached=False)
-            return _Failure(self._unreachable(trouble), may_repeat=True, reached=False)
+                return _FailedRequest(refused, may_repeat=False, reached=False)
+            return _FailedRequest(self._unreachable(trouble), may_repeat=True, reached=False)
         if isinstance(trouble, httpx.PoolTimeout):
-            return _Failure(self._unreachable(trouble), may_repeat=True, other_server=False)
-        return _Failure(self._unreachable(trouble), may_repeat=again)
+            return _FailedRequest(self._unreachable(trouble), may_repeat=True, other_server=False)
+        return _FailedRequest(self._unreachable(trouble), may_repeat=again)
 
     def _leave(self, url: str) -> None:
         """Send requests to the next address, if they still go to `url`."""

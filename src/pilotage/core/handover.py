@@ -192,7 +192,7 @@ class Fence:
         return Relation.CONTRADICTED if digest and digest != self.finished_digest else Relation.REPEATED
 
 
-class Retry(StrEnum):
+class RetryDecision(StrEnum):
     AGAIN = "again"
     GIVE_UP = "give-up"
 
@@ -201,7 +201,7 @@ THE_PAYLOADS_OWN = frozenset({"payload", "limit-wall", "limit-cpu", "limit-memor
 """Failures that another node would most likely see again: retried only as often as the job itself asks for."""
 
 
-def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> Retry:
+def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -> RetryDecision:
     """The retry rule. `failures` counts the failed tries of this kind, the present one included: the payload's
     own failures are one kind, all others the second; `most` is the policy's, `own_retries` the job's.
 
@@ -209,7 +209,7 @@ def after_failure(failure: str, failures: int, *, most: int, own_retries: int) -
     releases are no failures.
     """
     allowed = own_retries if failure in THE_PAYLOADS_OWN else most
-    return Retry.AGAIN if failures <= allowed else Retry.GIVE_UP
+    return RetryDecision.AGAIN if failures <= allowed else RetryDecision.GIVE_UP
 
 
 def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal: float) -> float:

@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
     from .log import log
     from .loop import Loop, WakeUp
     from .servers import Servers
-    from .transport import Connection
+    from .transport import ServerConnection
 
     trust = ServerTrust(options.fingerprint, options.ca_file)
     servers = Servers(options.server, pinned=bool(options.fingerprint))
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
     return Loop(
         config,
         resources,
-        lambda: Connection(servers, trust, answer.token),
+        lambda: ServerConnection(servers, trust, answer.token),
         wake_up,
         folder,
         os.environ,
@@ -108,13 +108,13 @@ def _enrol(
     """Enrol with the secret; the exit code if that fails."""
     from .enrol import enrol, read_secret
     from .log import log
-    from .transport import Connection, RequestRefused, ServerUnavailable
+    from .transport import RequestRefused, ServerConnection, ServerUnavailable
 
     secret = read_secret(options.secret_fd)
     if not secret:
         log("cannot start: no secret on the file descriptor", fd=options.secret_fd)
         return 2
-    connection = Connection(servers, trust)
+    connection = ServerConnection(servers, trust)
     try:
         answer = enrol(connection, secret, options, lambda: bool(wake_up.signals), began)
         if answer.leave:

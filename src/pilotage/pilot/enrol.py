@@ -19,7 +19,7 @@ from .log import log
 from .node import NodeResources
 from .pilot_config import PilotConfig
 from .system import clock
-from .transport import Connection, ServerUnavailable
+from .transport import ServerConnection, ServerUnavailable
 
 UNTRUSTED_PATIENCE = 20.0
 """Seconds. A batch job that cannot trust its server should not hold a node for long."""
@@ -43,7 +43,7 @@ def read_secret(number: int) -> str:
 
 
 def enrol(
-    connection: Connection,
+    connection: ServerConnection,
     secret: str,
     options: argparse.Namespace,
     is_cancelled: Callable[[], bool],

@@ -18,7 +18,7 @@ from pilotage.wire.pilot import Input
 from .folders import stays_inside
 from .launch import CannotRun
 from .safe_open import NAME_ERRORS, make_folders, open_root, split
-from .transport import Connection, RequestRefused
+from .transport import RequestRefused, ServerConnection
 
 _CHUNK = 1 << 16
 _URL_TIMEOUT = 60.0
@@ -35,7 +35,7 @@ class InputCache:
         self._locks: Dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
-    def copy_to(self, connection: Connection, job: int, item: Input, path: str) -> None:
+    def copy_to(self, connection: ServerConnection, job: int, item: Input, path: str) -> None:
         """Copy the input to `path`, downloading it first if necessary. Raises CannotRun or ServerUnavailable."""
         digest = item.source
         if len(digest) != 64 or not all(char in "0123456789abcdef" for char in digest):
@@ -49,7 +49,7 @@ class InputCache:
                 self._download(connection, f"/v1/pilot/jobs/{job}/inputs/{digest}", digest, cached)
         shutil.copyfile(cached, path)
 
-    def _download(self, connection: Connection, path: str, digest: str, cached: str) -> None:
+    def _download(self, connection: ServerConnection, path: str, digest: str, cached: str) -> None:
         actual = hashlib.sha256()
         number, part = tempfile.mkstemp(dir=self._folder)
         try:
@@ -75,7 +75,7 @@ def has_remote_inputs(items: Iterable[Input]) -> bool:
 
 
 def place_inputs(
-    connection: Connection, cache: InputCache, job: int, items: Iterable[Input], folder: str
+    connection: ServerConnection, cache: InputCache, job: int, items: Iterable[Input], folder: str
 ) -> None:
     """Put all inputs into the folder. Raises CannotRun with failure class input or node, or ServerUnavailable."""
     for item in items:

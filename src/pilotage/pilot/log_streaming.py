@@ -13,7 +13,7 @@ from .events import Key
 from .log import log
 from .payload import RunningPayload
 from .thread_pool import ThreadPool, retry_until_available
-from .transport import Connection, RequestRefused, ServerUnavailable
+from .transport import RequestRefused, ServerConnection, ServerUnavailable
 
 STREAMS = ("stdout", "stderr")
 MAX_END = 1 << 18
@@ -56,7 +56,7 @@ class LogStreamer:
         if not data:
             return
 
-        def post(connection: Connection) -> None:
+        def post(connection: ServerConnection) -> None:
             _post(connection, payload.key, Tail(stream, offset, data))
 
         def posted(result: object, error: Optional[BaseException]) -> None:
@@ -91,7 +91,9 @@ def unsent_tails(payload: RunningPayload) -> List[Tail]:
     return tails
 
 
-def send_tails(connection: Connection, key: Key, tails: List[Tail], is_cancelled: Callable[[], bool]) -> None:
+def send_tails(
+    connection: ServerConnection, key: Key, tails: List[Tail], is_cancelled: Callable[[], bool]
+) -> None:
     """Send the ends of streams. An end that the server does not take is logged."""
     for tail in tails:
         try:
@@ -100,7 +102,7 @@ def send_tails(connection: Connection, key: Key, tails: List[Tail], is_cancelled
             log("cannot send the end of the output", job=key[0], stream=tail.stream, reason=str(error))
 
 
-def _post(connection: Connection, key: Key, tail: Tail) -> None:
+def _post(connection: ServerConnection, key: Key, tail: Tail) -> None:
     job, epoch = key
     path = f"/v1/pilot/jobs/{job}/tail?stream={tail.stream}&offset={tail.offset}&epoch={epoch}"
     connection.request("POST", path, tail.data, {"Content-Type": "application/octet-stream"})

@@ -40,7 +40,7 @@ from .pilot_config import PilotConfig
 from .start_log import StartLog
 from .system import LEAVE_SIGNALS, clock
 from .thread_pool import ThreadPool
-from .transport import Connection, RequestRefused
+from .transport import RequestRefused, ServerConnection
 
 _MAX_SLEEP = 5.0
 _BACKGROUND_THREADS = 4
@@ -82,7 +82,7 @@ class Loop:
         self,
         config: PilotConfig,
         resources: NodeResources,
-        connect: Callable[[], Connection],
+        connect: Callable[[], ServerConnection],
         wake_up: WakeUp,
         folder: str,
         environment: Mapping[str, str],
@@ -168,7 +168,7 @@ class Loop:
         if request.leaving and self._sends_log:
             request.log = log_tail()
 
-        def exchange(connection: Connection) -> ExchangeResponse:
+        def exchange(connection: ServerConnection) -> ExchangeResponse:
             return connection.post("/v1/pilot/exchange", request, ExchangeResponse)
 
         self._exchanges.submit(exchange, self._on_exchange_done)

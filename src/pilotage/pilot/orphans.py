@@ -15,7 +15,7 @@ from typing import Dict, Iterable, List, Set, Tuple
 
 from .events import Key
 from .log import log
-from .process_tree import Process, descendants, kill_descendants, read_processes, read_variable
+from .process_tree import TreeProcess, descendants, kill_descendants, read_processes, read_variable
 from .system import kill
 
 _DELAY = 0.25
@@ -45,7 +45,7 @@ class Orphans:
         self.next_sweep_at = min(self.next_sweep_at, now + _DELAY)
         return False
 
-    def update(self, processes: Dict[int, Process], leaders: Dict[int, Key]) -> List[Process]:
+    def update(self, processes: Dict[int, TreeProcess], leaders: Dict[int, Key]) -> List[TreeProcess]:
         """Record all orphans among `processes` and return them."""
         me = os.getpid()
         orphans = [
@@ -60,7 +60,7 @@ class Orphans:
             self._suspects[identity] = known.get(identity) or self._suspects_of(process, leaders)
         return orphans
 
-    def _suspects_of(self, process: Process, leaders: Dict[int, Key]) -> Set[Key]:
+    def _suspects_of(self, process: TreeProcess, leaders: Dict[int, Key]) -> Set[Key]:
         job, epoch = read_variable(process.pid, "PILOTAGE_JOB"), read_variable(process.pid, "PILOTAGE_EPOCH")
         candidates = {*leaders.values(), *self._ended}
         if job.isdigit() and epoch.isdigit() and (int(job), int(epoch)) in candidates:
@@ -69,7 +69,7 @@ class Orphans:
             return {leaders[process.session]}
         return candidates
 
-    def of_payload(self, key: Key, processes: Dict[int, Process]) -> List[Process]:
+    def of_payload(self, key: Key, processes: Dict[int, TreeProcess]) -> List[TreeProcess]:
         """The orphans that certainly belong to this payload, with their descendants."""
         orphans = []
         for (pid, started), suspects in self._suspects.items():

@@ -36,7 +36,7 @@ class _PatternPart:
 
 
 @dataclass(frozen=True)
-class _Pattern:
+class _OutputPattern:
     parts: Tuple[_PatternPart, ...]
     only_folders: bool
 
@@ -117,7 +117,7 @@ class OutputPatterns:
         return matching
 
 
-def _parse_pattern(text: str) -> Optional[_Pattern]:
+def _parse_pattern(text: str) -> Optional[_OutputPattern]:
     """Parse a pattern; None if no name can match it."""
     if not stays_inside(text):
         return None
@@ -136,4 +136,4 @@ def _parse_pattern(text: str) -> Optional[_Pattern]:
             parts.append(_PatternPart(part, re.compile(fnmatch.translate(part)).match))
         except re.error:  # a range such as [z-a]
             return None
-    return _Pattern(tuple(parts), text.endswith("/"))
+    return _OutputPattern(tuple(parts), text.endswith("/"))

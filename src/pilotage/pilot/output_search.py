@@ -51,7 +51,7 @@ class SearchCancelled(Exception):
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputEntry:
     name: str
     source: str
     """The regular file to read, relative to the folder. It differs from `name` if `name` is a link."""
@@ -59,7 +59,7 @@ class Output:
 
 @dataclass
 class SearchResult:
-    outputs: List[Output] = field(default_factory=list)
+    outputs: List[OutputEntry] = field(default_factory=list)
     """Ordered by name."""
     missing: List[str] = field(default_factory=list)
     """Patterns that matched nothing."""
@@ -109,7 +109,7 @@ class _Search:
         self._until = clock() + MAX_SECONDS
         self._entries = self._bytes = self._omitted = 0
         self._matched: Set[int] = set()
-        self._outputs: Dict[str, Output] = {}
+        self._outputs: Dict[str, OutputEntry] = {}
         self._refused: Dict[str, str] = {}
         self._folders: Deque[Tuple[str, int, FrozenSet[State]]] = deque()
 
@@ -220,9 +220,9 @@ class _Search:
         except OSError as error:
             self._refuse(name, _unreadable(error))
         else:
-            self._add_output(Output(name, source))
+            self._add_output(OutputEntry(name, source))
 
-    def _add_output(self, output: Output) -> None:
+    def _add_output(self, output: OutputEntry) -> None:
         if output.name in self._outputs:
             return
         self._bytes += len(os.fsencode(output.name))

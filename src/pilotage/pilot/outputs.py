@@ -8,7 +8,7 @@ from typing import IO
 
 from .events import Key
 from .safe_open import open_file, open_root
-from .transport import Connection
+from .transport import ServerConnection
 
 
 class Unreadable(Exception):
@@ -47,7 +47,12 @@ class _AnnouncedBytes:
 
 
 def upload(
-    connection: Connection, key: Key, name: str, file: IO[bytes], max_bytes: int = 0, kind: str = "outputs"
+    connection: ServerConnection,
+    key: Key,
+    name: str,
+    file: IO[bytes],
+    max_bytes: int = 0,
+    kind: str = "outputs",
 ) -> None:
     """Upload one open file. Raises ServerUnavailable, RequestRefused or Unreadable.
 

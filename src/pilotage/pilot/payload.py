@@ -27,7 +27,7 @@ from .outputs import Unreadable, open_output, upload
 from .removal import remove_tree
 from .safe_open import NAME_ERRORS, NotAFile, escape_name, make_folders, open_root, split
 from .thread_pool import retry_until_available
-from .transport import FORBIDDEN, Connection, RequestRefused, ServerUnavailable
+from .transport import FORBIDDEN, RequestRefused, ServerConnection, ServerUnavailable
 from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
@@ -104,7 +104,7 @@ class RunningPayload:
         return self.data is not None or has_remote_inputs(self.payload.inputs)
 
     def fetch_inputs(
-        self, connection: Connection, cache: InputCache, isolation: Optional[Isolation] = None
+        self, connection: ServerConnection, cache: InputCache, isolation: Optional[Isolation] = None
     ) -> None:
         """Put all inputs into the folder. Raises CannotRun, and ServerUnavailable if killed meanwhile."""
         retry_until_available(
@@ -114,13 +114,13 @@ class RunningPayload:
         if self.data is not None and self.work_dir is not None:
             self.data.prepare(self.work_dir.tmp, isolation, lambda: self.killed)
 
-    def carry_out_action(self, connection: Connection) -> None:
+    def carry_out_action(self, connection: ServerConnection) -> None:
         """Run the pilot's own program for this job. For a background thread."""
         assert self.data is not None
         self.data.carry_out(self.finish, lambda: self.killed or self.is_cancelled)
         self.store_logs(connection)
 
-    def store_logs(self, connection: Connection) -> None:
+    def store_logs(self, connection: ServerConnection) -> None:
         """Store the logs at a storage place, if the request of this job wants it. For a background thread."""
         if self.data is not None:
             streams = list(zip(("stdout", "stderr"), self._files))  # noqa: B905 (Python 3.9)
@@ -268,7 +268,7 @@ class RunningPayload:
             return None
         return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
 
-    def upload_outputs(self, connection: Connection) -> None:
+    def upload_outputs(self, connection: ServerConnection) -> None:
         """Upload the outputs, and record them in the Finish.
 
         A file that cannot be stored is reported as refused, and the upload continues: no file that a payload leaves
@@ -298,7 +298,7 @@ class RunningPayload:
         if self.keep_streams:
             self.upload_streams(connection)
 
-    def upload_streams(self, connection: Connection) -> None:
+    def upload_streams(self, connection: ServerConnection) -> None:
         """Upload the present standard output and error of a killed job."""
         for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
             if os.fstat(number).st_size:
@@ -316,14 +316,16 @@ class RunningPayload:
                         reason=escape_name(str(error)),
                     )
 
-    def _upload_large_streams(self, connection: Connection) -> None:
+    def _upload_large_streams(self, connection: ServerConnection) -> None:
         """Upload standard output and error if they are too large for the Finish."""
         inlined = (self.finish.stdout, self.finish.stderr)
         for name, number, inline in zip(self._stream_files, self._files, inlined):  # noqa: B905 (Python 3.9)
             if inline is None:
                 self._upload_output(connection, name, partial(_copy_of, number))
 
-    def _upload_output(self, connection: Connection, name: str, opened: Callable[[], IO[bytes]]) -> None:
+    def _upload_output(
+        self, connection: ServerConnection, name: str, opened: Callable[[], IO[bytes]]
+    ) -> None:
         """Upload one file. Raises ServerUnavailable, and RequestRefused if the server accepts no other file either."""
         try:
             with opened() as file:
@@ -375,7 +377,7 @@ class RunningPayload:
             return True
         return self.work_dir.remove(self._streams)
 
-    def remove_folders(self, connection: Connection) -> None:
+    def remove_folders(self, connection: ServerConnection) -> None:
         assert self.work_dir is not None
         remove_tree(self.work_dir.tmp)
         remove_tree(self.work_dir.folder)

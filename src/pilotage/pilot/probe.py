@@ -19,7 +19,7 @@ from .pilot_config import PilotConfig
 from .proxy import find_proxy
 from .servers import Servers
 from .system import clock
-from .transport import Connection, RequestRefused, ServerUnavailable
+from .transport import RequestRefused, ServerConnection, ServerUnavailable
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
@@ -54,7 +54,7 @@ def run_probe(
     ]
     for check in checks:
         log("probe", check=check.name, state=check.state, text=check.text)
-    connection = Connection(servers, trust, answer.token)
+    connection = ServerConnection(servers, trust, answer.token)
     try:
         connection.post("/v1/pilot/probe", ProbeReport(checks, time.time()), ProbeAnswer)
     except (RequestRefused, ServerUnavailable) as error:

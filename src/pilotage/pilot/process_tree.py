@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
-class Process:
+class TreeProcess:
     pid: int
     parent: int
     session: int
@@ -28,11 +28,11 @@ class Process:
     """Clock ticks since boot."""
 
 
-def parse_stat(text: str) -> Process:
+def parse_stat(text: str) -> TreeProcess:
     """Parse /proc/PID/stat. The program's name in it may contain blanks and brackets."""
     pid, _, rest = text.partition(" (")
     fields = rest.rpartition(") ")[2].split()
-    return Process(
+    return TreeProcess(
         pid=int(pid),
         state=fields[0],
         parent=int(fields[1]),
@@ -43,7 +43,7 @@ def parse_stat(text: str) -> Process:
     )
 
 
-def read_process(pid: int) -> Optional[Process]:
+def read_process(pid: int) -> Optional[TreeProcess]:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return parse_stat(file.read(2048).decode("utf-8", "replace"))
@@ -51,7 +51,7 @@ def read_process(pid: int) -> Optional[Process]:
         return None
 
 
-def read_processes() -> Dict[int, Process]:
+def read_processes() -> Dict[int, TreeProcess]:
     processes = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -61,12 +61,12 @@ def read_processes() -> Dict[int, Process]:
     return processes
 
 
-def descendants(root: int, processes: Dict[int, Process]) -> List[Process]:
+def descendants(root: int, processes: Dict[int, TreeProcess]) -> List[TreeProcess]:
     """The living descendants of `root`, parents before children, without `root` itself."""
-    children: Dict[int, List[Process]] = {}
+    children: Dict[int, List[TreeProcess]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
-    result: List[Process] = []
+    result: List[TreeProcess] = []
     queue = [root]
     while queue:
         for child in children.get(queue.pop(), ()):

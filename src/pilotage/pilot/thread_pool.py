@@ -13,10 +13,10 @@ import time
 from typing import Any, Callable, Deque, Optional, Tuple, TypeVar
 
 from .system import LEAVE_SIGNALS
-from .transport import Connection, ServerUnavailable
+from .transport import ServerConnection, ServerUnavailable
 
 T = TypeVar("T")
-Work = Callable[[Connection], Any]
+Work = Callable[[ServerConnection], Any]
 Done = Callable[[Any, Optional[BaseException]], None]
 
 _SIGNALS = (signal.SIGCHLD, *LEAVE_SIGNALS)
@@ -26,7 +26,9 @@ _RETRY_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 class ThreadPool:
     """Runs tasks in up to `threads` threads, each with its own connection. The loop calls `done(result, error)`."""
 
-    def __init__(self, connect: Callable[[], Connection], wake: Callable[[], None], threads: int = 1) -> None:
+    def __init__(
+        self, connect: Callable[[], ServerConnection], wake: Callable[[], None], threads: int = 1
+    ) -> None:
         self._connect = connect
         self._wake = wake
         self._max_threads = threads

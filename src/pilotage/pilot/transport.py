@@ -65,7 +65,7 @@ class RequestRefused(Exception):
         return self.status in (401, 410) or self.error.code == "superseded"
 
 
-class Connection:
+class ServerConnection:
     """One kept-alive connection, for one thread at a time."""
 
     def __init__(

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.limits import MAX_INT64, Count, GivenName, Id, Int32, Limit, Message, Name
+from pilotage.wire.limits import MAX_INT64, Bounds, Count, GivenName, Id, Int32, Message, Name
 
 AGENT_PROTOCOL = 1
 MAX_PULL = 200
@@ -32,8 +32,8 @@ MAX_RANGES = 12_000
 MAX_HELD = 10_000
 """The most elements that an agent may hold unsplit."""
 
-MaskDocument = Annotated[Dict[Name, Any], Limit(longest=8)]
-Slots = Annotated[Dict[Name, Count], Limit(longest=100_000)]
+MaskDocument = Annotated[Dict[Name, Any], Bounds(longest=8)]
+Slots = Annotated[Dict[Name, Count], Bounds(longest=100_000)]
 
 
 @dataclass
@@ -86,13 +86,13 @@ class SyncRequest:
 
     nonce: GivenName
     number: Int32 = 0
-    want: Annotated[int, Limit(low=0, high=MAX_PULL)] = 0
+    want: Annotated[int, Bounds(low=0, high=MAX_PULL)] = 0
     """The most elements to pull now; 0: none."""
     slots: Slots = field(default_factory=dict)
     """The slots of each site that the agent wants to fill. The server serves its own number if that is lower."""
-    holding: Annotated[List[ElementReference], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    holding: Annotated[List[ElementReference], Bounds(longest=MAX_HELD)] = field(default_factory=list)
     """All unsplit elements of the agent. New ones among them are thereby confirmed."""
-    releases: Annotated[List[ElementRelease], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    releases: Annotated[List[ElementRelease], Bounds(longest=MAX_HELD)] = field(default_factory=list)
     draining: bool = False
 
 
@@ -189,11 +189,11 @@ class PostMasks:
     """Make jobs of an element. Masks that exist already change nothing."""
 
     epoch: Int32
-    masks: Annotated[List[MaskDocument], Limit(longest=MAX_MASKS)] = field(default_factory=list)
+    masks: Annotated[List[MaskDocument], Bounds(longest=MAX_MASKS)] = field(default_factory=list)
     """Each as of `core/splitting/mask.py`: {"files": [[file, first, events, lumis?], ...], "events": ...}."""
     last: bool = False
     """With these masks the element is split: it passes from the agent to the server."""
-    total: Annotated[int, Limit(low=0, high=MAX_INT64)] = 0
+    total: Annotated[int, Bounds(low=0, high=MAX_INT64)] = 0
     """With `last`: the number of all masks of the element, also of earlier holders."""
     failure: Message = ""
     """With `last`: the element cannot be split, and why."""

@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.limits import Limit, Message
+from pilotage.wire.limits import Bounds, Message
 from pilotage.wire.policy import PolicyText
 
-BatchOption = Annotated[str, Limit(longest=2000)]
+BatchOption = Annotated[str, Bounds(longest=2000)]
 """KEY=VALUE of the table `[ces.NAME.TYPE]` of the policy."""
 
-CeName = Annotated[str, Limit(longest=200)]
+CeName = Annotated[str, Bounds(longest=200)]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List
 
-from .limits import FileEvents, FileName, FileSize, Limit, Lumi, Name
+from .limits import Bounds, FileEvents, FileName, FileSize, Lumi, Name
 
 MAX_STORED_FILES = 10_000
 """Output files of one job."""
@@ -28,8 +28,8 @@ ARCHIVE = "archive"
 ACTIONS = (CONCATENATE, REMOVE, ARCHIVE)
 """Programs of the pilot itself. Storage places are reachable by pilots, not by isolated payloads."""
 
-LumiRanges = Annotated[List[Lumi], Limit(longest=MAX_LUMI_RANGES)]
-Path = Annotated[str, Limit(longest=4000)]
+LumiRanges = Annotated[List[Lumi], Bounds(longest=MAX_LUMI_RANGES)]
+Path = Annotated[str, Bounds(longest=4000)]
 
 
 @dataclass

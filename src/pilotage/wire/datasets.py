@@ -16,16 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import FileEvents, FileName, FileSize, GivenName, Id, Limit, Lumi, Name
+from pilotage.wire.limits import Bounds, FileEvents, FileName, FileSize, GivenName, Id, Lumi, Name
 
 MAX_FILES_AT_ONCE = 5000
 """Files in one request."""
 MAX_LUMIS = 10_000
 """Records [run, first, last] of one file."""
 
-EntryName = Annotated[str, Limit(shortest=1, longest=1000)]
+EntryName = Annotated[str, Bounds(shortest=1, longest=1000)]
 """Of a block or file, relative to the prefix of a replica."""
-Checksum = Annotated[str, Limit(longest=200)]
+Checksum = Annotated[str, Bounds(longest=200)]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class DataSetFile:
     """0: not known."""
     checksum: Checksum = ""
     """ALGORITHM:HEX; empty: not known."""
-    lumis: Annotated[List[Lumi], Limit(longest=MAX_LUMIS)] = field(default_factory=list)
+    lumis: Annotated[List[Lumi], Bounds(longest=MAX_LUMIS)] = field(default_factory=list)
     """[run, first, last]; empty: none are known."""
 
 
@@ -75,8 +75,8 @@ class FilesAdd:
 
     dataset: GivenName
     block: EntryName
-    files: Annotated[List[DataSetFile], Limit(longest=MAX_FILES_AT_ONCE)]
-    replicas: Annotated[List[ReplicaLocation], Limit(longest=1000)] = field(default_factory=list)
+    files: Annotated[List[DataSetFile], Bounds(longest=MAX_FILES_AT_ONCE)]
+    replicas: Annotated[List[ReplicaLocation], Bounds(longest=1000)] = field(default_factory=list)
     """Where the files are. Empty: not known."""
     complete: bool = True
     """Close the block with these files, so that requests can process it."""
@@ -100,8 +100,8 @@ class ReplicasChange:
     dataset: GivenName
     block: Optional[EntryName] = None
     """None: all blocks."""
-    add: Annotated[List[ReplicaLocation], Limit(longest=100)] = field(default_factory=list)
-    remove: Annotated[List[GivenName], Limit(longest=100)] = field(default_factory=list)
+    add: Annotated[List[ReplicaLocation], Bounds(longest=100)] = field(default_factory=list)
+    remove: Annotated[List[GivenName], Bounds(longest=100)] = field(default_factory=list)
     """Sites. A block that loses its last replica is known to be nowhere."""
     forget: bool = False
     """Delete all replicas, so that the location is not known."""

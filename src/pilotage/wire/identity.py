@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import MAX_INT64, Limit, Name, Seconds
+from pilotage.wire.limits import MAX_INT64, Bounds, Name, Seconds
 
 
 @dataclass
@@ -74,10 +74,10 @@ class TokensPage:
 class RevokeRequest:
     """Exactly one of the fields is given. Users may revoke their own tokens, administrators all tokens."""
 
-    id: Annotated[int, Limit(low=0, high=MAX_INT64)] = 0
+    id: Annotated[int, Bounds(low=0, high=MAX_INT64)] = 0
     user: Name = ""
     """All tokens of this user that were issued until now."""
-    pilot: Annotated[int, Limit(low=0, high=MAX_INT64)] = 0
+    pilot: Annotated[int, Bounds(low=0, high=MAX_INT64)] = 0
     """The token of this pilot: the pilot ends, and its jobs wait again."""
 
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.limits import NOT_NULL, GivenName, Id, Instant, Limit, Message
+from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Instant, Message
 
 MAX_IDS = 100_000
 """Job ids per selection."""
 
-JobIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_IDS)]
+JobIds = Annotated[List[Id], Bounds(shortest=1, longest=MAX_IDS)]
 
-States = Annotated[List[GivenName], Limit(shortest=1, longest=100)]
+States = Annotated[List[GivenName], Bounds(shortest=1, longest=100)]
 
 
 @dataclass

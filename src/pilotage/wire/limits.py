@@ -35,7 +35,7 @@ MAX_LUMI = 2**32 - 1
 """The largest number of a run or lumi."""
 
 
-class Limit:
+class Bounds:
     """Bounds of a text or list (characters, entries) or of a number; both ends are allowed."""
 
     __slots__ = ("high", "longest", "low", "shortest")
@@ -82,30 +82,30 @@ class NotNull:
 
 NOT_NULL = NotNull()
 
-Id = Annotated[int, Limit(low=1, high=MAX_INT64)]
+Id = Annotated[int, Bounds(low=1, high=MAX_INT64)]
 """Of a job, a submission, a pilot, a queue, a version of the policy."""
-Cursor = Annotated[int, Limit(low=0, high=MAX_INT64)]
+Cursor = Annotated[int, Bounds(low=0, high=MAX_INT64)]
 """The last id of a page; 0: from the beginning."""
-Offset = Annotated[int, Limit(low=0, high=MAX_INT64)]
+Offset = Annotated[int, Bounds(low=0, high=MAX_INT64)]
 """Bytes from the beginning of a file."""
-Count = Annotated[int, Limit(low=0, high=MAX_INT64)]
-FileEvents = Annotated[int, Limit(low=0, high=MAX_FILE_EVENTS)]
-FileSize = Annotated[int, Limit(low=0, high=MAX_FILE_SIZE)]
-Lumi = Annotated[List[Annotated[int, Limit(low=0, high=MAX_LUMI)]], Limit(shortest=3, longest=3)]
+Count = Annotated[int, Bounds(low=0, high=MAX_INT64)]
+FileEvents = Annotated[int, Bounds(low=0, high=MAX_FILE_EVENTS)]
+FileSize = Annotated[int, Bounds(low=0, high=MAX_FILE_SIZE)]
+Lumi = Annotated[List[Annotated[int, Bounds(low=0, high=MAX_LUMI)]], Bounds(shortest=3, longest=3)]
 """[run, first lumi, last lumi]"""
-Int32 = Annotated[int, Limit(low=0, high=MAX_INT32)]
+Int32 = Annotated[int, Bounds(low=0, high=MAX_INT32)]
 """A number in a 32-bit column: an epoch, the number of a chunk."""
-Instant = Annotated[float, Limit(low=-MAX_INSTANT, high=MAX_INSTANT)]
+Instant = Annotated[float, Bounds(low=-MAX_INSTANT, high=MAX_INSTANT)]
 """Seconds since 1970."""
-Seconds = Annotated[float, Limit(low=0, high=MAX_INSTANT)]
+Seconds = Annotated[float, Bounds(low=0, high=MAX_INSTANT)]
 
-Name = Annotated[str, Limit(longest=255)]
+Name = Annotated[str, Bounds(longest=255)]
 """The name of a user, group, site or node, or an idempotency key. May be empty."""
-GivenName = Annotated[str, Limit(shortest=1, longest=255)]
+GivenName = Annotated[str, Bounds(shortest=1, longest=255)]
 """A name in a condition. An empty name is refused, since it would match every name."""
-Digest = Annotated[str, Limit(longest=64)]
+Digest = Annotated[str, Bounds(longest=64)]
 """SHA-256 in hexadecimal."""
-FileName = Annotated[str, Limit(longest=1000)]
+FileName = Annotated[str, Bounds(longest=1000)]
 """Relative to the folder of a job."""
-Message = Annotated[str, Limit(longest=2000)]
+Message = Annotated[str, Bounds(longest=2000)]
 """A reason or message given with an action."""

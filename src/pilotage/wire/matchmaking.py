@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
 from pilotage.wire.ces import CeName
-from pilotage.wire.limits import Id, Limit, Name
+from pilotage.wire.limits import Bounds, Id, Name
 from pilotage.wire.submissions import Description
 
 MAX_MATCHED_CES = 1000
@@ -105,7 +105,7 @@ class MatchRequest:
     """Empty: the group of the token."""
     ce: CeName = ""
     """Only this CE."""
-    limit: Annotated[int, Limit(low=1, high=MAX_MATCHED_CES)] = 200
+    limit: Annotated[int, Bounds(low=1, high=MAX_MATCHED_CES)] = 200
     """The most CEs in the answer."""
 
 

@@ -16,12 +16,12 @@ from .limits import (
     MAX_INSTANT,
     MAX_INT32,
     MAX_INT64,
+    Bounds,
     Count,
     FileName,
     Id,
     Instant,
     Int32,
-    Limit,
     Message,
     Name,
     Seconds,
@@ -43,20 +43,20 @@ MAX_OUTPUTS = 20_000
 MAX_POWER = 1e6
 """The largest power of a core, in reference cores."""
 
-Cores = Annotated[int, Limit(low=0, high=1_000_000)]
-Megabytes = Annotated[int, Limit(low=0, high=MAX_INT64 // MB)]
-CpuSeconds = Annotated[float, Limit(low=0, high=MAX_INSTANT * MAX_POWER)]
-Inlined = Annotated[str, Limit(longest=2 * INLINE_OUTPUT_BYTES)]
-Status = Annotated[int, Limit(low=-(2**31), high=MAX_INT32)]
+Cores = Annotated[int, Bounds(low=0, high=1_000_000)]
+Megabytes = Annotated[int, Bounds(low=0, high=MAX_INT64 // MB)]
+CpuSeconds = Annotated[float, Bounds(low=0, high=MAX_INSTANT * MAX_POWER)]
+Inlined = Annotated[str, Bounds(longest=2 * INLINE_OUTPUT_BYTES)]
+Status = Annotated[int, Bounds(low=-(2**31), high=MAX_INT32)]
 """An exit code or the number of a signal."""
-Told = Annotated[str, Limit(longest=100_000)]
+Told = Annotated[str, Bounds(longest=100_000)]
 """A text that the server cuts to the length that it shows, so that the result is not lost with it."""
-Fact = Annotated[str, Limit(longest=1000)]
-Tags = Annotated[List[Name], Limit(longest=1000)]
-Facts = Annotated[Dict[Name, Fact], Limit(longest=1000)]
-LogText = Annotated[str, Limit(longest=16_000)]
-FileNames = Annotated[List[FileName], Limit(longest=MAX_OUTPUTS)]
-StoredFiles = Annotated[List[StoredFile], Limit(longest=MAX_STORED_FILES)]
+Fact = Annotated[str, Bounds(longest=1000)]
+Tags = Annotated[List[Name], Bounds(longest=1000)]
+Facts = Annotated[Dict[Name, Fact], Bounds(longest=1000)]
+LogText = Annotated[str, Bounds(longest=16_000)]
+FileNames = Annotated[List[FileName], Bounds(longest=MAX_OUTPUTS)]
+StoredFiles = Annotated[List[StoredFile], Bounds(longest=MAX_STORED_FILES)]
 
 
 @dataclass
@@ -160,7 +160,7 @@ class ProbeCheck:
 class ProbeReport:
     """POST /v1/pilot/probe: the findings of a probe, which ends with this message."""
 
-    checks: Annotated[List[ProbeCheck], Limit(longest=100)] = field(default_factory=list)
+    checks: Annotated[List[ProbeCheck], Bounds(longest=100)] = field(default_factory=list)
     clock: Instant = 0.0
     """Seconds since 1970 by the node's clock. It is compared, and nothing is computed with it."""
 
@@ -217,9 +217,9 @@ class Finish:
     stderr: Optional[Inlined] = None
     outputs: FileNames = field(default_factory=list)
     """Names of the files uploaded for (job, epoch), standard output and error included if uploaded."""
-    missing: Annotated[List[Told], Limit(longest=MAX_OUTPUTS)] = field(default_factory=list)
+    missing: Annotated[List[Told], Bounds(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Patterns of the output sandbox that matched nothing."""
-    refused: Annotated[List[RefusedOutput], Limit(longest=MAX_OUTPUTS)] = field(default_factory=list)
+    refused: Annotated[List[RefusedOutput], Bounds(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
     the result of the payload as it is."""
     files: StoredFiles = field(default_factory=list)
@@ -274,11 +274,11 @@ class ExchangeRequest:
     """
 
     incarnation: Count
-    finishes: Annotated[List[Finish], Limit(longest=MAX_HELD)] = field(default_factory=list)
-    releases: Annotated[List[Release], Limit(longest=MAX_HELD)] = field(default_factory=list)
-    confirms: Annotated[List[Reference], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    finishes: Annotated[List[Finish], Bounds(longest=MAX_HELD)] = field(default_factory=list)
+    releases: Annotated[List[Release], Bounds(longest=MAX_HELD)] = field(default_factory=list)
+    confirms: Annotated[List[Reference], Bounds(longest=MAX_HELD)] = field(default_factory=list)
     take: Optional[Take] = None
-    holding: Annotated[List[Reference], Limit(longest=MAX_HELD)] = field(default_factory=list)
+    holding: Annotated[List[Reference], Bounds(longest=MAX_HELD)] = field(default_factory=list)
     leaving: Message = ""
     """Not empty: the pilot leaves after this message, for this reason ("idle", "out of time", "told to leave",
     "received SIGTERM"). Everything it held must be finished or released in this or an earlier message."""

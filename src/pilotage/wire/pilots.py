@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.limits import NOT_NULL, GivenName, Id, Limit, Message, Name
+from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Message, Name
 from pilotage.wire.pool import PilotSummary
 
 MAX_PILOT_IDS = 10_000
 """Pilot ids per request."""
 
-PilotIds = Annotated[List[Id], Limit(shortest=1, longest=MAX_PILOT_IDS)]
+PilotIds = Annotated[List[Id], Bounds(shortest=1, longest=MAX_PILOT_IDS)]
 
 
 @dataclass

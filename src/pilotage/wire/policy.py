@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import Id, Limit, Message
+from pilotage.wire.limits import Bounds, Id, Message
 
 MAX_POLICY = 1_000_000
 """Characters of a policy."""
 
-PolicyText = Annotated[str, Limit(longest=MAX_POLICY)]
+PolicyText = Annotated[str, Bounds(longest=MAX_POLICY)]
 
 
 @dataclass

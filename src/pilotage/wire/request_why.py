@@ -21,7 +21,7 @@ class SiteCondition:
 
 
 @dataclass
-class RequestChange:
+class RequestWhyChange:
     """A single change, and the elements without an open site that it would let go."""
 
     change: str
@@ -62,7 +62,7 @@ class RequestWhy:
     """Element jobs by state."""
     sites: List[SiteCondition] = field(default_factory=list)
     """For the elements that no agent has."""
-    changes: List[RequestChange] = field(default_factory=list)
+    changes: List[RequestWhyChange] = field(default_factory=list)
     made_jobs: List[ReleaseCondition] = field(default_factory=list)
     """For the jobs that are made and not released."""
     releases: List[ReleaseChange] = field(default_factory=list)

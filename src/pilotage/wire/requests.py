@@ -27,14 +27,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional, Union
 
-from pilotage.wire.limits import Count, GivenName, Id, Limit, Message, Name, Seconds
+from pilotage.wire.limits import Bounds, Count, GivenName, Id, Message, Name, Seconds
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
-SpecificationBody = Annotated[Dict[Name, Any], Limit(longest=MAX_FIELDS)]
-ProgramInputs = Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)]
-SiteNames = Annotated[List[GivenName], Limit(longest=10_000)]
-Priority = Annotated[int, Limit(low=0, high=999_999)]
+SpecificationBody = Annotated[Dict[Name, Any], Bounds(longest=MAX_FIELDS)]
+ProgramInputs = Annotated[List[UploadedInput], Bounds(longest=MAX_INPUTS)]
+SiteNames = Annotated[List[GivenName], Bounds(longest=10_000)]
+Priority = Annotated[int, Bounds(low=0, high=999_999)]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class RequestSubmission:
     """A new request: the fields of docs/reference/requests.md."""
 
     specification: SpecificationBody
-    inputs: Annotated[Dict[Name, ProgramInputs], Limit(longest=MAX_FIELDS)] = field(default_factory=dict)
+    inputs: Annotated[Dict[Name, ProgramInputs], Bounds(longest=MAX_FIELDS)] = field(default_factory=dict)
     """The files that were uploaded for each program, by step: NAME, and NAME.merge for the program of its merge."""
     key: Name = ""
     """Idempotency key: the same owner and key again gets the first request again."""
@@ -276,7 +276,7 @@ class RequestHistory:
     next: Optional[int] = None
 
 
-StepValues = Annotated[Dict[Name, Union[bool, Count, Seconds, Name]], Limit(longest=50)]
+StepValues = Annotated[Dict[Name, Union[bool, Count, Seconds, Name]], Bounds(longest=50)]
 """Values as in a file of a request: numbers, `2 GB`, `90 min`."""
 
 

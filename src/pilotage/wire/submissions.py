@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.limits import Count, Digest, FileName, Limit, Name
+from pilotage.wire.limits import Bounds, Count, Digest, FileName, Name
 
 MAX_JOBS_PER_SUBMISSION = 100_000
 """Limit for a submission in one request; MAX_JOBS_IN_CHUNKS applies to submissions in chunks."""
@@ -39,13 +39,13 @@ MAX_NAMES = 1000
 MAX_DESCRIPTION = 8_000_000
 """Characters of a JDL or YAML description with its parameters; the limit of a single job is lower."""
 
-DescriptionText = Annotated[str, Limit(longest=MAX_DESCRIPTION)]
+DescriptionText = Annotated[str, Bounds(longest=MAX_DESCRIPTION)]
 
-Description = Annotated[Dict[Name, Any], Limit(longest=MAX_NAMES)]
+Description = Annotated[Dict[Name, Any], Bounds(longest=MAX_NAMES)]
 
-ParameterNames = Annotated[List[Name], Limit(longest=MAX_NAMES)]
+ParameterNames = Annotated[List[Name], Bounds(longest=MAX_NAMES)]
 
-RowValues = Annotated[List[Any], Limit(longest=MAX_NAMES)]
+RowValues = Annotated[List[Any], Bounds(longest=MAX_NAMES)]
 
 
 def max_rows_per_chunk(files: int) -> int:
@@ -58,7 +58,7 @@ class Parameters:
     """The values of a parametric submission: row k binds `names` to `rows[k]`; the unnamed parameter is ""."""
 
     names: ParameterNames = field(default_factory=list)
-    rows: Annotated[List[RowValues], Limit(longest=MAX_DESCRIPTION)] = field(default_factory=list)
+    rows: Annotated[List[RowValues], Bounds(longest=MAX_DESCRIPTION)] = field(default_factory=list)
 
 
 @dataclass
@@ -103,7 +103,7 @@ class SubmitRequest:
     yaml: Optional[DescriptionText] = None
     parameters: Optional[Parameters] = None
     """Only with `description`; JDL and YAML carry their own."""
-    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
+    inputs: Annotated[List[UploadedInput], Bounds(longest=MAX_INPUTS)] = field(default_factory=list)
     """One for every `copy` input of the description; a folder is one entry for each of its files."""
     group: Name = ""
     """Empty: the group of the token."""
@@ -121,9 +121,9 @@ class OpenRequest:
     """Names of the columns of the rows; the unnamed parameter is ""."""
     key: Name
     """The same owner and key again opens the same submission, to go on with it."""
-    inputs: Annotated[List[UploadedInput], Limit(longest=MAX_INPUTS)] = field(default_factory=list)
+    inputs: Annotated[List[UploadedInput], Bounds(longest=MAX_INPUTS)] = field(default_factory=list)
     group: Name = ""
-    expected: Optional[Annotated[int, Limit(low=1, high=MAX_JOBS_IN_CHUNKS)]] = None
+    expected: Optional[Annotated[int, Bounds(low=1, high=MAX_JOBS_IN_CHUNKS)]] = None
     """Upper bound of the number of rows. Makes their ids consecutive; sets the width of `%n`, which needs it."""
 
 

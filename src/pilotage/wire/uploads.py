@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, List, Tuple
 
-from pilotage.wire.limits import Digest, Limit
+from pilotage.wire.limits import Bounds, Digest
 
 MAX_BUNDLE_FILES = 500
 MAX_BUNDLE_BYTES = 4 * 1024 * 1024
@@ -17,7 +17,7 @@ MAX_BUNDLE_BYTES = 4 * 1024 * 1024
 
 @dataclass
 class UploadsRequest:
-    digests: Annotated[List[Digest], Limit(shortest=1, longest=MAX_BUNDLE_FILES)]
+    digests: Annotated[List[Digest], Bounds(shortest=1, longest=MAX_BUNDLE_FILES)]
 
 
 @dataclass

@@ -22,7 +22,7 @@ from pilotage.core.classads.partial import (
     simplify,
     simplify_calls,
 )
-from pilotage.core.classads.partial.contexts import Context
+from pilotage.core.classads.partial.contexts import TruthContext
 from pilotage.core.classads.partial.folding_run import Folding
 from tests.unit.classads.partial_triples import counterexample, draw
 
@@ -61,13 +61,17 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         simplify, "_as_truth", lambda original, tree, known, context: (tree, known)
     ),
     "an error on the left of || does not matter": entry(
-        contexts.OF_OPERANDS, "||", {**contexts._OR, Context.MATCH: (Context.IS_TRUE, Context.IS_TRUE)}
+        contexts.OF_OPERANDS,
+        "||",
+        {**contexts._OR, TruthContext.MATCH: (TruthContext.IS_TRUE, TruthContext.IS_TRUE)},
     ),
     "an error on the left of && does not matter": entry(
-        contexts.OF_OPERANDS, "&&", {**contexts._AND, Context.IS_FALSE: (Context.IS_FALSE, Context.IS_FALSE)}
+        contexts.OF_OPERANDS,
+        "&&",
+        {**contexts._AND, TruthContext.IS_FALSE: (TruthContext.IS_FALSE,) * 2},
     ),
     "a test that is undefined is false": lambda patch: patch.setattr(
-        simplify, "OF_TEST", (Context.IS_TRUE,) * len(Context)
+        simplify, "OF_TEST", (TruthContext.IS_TRUE,) * len(TruthContext)
     ),
     "x ? true : y is x || y, also where x is undefined": replaced(
         simplify,

@@ -20,7 +20,7 @@ from pilotage.core.handover import (
     Fence,
     Message,
     Relation,
-    Retry,
+    RetryDecision,
     after_failure,
     decide,
     outage_credit,
@@ -115,12 +115,17 @@ def test_how_an_epoch_relates(fence: Fence, epoch: int, digest: str, expected: R
 def test_the_retry_rule() -> None:
     for failure in ("lease-over", "node", "input", "output", "cut-off", "killed", "of a newer pilot"):
         tries = [after_failure(failure, n, most=2, own_retries=9) for n in (1, 2, 3, 4)]
-        assert tries == [Retry.AGAIN, Retry.AGAIN, Retry.GIVE_UP, Retry.GIVE_UP]
+        assert tries == [
+            RetryDecision.AGAIN,
+            RetryDecision.AGAIN,
+            RetryDecision.GIVE_UP,
+            RetryDecision.GIVE_UP,
+        ]
     for failure in THE_PAYLOADS_OWN:
-        assert after_failure(failure, 1, most=9, own_retries=0) is Retry.GIVE_UP
-        assert after_failure(failure, 1, most=0, own_retries=1) is Retry.AGAIN
-        assert after_failure(failure, 2, most=9, own_retries=1) is Retry.GIVE_UP
-    assert after_failure("node", 1, most=0, own_retries=9) is Retry.GIVE_UP
+        assert after_failure(failure, 1, most=9, own_retries=0) is RetryDecision.GIVE_UP
+        assert after_failure(failure, 1, most=0, own_retries=1) is RetryDecision.AGAIN
+        assert after_failure(failure, 2, most=9, own_retries=1) is RetryDecision.GIVE_UP
+    assert after_failure("node", 1, most=0, own_retries=9) is RetryDecision.GIVE_UP
 
 
 @pytest.mark.parametrize(
@@ -222,7 +227,9 @@ class Giver(RuleBasedStateMachine):
     def fail(self, item: Item, failure: str) -> None:
         if item.custody is not Custody.FREE:
             item.failures += 1
-        again = after_failure(failure, item.failures, most=MOST_FAILURES, own_retries=0) is Retry.AGAIN
+        again = (
+            after_failure(failure, item.failures, most=MOST_FAILURES, own_retries=0) is RetryDecision.AGAIN
+        )
         item.custody, item.taker = (Custody.FREE if again else Custody.FINAL), None
         if not again:
             item.ended.append(failure)

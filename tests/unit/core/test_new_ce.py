@@ -14,7 +14,7 @@ from pilotage.core.policy.ce_names import mistake_in_name
 from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.core.policy.new_ce import (
     NewCe,
-    NodeKind,
+    NodeSize,
     PartitionFacts,
     batch_section,
     choose_partition,
@@ -24,9 +24,9 @@ from pilotage.core.policy.new_ce import (
     require_free_name,
 )
 
-SHORT = PartitionFacts("short", True, True, 1800.0, (NodeKind(3, 16, 64000),))
-LONG = PartitionFacts("long", False, True, 172800.0, (NodeKind(1, 6, 12000),))
-ENDLESS = PartitionFacts("endless", False, False, None, (NodeKind(1, 7, 1),))
+SHORT = PartitionFacts("short", True, True, 1800.0, (NodeSize(3, 16, 64000),))
+LONG = PartitionFacts("long", False, True, 172800.0, (NodeSize(1, 6, 12000),))
+ENDLESS = PartitionFacts("endless", False, False, None, (NodeSize(1, 7, 1),))
 NEW = NewCe("cluster", "here")
 
 
@@ -49,7 +49,7 @@ def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
 
 def test_a_pilot_fits_the_commonest_nodes() -> None:
     """A pilot as large as the fattest node would never run on most of them."""
-    fat, nearly = NodeKind(4, 16, 512_000), (NodeKind(3, 8, 32_100), NodeKind(5, 8, 32_000))
+    fat, nearly = NodeSize(4, 16, 512_000), (NodeSize(3, 8, 32_100), NodeSize(5, 8, 32_000))
     partition = PartitionFacts("mixed", True, True, None, (fat, *nearly))
     ce = proposed(NEW, partition).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory) == (4, 16_000)
@@ -167,7 +167,7 @@ def test_a_text_without_room_for_it_is_left_alone() -> None:
     st.none() | st.floats(60, 1e8),
 )
 def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wall: float | None) -> None:
-    partition = PartitionFacts('p "q\\', True, True, wall, (NodeKind(2, cores, memory),))
+    partition = PartitionFacts('p "q\\', True, True, wall, (NodeSize(2, cores, memory),))
     ce = proposed(NewCe(name, "here"), partition).ces[name]
     assert ce.slurm.partition == 'p "q\\'
     assert cores % ce.pilot_processors == 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.policy.new_ce import NodeKind, PartitionFacts
+from pilotage.core.policy.new_ce import NodeSize, PartitionFacts
 from pilotage.core.policy.new_ce_accounts import AccountFacts, allowed_partitions, choose_account
 
 PARTITIONS = [
-    PartitionFacts(name, False, True, None, (NodeKind(1, 8, 8000),)) for name in ("short", "long", "gpu")
+    PartitionFacts(name, False, True, None, (NodeSize(1, 8, 8000),)) for name in ("short", "long", "gpu")
 ]
 DEFAULT = AccountFacts("physics", "", ("normal",), default=True)
 THEORY = AccountFacts("theory", "long", ("normal", "night"), default=False)

@@ -15,7 +15,7 @@ from pilotage.core.policy import (
     JOB_SHARING,
     KEYS,
     NORMAL_USER,
-    PolicyChange,
+    PolicyDifference,
     changes,
     known_properties,
     parse,
@@ -660,18 +660,18 @@ def test_what_differs_is_told_key_by_key() -> None:
     new = new.replace("[sites.here]\n", "[sites.here]\nbanned = false\n[sites.'new.one']\n")
     limit = {"attribute": "owner", "value": "alice"}
     assert changes(GOOD, new) == [
-        PolicyChange("groups.physics.share", "changed", 3000, 2000),
-        PolicyChange("limits", "removed", {**limit, "running": 5}),
-        PolicyChange("limits", "added", None, {**limit, "running": 6}),
-        PolicyChange('sites."new.one"', "added", None, {}),
-        PolicyChange("sites.here.banned", "added", None, False),
-        PolicyChange("sites.there.banned", "removed", True),
+        PolicyDifference("groups.physics.share", "changed", 3000, 2000),
+        PolicyDifference("limits", "removed", {**limit, "running": 5}),
+        PolicyDifference("limits", "added", None, {**limit, "running": 6}),
+        PolicyDifference('sites."new.one"', "added", None, {}),
+        PolicyDifference("sites.here.banned", "added", None, False),
+        PolicyDifference("sites.there.banned", "removed", True),
     ]
     assert changes(GOOD, "# only words\n" + GOOD) == []
-    assert changes("a = 1", "a = 1.0") == [PolicyChange("a", "changed", 1, 1.0)]
+    assert changes("a = 1", "a = 1.0") == [PolicyDifference("a", "changed", 1, 1.0)]
     assert changes("a = 1", "a.b = 1") == [
-        PolicyChange("a", "removed", 1),
-        PolicyChange("a.b", "added", None, 1),
+        PolicyDifference("a", "removed", 1),
+        PolicyDifference("a.b", "added", None, 1),
     ]
     with pytest.raises(InvalidInput, match="not valid TOML"):
         changes(GOOD, "x = ")

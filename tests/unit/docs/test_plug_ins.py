@@ -260,11 +260,11 @@ def test_a_batch_system_has_its_adapter_and_stands_in_the_pages(copy: Path) -> N
     code = """
 from pathlib import Path
 from pilotage.core.policy import parse
-from pilotage.outside.batch.adapter import Shape, Submission
-from pilotage.outside.batch.registry import Machine, make_adapter_of
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
+from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 ce = parse(Path("ces.toml").read_text()).ces["karma"]
-batch = make_adapter_of(ce, Machine({}, "me", Path("logs")))
-receipt = batch.submit(Submission("pilotage-plug-in", 1, Shape(1), "echo hello"))
+batch = make_adapter_of(ce, ServerMachine({}, "me", Path("logs")))
+receipt = batch.submit(BatchSubmission("pilotage-plug-in", 1, Shape(1), "echo hello"))
 for child in batch._children.values():
     child.wait()
 print(type(batch).__name__, batch.lane, batch.output("pilotage-plug-in", 0, 100))
@@ -281,9 +281,9 @@ def test_a_batch_system_can_be_added_to_a_policy(copy: Path) -> None:
     code = """
 from pilotage.cli.ces.add import _check_usage
 from pilotage.core.policy import initial, parse
-from pilotage.core.policy.new_ce import NewCe, NodeKind, PartitionFacts, batch_section, insert_section
+from pilotage.core.policy.new_ce import NewCe, NodeSize, PartitionFacts, batch_section, insert_section
 _check_usage("karma", {"lane": "fast"}, 3, None)
-partition = PartitionFacts("all", True, True, None, (NodeKind(1, 8, 8000),))
+partition = PartitionFacts("all", True, True, None, (NodeSize(1, 8, 8000),))
 section = batch_section(NewCe("more", "here", options={"lane": "fast"}), "karma", partition)
 ce = parse(insert_section(initial("ada", "here"), "more", section)).ces["more"]
 print(ce.type, ce.karma.lane, ce.pilot_processors)

@@ -8,13 +8,13 @@ import pytest
 
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.sge import commands, output
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.sge.cell import DEFAULT_PORT, Cell
-from pilotage.outside.batch.submission import NativeState, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import NativeState, SubmissionFailed, SubmissionRefusal
 
 LISTING = """\
 <?xml version='1.0'?>
@@ -289,55 +289,60 @@ def test_the_ends_in_the_accounting() -> None:
 @pytest.mark.parametrize(
     ("status", "errors", "refusal", "reason"),
     [
-        (None, "", Refusal.IN_DOUBT, "qsub did not answer in time"),
-        (-9, "", Refusal.IN_DOUBT, "qsub was killed by signal 9"),
-        (1, "", Refusal.IN_DOUBT, "said nothing"),
+        (None, "", SubmissionRefusal.IN_DOUBT, "qsub did not answer in time"),
+        (-9, "", SubmissionRefusal.IN_DOUBT, "qsub was killed by signal 9"),
+        (1, "", SubmissionRefusal.IN_DOUBT, "said nothing"),
         (
             1,
             "error: commlib error: got select error (Connection refused)\nUnable to run job: unable to contact qmaster"
             ' using port 6444 on host "vm".\nExiting.\n',
-            Refusal.IN_DOUBT,
+            SubmissionRefusal.IN_DOUBT,
             "Connection refused",
         ),
         (
             1,
             "Unable to run job: Error reading answer list from qmaster\nExiting.\n",
-            Refusal.IN_DOUBT,
+            SubmissionRefusal.IN_DOUBT,
             "answer list",
         ),
         (
             25,
             "Unable to run job: job rejected: only 2 jobs are allowed per user (current job count: 2)\nExiting.\n",
-            Refusal.FULL,
+            SubmissionRefusal.FULL,
             "only 2 jobs",
         ),
         (
             25,
             "Unable to run job: job rejected: only 2 jobs are allowed per cluster\n",
-            Refusal.FULL,
+            SubmissionRefusal.FULL,
             "per cluster",
         ),
         (
             25,
             "Unable to run job: job rejected: you tried to submit a job with more than 50 tasks\n",
-            Refusal.FULL,
+            SubmissionRefusal.FULL,
             "more than 50",
         ),
         (
             1,
             'Unable to run job: Job was rejected because job requests unknown queue "nosuch"\nExiting.\n',
-            Refusal.REFUSED,
+            SubmissionRefusal.REFUSED,
             'Job was rejected because job requests unknown queue "nosuch"',
         ),
-        (2, "qsub: argument to -N option must not contain / \n", Refusal.REFUSED, "must not contain /"),
-        (127, "qsub: No such file or directory", Refusal.REFUSED, "No such file"),
+        (
+            2,
+            "qsub: argument to -N option must not contain / \n",
+            SubmissionRefusal.REFUSED,
+            "must not contain /",
+        ),
+        (127, "qsub: No such file or directory", SubmissionRefusal.REFUSED, "No such file"),
     ],
 )
-def test_failed_submissions(status: int | None, errors: str, refusal: Refusal, reason: str) -> None:
+def test_failed_submissions(status: int | None, errors: str, refusal: SubmissionRefusal, reason: str) -> None:
     known, text = output.classify_failure(status, errors)
     assert known is refusal
     assert reason in text
-    assert "Exiting" not in text or refusal is Refusal.IN_DOUBT
+    assert "Exiting" not in text or refusal is SubmissionRefusal.IN_DOUBT
 
 
 @pytest.mark.parametrize("text", ["11.1-2:1\n", "11\n", "warning: a word of the site\n11.1-2:1\n"])
@@ -376,8 +381,8 @@ def test_several_cores_need_a_parallel_environment() -> None:
     batch = SgeBatch(Recorded({}), "root", SgeOptions(), Cell.of({}))
     assert "set `pe`" in batch.check(Shape(2))
     with pytest.raises(SubmissionFailed) as failed:
-        batch.submit(Submission("pilotage-1", 1, Shape(2), ""))
-    assert failed.value.refusal is Refusal.REFUSED
+        batch.submit(BatchSubmission("pilotage-1", 1, Shape(2), ""))
+    assert failed.value.refusal is SubmissionRefusal.REFUSED
 
 
 class Recorded:
@@ -400,7 +405,7 @@ def test_the_script_never_stands_in_an_argument_and_opens_its_log() -> None:
     runner = Recorded({"qsub": CommandResult(0, "3.1-2:1\n")})
     batch = SgeBatch(runner, "root", SgeOptions(log_folder="/data/it's"), Cell.of({}))
     script = "#!/bin/sh\n#$ -N stolen\necho secret\n"
-    receipt = batch.submit(Submission("pilotage-1", 2, Shape(1), script, flags=("-l", "si00=501")))
+    receipt = batch.submit(BatchSubmission("pilotage-1", 2, Shape(1), script, flags=("-l", "si00=501")))
     assert receipt.batch_ids == ("3.1", "3.2")
     [(command, text)] = runner.calls
     assert "secret" not in " ".join(command)
@@ -425,7 +430,7 @@ def test_a_pattern_is_never_a_name(stamp: str) -> None:
     batch.hold([stamp])
     assert runner.calls == []
     with pytest.raises(SubmissionFailed):
-        batch.submit(Submission(stamp, 1, Shape(1), ""))
+        batch.submit(BatchSubmission(stamp, 1, Shape(1), ""))
 
 
 def test_a_master_that_cannot_be_asked() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge import commands, queues
 from pilotage.outside.batch.sge.requests import PilotPlaces, named_host_groups, read_host_group
@@ -256,7 +256,7 @@ def test_memory_counts_for_each_slot_where_slots_consume_it() -> None:
     assert queues.is_consumed_per_slot(complexes, "h_vmem")
     assert not queues.is_consumed_per_slot(complexes, "mf")
     assert not queues.is_consumed_per_slot(complexes, "gpu")
-    submission = Submission("pilotage-1", 1, Shape(4, 1001, 90.5), "")
+    submission = BatchSubmission("pilotage-1", 1, Shape(4, 1001, 90.5), "")
     options = SgeOptions(pe="smp", memory_complex="h_vmem", resources="ssd=true")
     words = commands.submit(submission, options, memory_per_slot=True)
     assert words[-2:] == ["-l", "ssd=true,h_rt=91,h_vmem=251M"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.pilots.handover import Seen
-from pilotage.outside.batch.adapter import Shape, Submission, split_stamp
+from pilotage.outside.batch.adapter import BatchSubmission, Shape, split_stamp
 from pilotage.outside.batch.local import LocalBatch, own_environment
 
 STAMP = f"pilotage-test-{os.getpid()}"
@@ -56,7 +56,7 @@ def status(batch: LocalBatch, batch_ids: Mapping[str, str]) -> dict[str, tuple[S
 
 
 def start(batch: LocalBatch, stamp: str, started: Started, script: str = "sleep 600") -> str:
-    batch_id = batch.submit(Submission(stamp, 1, Shape(1), script)).array
+    batch_id = batch.submit(BatchSubmission(stamp, 1, Shape(1), script)).array
     started.pids.append(int(batch_id.partition(":")[0]))
     # A process that is just being started has no arguments yet: that says nothing, least of all that it is gone.
     until(lambda: batch.list_pilots([stamp]).find(stamp)[0] is not Seen.UNKNOWN)
@@ -170,7 +170,7 @@ def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:
 def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
     cores = len(batch.cores)
-    receipt = batch.submit(Submission(STAMP, cores, Shape(1), "sleep 600"))
+    receipt = batch.submit(BatchSubmission(STAMP, cores, Shape(1), "sleep 600"))
     started.batches.append(batch)
     started.pids += [int(batch_id.partition(":")[0]) for batch_id in receipt.batch_ids]
     used = [os.sched_getaffinity(pid) for pid in started.pids]
@@ -179,6 +179,6 @@ def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started:
     os.kill(started.pids[0], signal.SIGKILL)
     ids = receipt.batch_ids
     until(lambda: status(batch, {"gone": ids[0]})["gone"][0] is Seen.ABSENT)
-    again = batch.submit(Submission(f"{STAMP}-again", 1, Shape(1), "sleep 600", beside=ids))
+    again = batch.submit(BatchSubmission(f"{STAMP}-again", 1, Shape(1), "sleep 600", beside=ids))
     started.pids.append(int(again.array.partition(":")[0]))
     assert os.sched_getaffinity(started.pids[-1]) == used[0]

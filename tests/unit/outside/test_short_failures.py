@@ -10,7 +10,12 @@ from pilotage.core.errors import Unreachable
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.slurm.output import classify_failure, read_listing
-from pilotage.outside.batch.submission import MOST_CHARACTERS, Refusal, SubmissionFailed, is_same_failure
+from pilotage.outside.batch.submission import (
+    MOST_CHARACTERS,
+    SubmissionFailed,
+    SubmissionRefusal,
+    is_same_failure,
+)
 
 LISTING = "".join(f"=|{number}|0|RUNNING|n1|pilotage-{number}|None\n" for number in range(200))
 
@@ -43,7 +48,7 @@ def test_a_listing_is_no_text_of_an_error() -> None:
 
 def test_every_text_of_a_failure_is_short() -> None:
     assert len(failure(Failing(1, errors=LISTING))) <= MOST_CHARACTERS
-    assert len(SubmissionFailed(Refusal.REFUSED, LISTING).reason) <= MOST_CHARACTERS
+    assert len(SubmissionFailed(SubmissionRefusal.REFUSED, LISTING).reason) <= MOST_CHARACTERS
     assert len(str(UnreadableOutput(LISTING))) <= MOST_CHARACTERS
 
 
@@ -69,4 +74,4 @@ def test_a_failure_that_differs_in_numbers_and_quotes_is_the_same() -> None:
     ],
 )
 def test_a_submission_without_a_word_tells_how_it_ended(status: int | None, text: str) -> None:
-    assert classify_failure(status, "") == (Refusal.IN_DOUBT, text)
+    assert classify_failure(status, "") == (SubmissionRefusal.IN_DOUBT, text)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.properties import read_properties, write_properties
 from pilotage.outside.batch.slurm import commands, output
-from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
+from pilotage.outside.batch.submission import ListedTask, NativeState, SubmissionRefusal
 
 LISTING = """\
 =|19|1|COMPLETING|n2|pilot-55|None
@@ -143,16 +143,18 @@ VIOLATED = "sbatch: error: Batch job submission failed: Job violates accounting/
 @pytest.mark.parametrize(
     ("limit", "refusal"),
     [
-        ("AssocMaxSubmitJobLimit", Refusal.FULL),
-        ("AssocGrpSubmitJobsLimit", Refusal.FULL),
-        ("QOSMaxSubmitJobPerUserLimit", Refusal.FULL),
-        ("QOSGrpSubmitJobsLimit", Refusal.FULL),
-        ("QOSMaxMemoryPerUser", Refusal.REFUSED),
-        ("QOSMaxWallDurationPerJobLimit", Refusal.REFUSED),
-        ("", Refusal.FULL),
+        ("AssocMaxSubmitJobLimit", SubmissionRefusal.FULL),
+        ("AssocGrpSubmitJobsLimit", SubmissionRefusal.FULL),
+        ("QOSMaxSubmitJobPerUserLimit", SubmissionRefusal.FULL),
+        ("QOSGrpSubmitJobsLimit", SubmissionRefusal.FULL),
+        ("QOSMaxMemoryPerUser", SubmissionRefusal.REFUSED),
+        ("QOSMaxWallDurationPerJobLimit", SubmissionRefusal.REFUSED),
+        ("", SubmissionRefusal.FULL),
     ],
 )
-def test_limits_on_submitted_jobs_mean_full_and_others_refused(limit: str, refusal: Refusal) -> None:
+def test_limits_on_submitted_jobs_mean_full_and_others_refused(
+    limit: str, refusal: SubmissionRefusal
+) -> None:
     errors = (f"sbatch: error: {limit}\n" if limit else "") + VIOLATED
     assert output.classify_failure(1, errors)[0] is refusal
     assert limit in output.read_refusal(errors)
@@ -249,34 +251,44 @@ def test_which_releases_are_refused(errors: str, refused: bool) -> None:
 @pytest.mark.parametrize(
     ("status", "errors", "refusal"),
     [
-        (1, "sbatch: error: invalid partition specified: nosuch\n", Refusal.REFUSED),
-        (1, "sbatch: error: Batch job submission failed: Invalid feature specification\n", Refusal.REFUSED),
-        (1, "sbatch: error: Batch job submission failed: Invalid job array specification", Refusal.REFUSED),
-        (127, "sbatch: No such file or directory", Refusal.REFUSED),
+        (1, "sbatch: error: invalid partition specified: nosuch\n", SubmissionRefusal.REFUSED),
+        (
+            1,
+            "sbatch: error: Batch job submission failed: Invalid feature specification\n",
+            SubmissionRefusal.REFUSED,
+        ),
+        (
+            1,
+            "sbatch: error: Batch job submission failed: Invalid job array specification",
+            SubmissionRefusal.REFUSED,
+        ),
+        (127, "sbatch: No such file or directory", SubmissionRefusal.REFUSED),
         (
             1,
             "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates"
             " accounting/QOS policy (job submit limit, user's size and/or time limits)\n",
-            Refusal.FULL,
+            SubmissionRefusal.FULL,
         ),
-        (1, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n", Refusal.FULL),
+        (1, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n", SubmissionRefusal.FULL),
         (
             1,
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
-            Refusal.IN_DOUBT,
+            SubmissionRefusal.IN_DOUBT,
         ),
         (
             1,
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n",
-            Refusal.IN_DOUBT,
+            SubmissionRefusal.IN_DOUBT,
         ),
-        (None, "", Refusal.IN_DOUBT),
-        (-9, "sbatch: error: invalid partition specified: nosuch\n", Refusal.IN_DOUBT),
-        (1, "a text that nobody has seen before", Refusal.IN_DOUBT),
-        (0, "", Refusal.IN_DOUBT),
+        (None, "", SubmissionRefusal.IN_DOUBT),
+        (-9, "sbatch: error: invalid partition specified: nosuch\n", SubmissionRefusal.IN_DOUBT),
+        (1, "a text that nobody has seen before", SubmissionRefusal.IN_DOUBT),
+        (0, "", SubmissionRefusal.IN_DOUBT),
     ],
 )
-def test_only_what_slurm_calls_final_is_no_doubt(status: int | None, errors: str, refusal: Refusal) -> None:
+def test_only_what_slurm_calls_final_is_no_doubt(
+    status: int | None, errors: str, refusal: SubmissionRefusal
+) -> None:
     found, text = output.classify_failure(status, errors)
     assert found is refusal
     assert text
@@ -331,7 +343,7 @@ def test_the_controllers_start() -> None:
 def test_arguments_of_a_submission() -> None:
     shape = Shape(processors=4, memory=8000, wall=90.0)
     command = commands.submit(
-        Submission("pilot-1", 5, shape, ""), SlurmOptions(partition="long", gres="gpu:1")
+        BatchSubmission("pilot-1", 5, shape, ""), SlurmOptions(partition="long", gres="gpu:1")
     )
     assert command[0] == "sbatch"
     assert {"--hold", "--no-requeue", "--job-name=pilot-1", "--array=0-4", "--time=2"} <= set(command)
@@ -342,6 +354,6 @@ def test_arguments_of_a_submission() -> None:
 @given(st.text(min_size=1, max_size=30))
 def test_a_value_of_the_policy_stays_one_argument(value: str) -> None:
     shape = Shape(processors=1, memory=0, wall=60.0)
-    plain = commands.submit(Submission("s", 1, shape, ""), SlurmOptions())
-    command = commands.submit(Submission("s", 1, shape, ""), SlurmOptions(account=value))
+    plain = commands.submit(BatchSubmission("s", 1, shape, ""), SlurmOptions())
+    command = commands.submit(BatchSubmission("s", 1, shape, ""), SlurmOptions(account=value))
     assert [word for word in command if word not in plain] == [f"--account={value}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import Capacity
+from pilotage.server.http.connection_limits import ConnectionCapacity
 
 
 class _Peer:
@@ -27,7 +27,7 @@ def _places_of_evicted(peers: list[_Peer]) -> list[int]:
 
 
 def test_too_many_of_one_address_close_its_oldest() -> None:
-    admission = Admission(Capacity(max_connections=100, per_address=3))
+    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
     [other] = _joined(admission, 1, "b")
     peers = _joined(admission, 5)
     assert _places_of_evicted(peers) == [0, 1]
@@ -36,7 +36,7 @@ def test_too_many_of_one_address_close_its_oldest() -> None:
 
 
 def test_trusted_ones_do_not_count_for_their_address() -> None:
-    admission = Admission(Capacity(max_connections=100, per_address=3))
+    admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
     pilots = _joined(admission, 3)
     for pilot in pilots:
         admission.mark_trusted(pilot)
@@ -45,7 +45,7 @@ def test_trusted_ones_do_not_count_for_their_address() -> None:
 
 
 def test_one_that_is_being_answered_is_not_closed() -> None:
-    admission = Admission(Capacity(max_connections=3, per_address=2))
+    admission = Admission(ConnectionCapacity(max_connections=3, per_address=2))
     first, second = _joined(admission, 2)
     admission.mark_busy(first)
     _joined(admission, 2)
@@ -58,7 +58,7 @@ def test_one_that_is_being_answered_is_not_closed() -> None:
 
 
 def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> None:
-    admission = Admission(Capacity(max_connections=4, per_address=10))
+    admission = Admission(ConnectionCapacity(max_connections=4, per_address=10))
     pilots = _joined(admission, 2)
     strangers = _joined(admission, 2)
     for pilot in pilots:
@@ -73,7 +73,7 @@ def test_a_full_server_closes_strangers_first_then_trusted_ones_that_wait() -> N
 
 
 def test_a_server_full_of_work_refuses() -> None:
-    admission = Admission(Capacity(max_connections=2, per_address=10))
+    admission = Admission(ConnectionCapacity(max_connections=2, per_address=10))
     for peer in _joined(admission, 2):
         peer.is_idle = False
         admission.mark_busy(peer)
@@ -86,7 +86,7 @@ def test_a_server_full_of_work_refuses() -> None:
 
 
 def test_what_has_left_leaves_nothing() -> None:
-    admission = Admission(Capacity())
+    admission = Admission(ConnectionCapacity())
     for peer in _joined(admission, 10):
         admission.mark_trusted(peer)
         admission.leave(peer)

@@ -21,7 +21,7 @@ from pilotage.core.requests.parser import parse_mapping
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
 from pilotage.wire import limits, pilot
-from pilotage.wire.limits import Limit
+from pilotage.wire.limits import Bounds
 
 PILOTS = {
     "/v1/pilot/exchange": pilot.ExchangeRequest,
@@ -44,11 +44,11 @@ def routes() -> list[APIRoute]:
     return [route for router in routers() for route in router.routes if isinstance(route, APIRoute)]
 
 
-def unbounded(hint: Any, place: str, bounds: Limit | None = None) -> Iterator[str]:
+def unbounded(hint: Any, place: str, bounds: Bounds | None = None) -> Iterator[str]:
     """The places in a type where a value has no bound."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        own = next((extra for extra in arguments[1:] if isinstance(extra, Limit)), None)
+        own = next((extra for extra in arguments[1:] if isinstance(extra, Bounds)), None)
         yield from unbounded(arguments[0], place, own or bounds)
     elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
         for name, kind in get_type_hints(hint, include_extras=True).items():
@@ -116,14 +116,14 @@ def test_every_parameter_of_every_address_has_bounds() -> None:
             kind, info = parameter.field_info.annotation, parameter.field_info
             place = f"{route.path} {parameter.name}"
             rules = {type(rule).__name__: rule for rule in info.metadata}
-            given = [rule for rule in info.metadata if isinstance(rule, Limit)]
+            given = [rule for rule in info.metadata if isinstance(rule, Bounds)]
             bounds = given[0] if given else _limit_of(rules)
             without += list(unbounded(kind, place, bounds))
     assert without == []
 
 
-def _limit_of(rules: dict[str, Any]) -> Limit:
-    return Limit(
+def _limit_of(rules: dict[str, Any]) -> Bounds:
+    return Bounds(
         longest=rules["MaxLen"].max_length if "MaxLen" in rules else None,
         low=rules["Ge"].ge if "Ge" in rules else None,
         high=rules["Le"].le if "Le" in rules else None,
@@ -137,7 +137,7 @@ class _New:
     text: str = ""
     names: list[str] = dataclasses.field(default_factory=list)
     table: dict[str, int] = dataclasses.field(default_factory=dict)
-    half: Annotated[int, Limit(low=0)] = 0
+    half: Annotated[int, Bounds(low=0)] = 0
 
 
 def test_a_new_field_without_bounds_would_be_seen() -> None:

@@ -284,7 +284,7 @@ def _information(pool: Pool, kind: type[information.InformationDuty]) -> Case:
     duty = kind(pool.context, lambda ce: cast(Any, SimpleNamespace()))
 
     def ask(name: str, ce: Any, now: float) -> None:
-        asked = information._Question(name, ce, now, problem="no answer", ended=True)
+        asked = information._InformationQuestion(name, ce, now, problem="no answer", ended=True)
         duty._questions[name], duty._due[name] = asked, now
 
     pool.monkeypatch.setattr(duty, "_ask", ask)

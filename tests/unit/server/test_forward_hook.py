@@ -15,7 +15,7 @@ import pytest
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.batch import BatchOrder
-from pilotage.outside.batch.adapter import Receipt, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
@@ -39,7 +39,7 @@ class FlagBatch(PaperBatch):
         super().__init__()
         self.flags: list[tuple[str, ...]] = []
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         self.flags.append(submission.flags)
         return super().submit(submission)
 

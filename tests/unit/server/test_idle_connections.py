@@ -11,7 +11,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
 from pilotage.server.http.http_protocol import HttpConnection
 
 ENOUGH = 90.0
@@ -24,7 +24,7 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 async def _told(begun: bytes) -> bytes:
     """What a client hears that sends this and then waits; until the connection ends."""
     config, state = uvicorn.Config(_nothing), ServerState()
-    admission, limits = Admission(Capacity()), ConnectionLimits(first_byte=0.5, head_time=0.5)
+    admission, limits = Admission(ConnectionCapacity()), ConnectionLimits(first_byte=0.5, head_time=0.5)
 
     def connection() -> HttpConnection:
         nothing: Any = None

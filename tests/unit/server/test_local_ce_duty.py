@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pilotage.outside.batch.adapter import Receipt, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.outside.batch.submission import BatchListing
 from pilotage.server.duties.local_ces import LocalCeDuty
 from pilotage.services.director.local import LocalDirector
@@ -27,12 +27,12 @@ class Machine:
     index_variable = "PILOTAGE_INDEX"
 
     def __init__(self) -> None:
-        self.submissions: list[Submission] = []
+        self.submissions: list[BatchSubmission] = []
 
     def status(self, pilots: Any) -> BatchListing:
         return BatchListing("boot")
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         self.submissions.append(submission)
         batch_id = f"{len(self.submissions)}:1"
         return Receipt(batch_id, (batch_id,))
@@ -45,7 +45,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     bench.end()
 
 
-def started(pool: Pool, processors: int) -> Sequence[Submission]:
+def started(pool: Pool, processors: int) -> Sequence[BatchSubmission]:
     """The pilots that one cycle starts on a machine with so many cores."""
     machine = Machine()
     director = LocalDirector("local", replace(NODE, processors=processors))

@@ -13,7 +13,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
 from pilotage.server.http.http_protocol import HttpConnection
 
 ENOUGH = 90.0
@@ -54,7 +54,11 @@ async def _tells_much_at_once(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def _talk(app: Any, talk: Talk, limits: ConnectionLimits = QUICK) -> Any:
-    config, state, admission = uvicorn.Config(app, lifespan="off"), ServerState(), Admission(Capacity())
+    config, state, admission = (
+        uvicorn.Config(app, lifespan="off"),
+        ServerState(),
+        Admission(ConnectionCapacity()),
+    )
 
     def connection() -> HttpConnection:
         nothing: Any = None

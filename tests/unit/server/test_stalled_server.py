@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
 from pilotage.server.http.timed_connection import Phase, TimedConnection
 
 LIMITS = ConnectionLimits()
@@ -71,7 +71,7 @@ def connection(loop: Loop, phase: Phase) -> tuple[Connection, Transport]:
     """A connection of a peer with a token, in its first window."""
     event_loop: Any = loop
     transport: Any = Transport()
-    made = Connection(Admission(Capacity()), LIMITS, event_loop)
+    made = Connection(Admission(ConnectionCapacity()), LIMITS, event_loop)
     assert made._admit(transport)
     made.trust()
     made._enter(phase, LIMITS.window)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pilotage.core.policy import parse
-from pilotage.outside.batch.adapter import Receipt, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_ces import BatchCeDuty
 from pilotage.server.failing_rows import FailingRows
@@ -36,7 +36,7 @@ class BlockedBatch(PaperBatch):
         self.entered, self.gate = entered, threading.Event()
         self.within = 0
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         self.within += 1
         self.entered()
         self.gate.wait(60)

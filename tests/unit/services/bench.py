@@ -17,7 +17,7 @@ from pilotage.core import policy as policies
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
-from pilotage.services.jobs.actions import Outcome, act
+from pilotage.services.jobs.actions import ActionOutcome, act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.exchange import exchange, token_hash
@@ -223,7 +223,7 @@ class Bench:
         self.make(submission)
         return list(range(submission.first_job, submission.first_job + submission.count))
 
-    def act(self, verb: str, *ids: int, dry_run: bool = False) -> Outcome:
+    def act(self, verb: str, *ids: int, dry_run: bool = False) -> ActionOutcome:
         return self.do(
             lambda tx: act(
                 self.pool, tx, verb, ids, actor="user:alice", reason="", now=self.now, dry_run=dry_run

@@ -10,7 +10,7 @@ from typing import Any
 
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text
-from pilotage.core.requests.specification import Output, Program, Retry, Specification, Splitting, Step
+from pilotage.core.requests.specification import Output, Program, Retry, Specification, Step, StepSplitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.services.workqueue import roll_up
@@ -58,7 +58,7 @@ class RequestBench:
         splitting: Mapping[str, float] | None = None,
         **fields: Any,
     ) -> int:
-        cut = Splitting("FileBased", tuple({"files_per_job": 1, **(splitting or {})}.items()))
+        cut = StepSplitting("FileBased", tuple({"files_per_job": 1, **(splitting or {})}.items()))
         program = program or Program(JobDescription(executable="/bin/true", **fields))
         steps = tuple(
             Step(name=f"s{place}", program=program, splitting=cut, type=kind,

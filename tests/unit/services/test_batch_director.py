@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.core.errors import PilotageError, Unreachable
-from pilotage.outside.batch.adapter import Shape, Submission
-from pilotage.outside.batch.submission import BatchListing, NativeState, Refusal, SubmissionFailed
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
+from pilotage.outside.batch.submission import BatchListing, NativeState, SubmissionFailed, SubmissionRefusal
 from pilotage.services.director.batch import BatchDirector
 from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
 from pilotage.services.director.ce_status import summaries
@@ -130,13 +130,13 @@ class Site:
     def _submit(self, intent: SubmissionIntent, crash: str) -> None:
         bench, director = self.bench, self.director
         try:
-            submission = Submission(intent.stamp, intent.pilots, SHAPE, intent.secret, intent.properties)
+            submission = BatchSubmission(intent.stamp, intent.pilots, SHAPE, intent.secret, intent.properties)
             receipt = self.batch.submit(submission)
         except SubmissionFailed as error:
             reason = error.reason
-            if error.refusal is Refusal.IN_DOUBT:
+            if error.refusal is SubmissionRefusal.IN_DOUBT:
                 bench.do(lambda tx: director.in_doubt(tx, intent.stamp, reason))
-            elif error.refusal is Refusal.FULL:
+            elif error.refusal is SubmissionRefusal.FULL:
                 bench.do(lambda tx: director.full(bench.pool, tx, intent.stamp, reason, bench.now))
             else:
                 bench.do(lambda tx: director.refused(bench.pool, tx, intent.stamp, reason, bench.now))
@@ -406,7 +406,7 @@ def test_a_double_is_cancelled(site: Site) -> None:
     [job] = site.batch.jobs
     [row] = pilots.live(site.bench.connection, "batch")
     assert row.batch_id == job.batch_id
-    site.batch.submit(Submission(job.stamp, 1, SHAPE, job.script))
+    site.batch.submit(BatchSubmission(job.stamp, 1, SHAPE, job.script))
     site.cycle()
     assert [known.batch_id for known in site.batch.jobs] == [job.batch_id]
     assert_settled(site)
@@ -440,15 +440,15 @@ def test_what_was_given_up_and_comes_back_is_cancelled_and_its_pilots_are_refuse
     site.cycle()
     site.bench.later(SETTLE)
     site.cycle()
-    site.batch.submit(Submission(row.stamp, 1, SHAPE, "a secret"))
+    site.batch.submit(BatchSubmission(row.stamp, 1, SHAPE, "a secret"))
     site.cycle()
     assert all(job.stamp != row.stamp for job in site.batch.jobs)
     assert_settled(site)
 
 
 def test_jobs_of_the_account_that_are_no_pilots_are_left_alone(site: Site) -> None:
-    site.batch.submit(Submission("somebody's", 2, SHAPE, ""))
-    site.batch.submit(Submission("pilotage-of another server", 1, SHAPE, ""))
+    site.batch.submit(BatchSubmission("somebody's", 2, SHAPE, ""))
+    site.batch.submit(BatchSubmission("pilotage-of another server", 1, SHAPE, ""))
     site.bench.submit(1)
     for _ in range(3):
         site.cycle()

@@ -15,11 +15,11 @@ from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import parse
 from pilotage.core.requests.json_format import specification_to_text
-from pilotage.core.requests.specification import Merge, Output, Program, Specification, Splitting, Step
+from pilotage.core.requests.specification import Merge, Output, Program, Specification, Step, StepSplitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
 from pilotage.services.catalogue import registration
-from pilotage.services.catalogue.outputs import OutputFile, close_output, create_output, register_outputs
+from pilotage.services.catalogue.outputs import WrittenFile, close_output, create_output, register_outputs
 from pilotage.services.jobs.data_orders import folder_of
 from pilotage.services.jobs.stored_files import merged_lumis
 from pilotage.services.policy.apply import apply_policy
@@ -109,7 +109,7 @@ def rows(bench: Bench) -> Rows:
         step = Step(
             "analyse",
             program,
-            Splitting("FileBased"),
+            StepSplitting("FileBased"),
             input=("raw",),
             merge=Merge(cleanup=True),
             output=Output(("*.csv",), max_size=3000),
@@ -205,7 +205,7 @@ def test_a_merge_is_the_pilots_own_program(bench: Bench, rows: Rows) -> None:
 
 
 def test_a_cleanup_removes_the_pieces_and_their_replica(bench: Bench, rows: Rows) -> None:
-    piece = OutputFile(
+    piece = WrittenFile(
         rows.unmerged, FileEntry("7/9-1/x.csv", 5, 1), Replica("here", "/home/storage/r-1/analyse/unmerged")
     )
 

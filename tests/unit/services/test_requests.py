@@ -19,7 +19,7 @@ from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.states import RequestState
 from pilotage.core.requests.step_changes import StepChanges
 from pilotage.services.catalogue import registration
-from pilotage.services.catalogue.outputs import OutputFile, register_outputs
+from pilotage.services.catalogue.outputs import WrittenFile, register_outputs
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
@@ -584,7 +584,7 @@ def test_a_resubmission_takes_the_rest_of_elements_that_could_not_be_split(
 def store_log(queue: QueueBench, dataset: int, number: int) -> None:
     """Register a log file at site A."""
     file = FileEntry(f"{number}/{number}-1/logs.tar.gz", 1000)
-    output = OutputFile(dataset, file, Replica("A", "/pool/logs"))
+    output = WrittenFile(dataset, file, Replica("A", "/pool/logs"))
     queue.bench.do(lambda tx: register_outputs(tx, number, [output], queue.now))
 
 

@@ -17,7 +17,7 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import Capacity, ConnectionLimits
+from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
 from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.process.certificates import make_certificate, make_server_context
 from pilotage.wire.server_trust import ServerTrust
@@ -36,7 +36,7 @@ async def _tells_the_scheme(scope: Any, receive: Any, send: Any) -> None:
 class Server:
     """A server's connections on a loopback address. `port` and `admission` are for the tests."""
 
-    def __init__(self, certificate: Path, limits: ConnectionLimits, capacity: Capacity) -> None:
+    def __init__(self, certificate: Path, limits: ConnectionLimits, capacity: ConnectionCapacity) -> None:
         self.admission = Admission(capacity)
         self.state = ServerState()
         self.trust = ServerTrust(ca_file=str(certificate))
@@ -71,14 +71,14 @@ def run(
     folder: Path,
     talk: Callable[[Server], Awaitable[None]],
     limits: ConnectionLimits | None = None,
-    capacity: Capacity | None = None,
+    capacity: ConnectionCapacity | None = None,
 ) -> None:
     """Run `talk` with a server; afterwards nothing may be left of any connection."""
     certificate = folder / "certificate.pem"
     certificate.write_text(make_certificate(["127.0.0.1"], time.time()))
 
     async def main() -> None:
-        server = Server(certificate, limits or ConnectionLimits(), capacity or Capacity())
+        server = Server(certificate, limits or ConnectionLimits(), capacity or ConnectionCapacity())
         await server.start()
         async with asyncio.timeout(ENOUGH):
             await talk(server)
@@ -195,7 +195,7 @@ def test_unfinished_handshakes_count_against_their_address(tmp_path: Path) -> No
         for _, writer in waiting:
             writer.close()
 
-    run(tmp_path, talk, capacity=Capacity(per_address=4))
+    run(tmp_path, talk, capacity=ConnectionCapacity(per_address=4))
 
 
 def test_a_full_server_closes_an_unfinished_handshake_first(tmp_path: Path) -> None:
@@ -205,4 +205,4 @@ def test_a_full_server_closes_an_unfinished_handshake_first(tmp_path: Path) -> N
         for _, writer in waiting:
             writer.close()
 
-    run(tmp_path, talk, capacity=Capacity(max_connections=3))
+    run(tmp_path, talk, capacity=ConnectionCapacity(max_connections=3))

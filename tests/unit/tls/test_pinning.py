@@ -14,7 +14,7 @@ from pilotage.client import Client
 from pilotage.client.login import log_in
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 from pilotage.pilot.options import parse
-from pilotage.pilot.transport import Connection, ServerUnavailable
+from pilotage.pilot.transport import ServerConnection, ServerUnavailable
 from pilotage.server.process.certificates import (
     CertificateFiles,
     make_certificate,
@@ -53,7 +53,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_as_pilot(url: str, trust: ServerTrust) -> None:
-    connection = Connection(url, trust, TOKEN, timeout=90)
+    connection = ServerConnection(url, trust, TOKEN, timeout=90)
     try:
         connection.request("POST", "/v1/pilot/exchange", b"{}", {})
     finally:

@@ -171,7 +171,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
     from dataclasses import asdict, replace
 
     from pilotage.core.policy.new_ce import (
-        NodeKind,
+        NodeSize,
         PartitionFacts,
         batch_section,
         choose_partition,
@@ -185,7 +185,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
     described = client.describe_batch_system(kind, ce.options)
     partitions = [
         PartitionFacts(
-            row.name, row.default, row.up, row.wall, tuple(NodeKind(**asdict(kind)) for kind in row.kinds)
+            row.name, row.default, row.up, row.wall, tuple(NodeSize(**asdict(kind)) for kind in row.kinds)
         )
         for row in described.partitions
     ]

@@ -21,7 +21,7 @@ NUMBERS_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestFilter(OptionGroup):
+class RequestOptions(OptionGroup):
     """Options that choose requests."""
 
     state: Annotated[
@@ -37,7 +37,7 @@ class RequestFilter(OptionGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestChoice(RequestFilter):
+class RequestChoice(RequestOptions):
     """Options of a command that changes requests."""
 
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False

@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.option_groups import with_option_groups
-from pilotage.cli.requests.choice import RequestFilter
+from pilotage.cli.requests.choice import RequestOptions
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, parse_duration, plural
 from pilotage.core.errors import InvalidInput
@@ -35,7 +35,7 @@ DEFAULT_ROWS = 100
 @with_option_groups
 def list_requests(
     session: Session,
-    chosen: RequestFilter,
+    chosen: RequestOptions,
     team: Annotated[str, typer.Option("--team", metavar="NAME", help="Only of this team")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
     limit: LimitOption = None,

@@ -11,7 +11,7 @@ from pilotage.cli.requests.wait import watch_request
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit import show_warnings
 from pilotage.cli.time_format import format_size, plural
-from pilotage.client.request_files import PreparedRequest, prepare_request, read_request_file
+from pilotage.client.request_files import RequestUpload, prepare_request, read_request_file
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def submit(
         return _send(session, client, prepared, wait)
 
 
-def _send(session: Session, client: Client, prepared: list[PreparedRequest], wait: bool) -> int | None:
+def _send(session: Session, client: Client, prepared: list[RequestUpload], wait: bool) -> int | None:
     accepted: list[RequestAccepted] = []
     for request in prepared:
         try:
@@ -95,7 +95,7 @@ def _show_accepted(session: Session, answer: RequestAccepted) -> None:
     session.screen.line(f"request {row.id} ({row.name}): {row.state}, {jobs}")
 
 
-def _show_checks(session: Session, client: Client, prepared: list[PreparedRequest]) -> None:
+def _show_checks(session: Session, client: Client, prepared: list[RequestUpload]) -> None:
     """Print the size and the warnings of each request."""
     checks = [client.check_request(request) for request in prepared]
     if session.as_json:

@@ -28,7 +28,7 @@ NOBODY: Final = NumberedAd(_EMPTY, {}, {})
 
 
 @dataclass(slots=True, eq=False)
-class Residual:
+class SharedResidual:
     """Requirements after all that CEs fix; one object for all pairs with equal ones."""
 
     expression: Expression
@@ -48,7 +48,7 @@ class Answers:
         self._split: dict[int, tuple[Part, ...]] = {}
         self._places: dict[Expression, int] = {}
         self._joint: dict[tuple[int, ...], int] = {}
-        self.residuals: dict[int, Residual] = {}
+        self.residuals: dict[int, SharedResidual] = {}
         self.computed = 0
         """Evaluations so far."""
         self.true, self.false = self._place(_TRUE), self._place(_FALSE)
@@ -127,7 +127,9 @@ class Answers:
     def _place(self, expression: Expression) -> int:
         place = self._places.get(expression)
         if place is None:
-            entry = Residual(expression, can_be_true(expression, self._kinds), dependencies_of(expression))
+            entry = SharedResidual(
+                expression, can_be_true(expression, self._kinds), dependencies_of(expression)
+            )
             # Another thread may do the same: the first place counts, and both have their entries.
             place = next(self._next)
             self.residuals[place] = entry

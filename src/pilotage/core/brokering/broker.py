@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pilotage.core.brokering.ad_columns import ABSENT, AdColumns, NumberedAd, Places, ValueNumbers
-from pilotage.core.brokering.answers import NOBODY, Answers, Mask, Residual
+from pilotage.core.brokering.answers import NOBODY, Answers, Mask, SharedResidual
 from pilotage.core.brokering.dependencies import dependencies_of
 from pilotage.core.brokering.match import (
     REASONS,
     UNRANKED,
     CeFacts,
-    CeMatch,
-    Verdict,
+    CeVerdict,
+    MatchedCe,
     ce_requirements,
     rank_of,
     state_of,
@@ -31,7 +31,7 @@ from pilotage.core.brokering.parts import own_key
 from pilotage.core.classads import ClassAd, Expression, Literal
 from pilotage.core.classads.partial import Kind
 
-VERDICTS: Final = tuple(Verdict)
+VERDICTS: Final = tuple(CeVerdict)
 _CODES: Final = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _TRUE: Final = Literal(True)
 
@@ -45,7 +45,7 @@ class NumberedCe:
     fixed: NumberedAd
     hosts: tuple[NumberedAd, ...]
     requirements: Expression
-    state: Verdict
+    state: CeVerdict
     state_reason: str
 
 
@@ -106,18 +106,18 @@ class Matches:
     """Keys of `known`."""
     hosts: Mask | None
     """For each host class of the table whether it may satisfy the residual; None: all do."""
-    known: Mapping[int, Residual]
+    known: Mapping[int, SharedResidual]
 
     @property
     def candidates(self) -> Mask:
         """CEs that pilots may go to now."""
-        mask: Mask = self.codes == _CODES[Verdict.YES]
+        mask: Mask = self.codes == _CODES[CeVerdict.YES]
         return mask
 
     @property
     def fitting(self) -> Mask:
         """CEs that fit; some may be closed or full."""
-        mask: Mask = self.codes <= _CODES[Verdict.CLOSED]
+        mask: Mask = self.codes <= _CODES[CeVerdict.CLOSED]
         return mask
 
     def ranked(self, rng: Random) -> list[int]:
@@ -125,24 +125,24 @@ class Matches:
         ranks, places = self.table.ranks.tolist(), np.flatnonzero(self.candidates).tolist()
         return sorted(places, key=lambda place: (-ranks[place], rng.random()))
 
-    def verdict(self, place: int) -> Verdict:
+    def verdict(self, place: int) -> CeVerdict:
         return VERDICTS[int(self.codes[place])]
 
     def residual(self, place: int) -> Expression:
         """The Requirements of the requester after all that a CE fixes."""
         return self.known[int(self.residuals[place])].expression
 
-    def of(self, place: int) -> CeMatch:
+    def of(self, place: int) -> MatchedCe:
         """The whole answer for one CE."""
         verdict, table = self.verdict(place), self.table
         reason = table.ces[place].state_reason if verdict.is_passing else REASONS.get(verdict, "")
         classes = None
-        if table.host_counts[place] and verdict is not Verdict.IMPOSSIBLE:
+        if table.host_counts[place] and verdict is not CeVerdict.IMPOSSIBLE:
             first, last = table.first_hosts[place : place + 2].tolist()
             classes = tuple(
                 number for number, at in enumerate(range(first, last)) if self.hosts is None or self.hosts[at]
             )
-        return CeMatch(verdict, reason, float(table.ranks[place]), self.residual(place), classes)
+        return MatchedCe(verdict, reason, float(table.ranks[place]), self.residual(place), classes)
 
 
 class Broker:
@@ -203,7 +203,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side:
+class _RequesterSide:
     """The requester's Requirements at all CEs."""
 
     residuals: Places
@@ -220,7 +220,7 @@ class _Question:
         self._memories = table.memories(answers)
         self._memory = self._memories["whole"]
 
-    def requesters_side(self) -> Generator[None, None, _Side]:
+    def requesters_side(self) -> Generator[None, None, _RequesterSide]:
         requester, fixed = self._requester, self._table.fixed
         requirements = requester.ad.get("Requirements") or _TRUE
         number = requester.numbers.get("requirements", ABSENT)
@@ -230,7 +230,7 @@ class _Question:
             number,
             *(own_key(requester, fixed.closure(part.needs, requester)) for part in parts),
         )
-        side: _Side | None = self._memory.get(key)
+        side: _RequesterSide | None = self._memory.get(key)
         if side is None:
             columns = []
             for part in parts:
@@ -245,16 +245,16 @@ class _Question:
             side = self._memory[key] = yield from self._with_hosts(residuals)
         return side
 
-    def _with_hosts(self, residuals: Places) -> Generator[None, None, _Side]:
+    def _with_hosts(self, residuals: Places) -> Generator[None, None, _RequesterSide]:
         codes = np.zeros(len(residuals), dtype=np.uint8)
         hosts, without = yield from self._hosts(residuals)
         if without is not None:
-            codes[without] = _CODES[Verdict.NO_HOSTS]
+            codes[without] = _CODES[CeVerdict.NO_HOSTS]
         known = self.answers.residuals
         impossible = [place for place in set(residuals.tolist()) if not known[place].can_be_true]
         if impossible:
-            codes[np.isin(residuals, impossible)] = _CODES[Verdict.IMPOSSIBLE]
-        return _Side(residuals, hosts, codes)
+            codes[np.isin(residuals, impossible)] = _CODES[CeVerdict.IMPOSSIBLE]
+        return _RequesterSide(residuals, hosts, codes)
 
     def _hosts(self, residuals: Places) -> Generator[None, None, tuple[Mask | None, Mask | None]]:
         """Whether each host class may satisfy the residual of its CE, and the CEs where none does."""
@@ -290,5 +290,5 @@ class _Question:
                     requirements, table.ads, requester, self._memories["ads"], table.now
                 )
                 self._memory[key] = column
-            codes[members[column[members]]] = _CODES[Verdict.REFUSED]
+            codes[members[column[members]]] = _CODES[CeVerdict.REFUSED]
         return codes

@@ -9,7 +9,7 @@ from typing import Final
 
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.explanation import SubExpressionRefusal, explain_refusal
-from pilotage.core.brokering.match import CeFacts, CeMatch, Verdict, ce_requirements
+from pilotage.core.brokering.match import CeFacts, CeVerdict, MatchedCe, ce_requirements
 from pilotage.core.classads import (
     Attribute,
     Call,
@@ -58,7 +58,7 @@ class CeAnswer:
     """The answer of the match for one CE, with its explanation."""
 
     ce: str
-    match: CeMatch
+    match: MatchedCe
     refusals: tuple[ExplainedRefusal, ...] = ()
     host_classes: int | None = None
     """None: they are not known."""
@@ -70,7 +70,7 @@ class CeAnswer:
     @property
     def residual(self) -> str:
         """Empty where it cannot be true."""
-        if self.match.verdict is Verdict.IMPOSSIBLE:
+        if self.match.verdict is CeVerdict.IMPOSSIBLE:
             return ""
         text = unparse(in_glue_spelling(self.match.residual))
         return text if len(text) <= MOST_RESIDUAL else f"{text[:MOST_RESIDUAL]} ..."
@@ -112,7 +112,7 @@ def refusal_as_plain(explained: ExplainedRefusal) -> dict[str, object]:
     return {**plain, "text": str(explained), "side": explained.side, "hosts": explained.hosts}
 
 
-def answer_for(requester: ClassAd, ce: CeFacts, match: CeMatch, kinds: Mapping[str, Kind]) -> CeAnswer:
+def answer_for(requester: ClassAd, ce: CeFacts, match: MatchedCe, kinds: Mapping[str, Kind]) -> CeAnswer:
     """The answer with its explanation. `match` is the broker's answer for the same pair."""
     return CeAnswer(
         ce.name, match, explain_match(requester, ce, match, kinds), len(ce.hosts) if ce.hosts else None
@@ -120,17 +120,17 @@ def answer_for(requester: ClassAd, ce: CeFacts, match: CeMatch, kinds: Mapping[s
 
 
 def explain_match(
-    requester: ClassAd, ce: CeFacts, match: CeMatch, kinds: Mapping[str, Kind]
+    requester: ClassAd, ce: CeFacts, match: MatchedCe, kinds: Mapping[str, Kind]
 ) -> tuple[ExplainedRefusal, ...]:
     """The sub-expressions that kept a CE from fitting; none for one that fits."""
-    if match.verdict is Verdict.REFUSED:
+    if match.verdict is CeVerdict.REFUSED:
         refusals = explain_refusal(ce_requirements(ce.ad), ce.ad, requester)
         return tuple(ExplainedRefusal(refusal, CE) for refusal in refusals)
     requirements = in_glue_spelling(requester.get("Requirements") or _TRUE)
-    if match.verdict is Verdict.IMPOSSIBLE:
+    if match.verdict is CeVerdict.IMPOSSIBLE:
         refusals = explain_refusal(requirements, requester, ce.fixed, kinds=kinds)
         return tuple(map(ExplainedRefusal, refusals))
-    if match.verdict is Verdict.NO_HOSTS:
+    if match.verdict is CeVerdict.NO_HOSTS:
         return _of_hosts(requirements, requester, ce.hosts, kinds)
     return ()
 

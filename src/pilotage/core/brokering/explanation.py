@@ -70,7 +70,7 @@ class SubExpressionRefusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TreePlace:
     """A node on the way from the requirement to the sub-expressions."""
 
     node: Expression
@@ -83,7 +83,7 @@ class _Place:
     within: tuple[str, ...] = ()
     depth: int = 0
 
-    def below(self, node: Expression, **changes: Any) -> _Place:
+    def below(self, node: Expression, **changes: Any) -> _TreePlace:
         return replace(self, node=node, depth=self.depth + 1, **changes)
 
 
@@ -106,7 +106,7 @@ def explain_refusal(
     work is at most `steps` for each level of nesting.
     """
     scope = Scope(my, target, is_partial=kinds is not None)
-    whole = _Place(expression, scope)
+    whole = _TreePlace(expression, scope)
     walk = _Walk(most, steps, kinds)
     if walk.is_met(whole):
         return ()
@@ -127,22 +127,22 @@ class _Walk:
     kinds: Mapping[str, Kind] | None
     refusals: list[SubExpressionRefusal] = field(default_factory=list)
 
-    def value(self, place: _Place, node: Expression | None = None) -> Any:
+    def value(self, place: _TreePlace, node: Expression | None = None) -> Any:
         scope = place.scope
         return evaluate(place.node if node is None else node, scope.my, scope.target, steps=self.steps)
 
-    def is_out_of_steps(self, place: _Place) -> bool:
+    def is_out_of_steps(self, place: _TreePlace) -> bool:
         """Even `isError` has no answer for an evaluation that was cut off."""
         return self.value(place) is ERROR and self.value(place, Call("isError", (place.node,))) is ERROR
 
-    def is_met(self, place: _Place) -> bool:
+    def is_met(self, place: _TreePlace) -> bool:
         """Whether a node has the truth that is needed of it, or may have it on some node."""
         if place.scope.is_partial:
             return self.is_possible(place, place.wanted)
         value = self.value(place)
         return (value if place.is_match else truth(value)) is place.wanted
 
-    def is_possible(self, place: _Place, wanted: bool) -> bool:
+    def is_possible(self, place: _TreePlace, wanted: bool) -> bool:
         """Whether some values of the unknown attributes give a node this truth."""
         node, scope = place.node, place.scope
         if not wanted:
@@ -152,7 +152,7 @@ class _Walk:
         kinds = self.kinds or {}
         return can_be_true(residual(node, scope.my, scope.target or ClassAd(), kinds), kinds)
 
-    def visit(self, place: _Place) -> None:
+    def visit(self, place: _TreePlace) -> None:
         """Add the refusals of a node that may be met or not."""
         if len(self.refusals) >= self.most or self.is_met(place):
             return
@@ -170,7 +170,7 @@ class _Walk:
         else:
             self.add(place)
 
-    def logic(self, place: _Place, node: Logic) -> None:
+    def logic(self, place: _TreePlace, node: Logic) -> None:
         operands = [place.below(operand, is_match=False) for operand in node.operands]
         if (node.op == "&&") is place.wanted:
             # All operands are needed: the first that is not met decides.
@@ -181,7 +181,7 @@ class _Walk:
         for operand in operands:
             self.visit(operand)
 
-    def choice(self, place: _Place) -> None:
+    def choice(self, place: _TreePlace) -> None:
         """A conditional or `ifThenElse`: the branch that was taken, or the test if it took none."""
         test, yes, no = _parts_of_choice(place.node)
         if test is None or no is None or (yes is None and place.scope.is_partial):
@@ -198,20 +198,20 @@ class _Walk:
                 condition = self.condition(at, outcome, is_open=len(outcomes) == 2)
                 self.visit(place.below(yes if outcome else no, where=(*place.where, condition)))
 
-    def takes(self, test: _Place, outcome: bool) -> bool:
+    def takes(self, test: _TreePlace, outcome: bool) -> bool:
         """Whether the test of a conditional has this truth, or may have it."""
         if test.scope.is_partial:
             return self.is_possible(test, outcome)
         return truth(self.value(test)) is outcome
 
-    def condition(self, test: _Place, outcome: bool, *, is_open: bool) -> str:
+    def condition(self, test: _TreePlace, outcome: bool, *, is_open: bool) -> str:
         text = shorten(unparse(test.node))
         if is_open:
             return text if outcome else f"!({text})"
         values = ", ".join(map(str, seen_attributes(test.node, test.scope, self.steps)))
         return f"{text} is {'true' if outcome else 'false'}" + (f" ({values})" if values else "")
 
-    def attribute(self, place: _Place, node: Attribute) -> None:
+    def attribute(self, place: _TreePlace, node: Attribute) -> None:
         """An attribute that is defined by an expression: the sub-expressions of its definition."""
         definition = definition_of(node, place.scope)
         is_constant = definition is None or isinstance(definition[0], Literal | ListOf | ClassAd)
@@ -221,7 +221,7 @@ class _Walk:
             expression, scope = definition
             self.visit(place.below(expression, scope=scope, within=(*place.within, node.name)))
 
-    def add(self, place: _Place) -> None:
+    def add(self, place: _TreePlace) -> None:
         refusal = SubExpressionRefusal(
             shorten(unparse(place.node)),
             self.outcome(place),
@@ -233,7 +233,7 @@ class _Walk:
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
-    def outcome(self, place: _Place) -> str:
+    def outcome(self, place: _TreePlace) -> str:
         if any(is_unknown(attribute, place.scope) for attribute in attributes_of(place.node)):
             return "never true" if place.wanted else "never false"
         return value_text(self.value(place))

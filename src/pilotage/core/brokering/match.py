@@ -40,7 +40,7 @@ _LIMITS: Final = (
 )
 
 
-class Verdict(StrEnum):
+class CeVerdict(StrEnum):
     """Whether pilots of a requester may go to a CE now. Earlier values give way to later ones in an explanation."""
 
     YES = "yes"
@@ -58,11 +58,11 @@ class Verdict(StrEnum):
     @property
     def is_passing(self) -> bool:
         """The CE fits, and does not take pilots at present."""
-        return self in (Verdict.FULL, Verdict.CLOSED)
+        return self in (CeVerdict.FULL, CeVerdict.CLOSED)
 
     @property
     def fits(self) -> bool:
-        return self is Verdict.YES or self.is_passing
+        return self is CeVerdict.YES or self.is_passing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +79,10 @@ class CeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class CeMatch:
+class MatchedCe:
     """The answer for one requester and one CE."""
 
-    verdict: Verdict
+    verdict: CeVerdict
     reason: str = ""
     """Why it is not YES."""
     rank: float = UNRANKED
@@ -99,13 +99,13 @@ def match(
     now: float,
     rank: float = UNRANKED,
     kinds: Mapping[str, Kind] | None = None,
-) -> CeMatch:
+) -> MatchedCe:
     """Match one pair. `requester`: its Requirements, absent for true, and the attributes of its identity."""
     kinds = kinds or {}
     requirements = requester.get("Requirements") or _TRUE
     rest = residual(requirements, requester, ce.fixed, kinds)
     if not can_be_true(rest, kinds):
-        return CeMatch(Verdict.IMPOSSIBLE, REASONS[Verdict.IMPOSSIBLE], rank, rest)
+        return MatchedCe(CeVerdict.IMPOSSIBLE, REASONS[CeVerdict.IMPOSSIBLE], rank, rest)
     classes = None
     if ce.hosts:
         classes = tuple(
@@ -114,16 +114,16 @@ def match(
             if can_be_true(residual(rest, requester, host, kinds), kinds)
         )
         if not classes:
-            return CeMatch(Verdict.NO_HOSTS, REASONS[Verdict.NO_HOSTS], rank, rest, classes)
+            return MatchedCe(CeVerdict.NO_HOSTS, REASONS[CeVerdict.NO_HOSTS], rank, rest, classes)
     if not accepts(ce.ad, requester, now):
-        return CeMatch(Verdict.REFUSED, REASONS[Verdict.REFUSED], rank, rest, classes)
-    return CeMatch(*state_of(ce.ad), rank, rest, classes)
+        return MatchedCe(CeVerdict.REFUSED, REASONS[CeVerdict.REFUSED], rank, rest, classes)
+    return MatchedCe(*state_of(ce.ad), rank, rest, classes)
 
 
-REASONS: Final[Mapping[Verdict, str]] = {
-    Verdict.IMPOSSIBLE: "the Requirements cannot be true there",
-    Verdict.NO_HOSTS: "the Requirements are true on none of its hosts",
-    Verdict.REFUSED: "the Requirements of the CE are not true for the submitting identity",
+REASONS: Final[Mapping[CeVerdict, str]] = {
+    CeVerdict.IMPOSSIBLE: "the Requirements cannot be true there",
+    CeVerdict.NO_HOSTS: "the Requirements are true on none of its hosts",
+    CeVerdict.REFUSED: "the Requirements of the CE are not true for the submitting identity",
 }
 """Of verdicts that have one reason."""
 
@@ -144,12 +144,12 @@ def accepts(ce: ClassAd, requester: ClassAd, now: float) -> bool:
     return evaluate(ce_requirements(ce), ce, requester, now=now, steps=STEPS) is True
 
 
-def state_of(ad: ClassAd) -> tuple[Verdict, str]:
+def state_of(ad: ClassAd) -> tuple[CeVerdict, str]:
     """CLOSED or FULL with the reason, for a CE that takes no pilots at present; YES for any other."""
     if reason := closed_reason(ad):
-        return Verdict.CLOSED, reason
+        return CeVerdict.CLOSED, reason
     reason = full_reason(ad)
-    return (Verdict.FULL if reason else Verdict.YES), reason
+    return (CeVerdict.FULL if reason else CeVerdict.YES), reason
 
 
 def closed_reason(ad: ClassAd) -> str:

@@ -70,7 +70,7 @@ def parse_manifest(text: str, kind: str) -> Manifest:
     if kind == "jsonl":
         return _from_json_lines(text)
     document = read_document(text, kind, _MANIFEST)
-    reader, manifest = _Reader(), Manifest()
+    reader, manifest = _ManifestReader(), Manifest()
     with suppress(_TooManyMistakes):
         manifest = reader.read(document)
     if reader.mistakes:
@@ -100,7 +100,7 @@ def _with_place(error: InvalidInput, line: int | None, path: Path) -> InvalidInp
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ManifestReader:
     """Reads the plain values of a manifest, and collects its mistakes by their path."""
 
     mistakes: list[tuple[Path, InvalidInput]] = field(default_factory=list)
@@ -250,7 +250,7 @@ def _prefix(value: object) -> str:
 def _from_json_lines(text: str) -> Manifest:
     """A JSON object for each file, one a line."""
     check_length(text, _MANIFEST)
-    reader = _Reader()
+    reader = _ManifestReader()
     blocks: dict[str, list[FileEntry]] = {}
     mistakes: list[InvalidInput] = []
     for number, line in enumerate(text.split("\n"), 1):

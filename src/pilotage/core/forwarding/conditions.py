@@ -28,7 +28,7 @@ _UNDEFINED = Literal(UNDEFINED)
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class ForwardingFacts:
     """The hosts of a CE and the terms of its batch system, as far as one forwarding needs them."""
 
     rules: Mapping[str, Rule]
@@ -118,7 +118,7 @@ def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind], *, can_ev
     return None if can_be_true(left, kinds) else False
 
 
-def map_part(part: Expression, facts: Facts) -> Mapped | None:
+def map_part(part: Expression, facts: ForwardingFacts) -> Mapped | None:
     """The native terms for a part; None: no flag says anything of it."""
     names = attributes_of(part)
     rules = {name: facts.rules[name] for name in names if name in facts.rules}
@@ -135,7 +135,7 @@ def map_part(part: Expression, facts: Facts) -> Mapped | None:
     return _by_distinct_classes(truths, facts) or _by_classes(truths, features, facts, is_exact=False)
 
 
-def _by_distinct_classes(truths: Sequence[bool | None], facts: Facts) -> Mapped | None:
+def _by_distinct_classes(truths: Sequence[bool | None], facts: ForwardingFacts) -> Mapped | None:
     """The features that tell the host classes that fit from all others, although they carry other attributes.
 
     None: some class is not decided, or has the features of one that does not fit.
@@ -155,7 +155,7 @@ def _by_distinct_classes(truths: Sequence[bool | None], facts: Facts) -> Mapped 
 
 
 def _by_classes(
-    truths: Sequence[bool | None], rules: Mapping[str, FeatureRule], facts: Facts, *, is_exact: bool
+    truths: Sequence[bool | None], rules: Mapping[str, FeatureRule], facts: ForwardingFacts, *, is_exact: bool
 ) -> Mapped | None:
     """The combinations of features of the host classes on which a part can be true. `truths`: by class."""
     groups: dict[tuple[str, ...], None] = {}
@@ -179,7 +179,7 @@ class _SingleMapper:
         self,
         part: Expression,
         name: str,
-        facts: Facts,
+        facts: ForwardingFacts,
         conditions: tuple[tuple[HostCondition, ...], ...] | None,
     ) -> None:
         self._part, self._name, self._facts = part, name, facts

@@ -9,7 +9,7 @@ from itertools import compress
 from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
 from pilotage.core.classads.tree import conjuncts
-from pilotage.core.forwarding.conditions import Facts, Mapped, attributes_of, map_part
+from pilotage.core.forwarding.conditions import ForwardingFacts, Mapped, attributes_of, map_part
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
@@ -94,7 +94,7 @@ def forward(
     hosts: list[HostValues] = [
         {name.lower(): value for name, value in host_class.attributes.items()} for host_class in host_classes
     ]
-    facts = Facts(rules, kinds, hosts, terms.wall, terms.minima)
+    facts = ForwardingFacts(rules, kinds, hosts, terms.wall, terms.minima)
     truths = [facts.holds(residual, host) for host in hosts]
     if hosts and all(truth is False for truth in truths):
         return Forwarding(residual, reason=NO_HOST)
@@ -142,7 +142,7 @@ def _selected(
 def _restricted(
     residual: Expression,
     terms: CeTerms,
-    facts: Facts,
+    facts: ForwardingFacts,
     host_classes: Sequence[HostClass],
     truths: Sequence[bool | None],
     notes: tuple[str, ...],
@@ -230,7 +230,7 @@ def _tighter(known: Restriction, added: BoundRequest) -> BoundRequest | None:
     return BoundRequest(known.attribute, known.rule, pick(known.value, added.value))
 
 
-def _by_attribute(parts: Sequence[Expression], facts: Facts) -> list[Expression]:
+def _by_attribute(parts: Sequence[Expression], facts: ForwardingFacts) -> list[Expression]:
     """The parts, where all parts over one attribute that features carry are a single part."""
     together: dict[object, list[Expression]] = {}
     for number, part in enumerate(parts):

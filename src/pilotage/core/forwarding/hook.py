@@ -47,7 +47,7 @@ VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Bounds:
+class _AttributeBounds:
     """Conditions over one attribute that hold together."""
 
     low: tuple[float, bool] | None = None
@@ -77,13 +77,13 @@ def condition_variables(
 
 def _bounds_of(
     conjunction: Sequence[HostCondition], kinds: Mapping[str, Kind], names: Mapping[str, str]
-) -> tuple[dict[str, _Bounds], bool]:
+) -> tuple[dict[str, _AttributeBounds], bool]:
     """The bounds of each attribute of a conjunction, and whether they say all of it."""
-    bounds: dict[str, _Bounds] = {}
+    bounds: dict[str, _AttributeBounds] = {}
     is_complete = True
     for condition in conjunction:
         name = condition.attribute.lower()
-        known = bounds.get(name, _Bounds())
+        known = bounds.get(name, _AttributeBounds())
         added = _with(known, condition, kinds.get(name)) if name in names else None
         if added is None:
             is_complete = False
@@ -92,18 +92,18 @@ def _bounds_of(
     return bounds, is_complete
 
 
-def _with(known: _Bounds, condition: HostCondition, kind: Kind | None) -> _Bounds | None:
+def _with(known: _AttributeBounds, condition: HostCondition, kind: Kind | None) -> _AttributeBounds | None:
     """`known` and a further condition; None: variables cannot say it."""
     value, operator = condition.value, condition.operator
     text = value_text(value)
     if text is None or (isinstance(value, float) and not isfinite(value)):
         return None
     if operator == "member" and isinstance(value, str):
-        return _Bounds(known.low, known.high, known.equal, known.members | {value})
+        return _AttributeBounds(known.low, known.high, known.equal, known.members | {value})
     if operator in ("==", "=?="):
         if known.equal not in (None, text):
             return None
-        return _Bounds(known.low, known.high, text, known.members)
+        return _AttributeBounds(known.low, known.high, text, known.members)
     if isinstance(value, bool | str) or operator not in ("<", "<=", ">", ">="):
         return None
     is_strict = operator in ("<", ">")
@@ -112,14 +112,14 @@ def _with(known: _Bounds, condition: HostCondition, kind: Kind | None) -> _Bound
         is_strict = False
     if operator in (">", ">="):
         low = (value, is_strict) if known.low is None else max(known.low, (value, is_strict))
-        return _Bounds(low, known.high, known.equal, known.members)
+        return _AttributeBounds(low, known.high, known.equal, known.members)
     high = (value, is_strict)
     if known.high is not None:
         high = min(known.high, high, key=lambda bound: (bound[0], not bound[1]))
-    return _Bounds(known.low, high, known.equal, known.members)
+    return _AttributeBounds(known.low, high, known.equal, known.members)
 
 
-def _variables(name: str, alternatives: Sequence[_Bounds]) -> dict[str, str]:
+def _variables(name: str, alternatives: Sequence[_AttributeBounds]) -> dict[str, str]:
     """The variables for conditions of which at least one holds: only bounds that all of them have."""
     variables: dict[str, str] = {}
     lows = [bounds.low for bounds in alternatives if bounds.low is not None]

@@ -51,7 +51,7 @@ def read_mapping(text: str, noun: str = "a job description") -> tuple[dict[str, 
     """
     _check_directives(text)
     try:
-        return _Reader(noun).read(text)
+        return _YamlReader(noun).read(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
@@ -96,7 +96,7 @@ def _check_directives(text: str) -> None:
         raise InvalidInput(f"more than {MAX_TAG_DIRECTIVES} %TAG directives")
 
 
-class _Reader:
+class _YamlReader:
     """Builds the values of one document, with the open collections on a stack."""
 
     def __init__(self, noun: str) -> None:

@@ -97,7 +97,7 @@ class CoreSeconds:
 Costs = dict[CostKey, CoreSeconds]
 
 
-class _Phase(Enum):
+class _CostPhase(Enum):
     STARTUP = auto()
     WORK = auto()
     LOST = auto()
@@ -112,9 +112,9 @@ def book(life: PilotLife, since: float, until: float, held: Sequence[HeldCores])
     for begin, end, phase in _phases(life, max(since, life.cores_from), until):
         own = costs[CostKey(life.ce, _hour(begin), life.owner, life.group)]
         cores = life.processors * (end - begin)
-        if phase is _Phase.STARTUP:
+        if phase is _CostPhase.STARTUP:
             own.startup += cores
-        elif phase is _Phase.LOST:
+        elif phase is _CostPhase.LOST:
             own.lost += cores
         else:
             payload = _payload(life.processors, begin, end, held)
@@ -145,7 +145,7 @@ def _hour(instant: float) -> int:
     return floor(instant / HOUR) * HOUR
 
 
-def _phases(life: PilotLife, since: float, until: float) -> Iterator[tuple[float, float, _Phase]]:
+def _phases(life: PilotLife, since: float, until: float) -> Iterator[tuple[float, float, _CostPhase]]:
     """Split [since, until) so that each part lies in one hour and in one phase."""
     instants = {since, until}
     instants.update(float(hour) for hour in range(_hour(since) + HOUR, _hour(until) + HOUR, HOUR))
@@ -157,14 +157,14 @@ def _phases(life: PilotLife, since: float, until: float) -> Iterator[tuple[float
         yield begin, end, _phase_at(life, begin)
 
 
-def _phase_at(life: PilotLife, instant: float) -> _Phase:
+def _phase_at(life: PilotLife, instant: float) -> _CostPhase:
     if life.called is None:
-        return _Phase.LOST
+        return _CostPhase.LOST
     if instant < life.called:
-        return _Phase.STARTUP
+        return _CostPhase.STARTUP
     silent_until = inf if life.silent_until is None else life.silent_until
     is_silent = life.silent_from is not None and life.silent_from <= instant < silent_until
-    return _Phase.LOST if is_silent else _Phase.WORK
+    return _CostPhase.LOST if is_silent else _CostPhase.WORK
 
 
 def _payload(cores: int, begin: float, end: float, held: Iterable[HeldCores]) -> dict[tuple[str, str], float]:

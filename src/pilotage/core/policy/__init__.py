@@ -5,7 +5,7 @@ explains each key.
 """
 
 from pilotage.core.policy.default_policy import annotated, initial
-from pilotage.core.policy.differences import PolicyChange, changes
+from pilotage.core.policy.differences import PolicyDifference, changes
 from pilotage.core.policy.model import (
     ADMINISTRATOR,
     GENERIC_PILOT,
@@ -43,7 +43,7 @@ __all__ = [
     "LimitEntry",
     "Matching",
     "Policy",
-    "PolicyChange",
+    "PolicyDifference",
     "Retention",
     "Site",
     "User",

@@ -13,7 +13,7 @@ from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
 from pilotage.core.policy.isolation import TrustSettings
-from pilotage.core.policy.table import Table
+from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import COUNT, SECONDS, YEAR, Setting
 
 PilotType = Literal["private", "generic"]
@@ -31,7 +31,7 @@ AttributeValue = int | float | str | bool | tuple[str, ...]
 """The value of an attribute of an ad in the policy."""
 
 
-class HostsEntry(Table, frozen=True):
+class HostsEntry(PolicyTable, frozen=True):
     """Hosts of a CE whose attributes are equal."""
 
     count: Annotated[int, Setting("number of hosts; 0: as many as `hosts` has, at least one", 0, 10**6)] = 0
@@ -51,7 +51,7 @@ class HostsEntry(Table, frozen=True):
         return self.count or max(1, len(self.hosts))
 
 
-class _Ce(TrustSettings, frozen=True, kw_only=True):
+class _CeSection(TrustSettings, frozen=True, kw_only=True):
     """The table `ces.NAME`. It has one more field for each batch system: the table of its options."""
 
     site: Annotated[str, Setting("the site of the CE")]
@@ -235,7 +235,7 @@ class _Ce(TrustSettings, frozen=True, kw_only=True):
 
 if TYPE_CHECKING:
 
-    class Ce(_Ce, frozen=True):
+    class Ce(_CeSection, frozen=True):
         """A CE as the policy has it."""
 
         sge: SgeOptions = SgeOptions()
@@ -245,7 +245,7 @@ else:
     Ce = msgspec.defstruct(
         "Ce",
         [(name, options, options()) for name, options in BATCH_SYSTEMS.items()],
-        bases=(_Ce,),
+        bases=(_CeSection,),
         module=__name__,
         frozen=True,
         kw_only=True,

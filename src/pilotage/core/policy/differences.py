@@ -11,7 +11,7 @@ from pilotage.core.policy.parser import parse_toml
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyChange:
+class PolicyDifference:
     key: str
     """The dotted key in TOML syntax. For an entry of a list of tables: the key of the list."""
     change: Literal["added", "removed", "changed"]
@@ -28,27 +28,27 @@ class _FlatPolicy:
     tables: set[str]
 
 
-def changes(before: str, after: str) -> list[PolicyChange]:
+def changes(before: str, after: str) -> list[PolicyDifference]:
     """The differences, sorted by key. Both texts must be TOML, but need not be valid policies of this version."""
     old, new = _flat(parse_toml(before)), _flat(parse_toml(after))
     differences = list(_value_changes(old, new))
     for key in old.entries.keys() | new.entries.keys():
         left, right = old.entries.get(key, []), new.entries.get(key, [])
-        differences += [PolicyChange(key, "removed", entry) for entry in _without(left, right)]
-        differences += [PolicyChange(key, "added", None, entry) for entry in _without(right, left)]
+        differences += [PolicyDifference(key, "removed", entry) for entry in _without(left, right)]
+        differences += [PolicyDifference(key, "added", None, entry) for entry in _without(right, left)]
     return sorted(differences, key=lambda difference: difference.key)
 
 
-def _value_changes(old: _FlatPolicy, new: _FlatPolicy) -> Iterator[PolicyChange]:
+def _value_changes(old: _FlatPolicy, new: _FlatPolicy) -> Iterator[PolicyDifference]:
     for key, value in old.values.items():
         if key not in new.values:
             if value != {} or key not in new.tables:
-                yield PolicyChange(key, "removed", value)
+                yield PolicyDifference(key, "removed", value)
         elif new.values[key] != value or type(new.values[key]) is not type(value):
-            yield PolicyChange(key, "changed", value, new.values[key])
+            yield PolicyDifference(key, "changed", value, new.values[key])
     for key, value in new.values.items():
         if key not in old.values and (value != {} or key not in old.tables):
-            yield PolicyChange(key, "added", None, value)
+            yield PolicyDifference(key, "added", None, value)
 
 
 def _without(entries: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:

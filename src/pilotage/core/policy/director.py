@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from pilotage.core.glue.schema import DEFAULT_RANK
-from pilotage.core.policy.table import Table
+from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import SECONDS, YEAR, Setting
 
 LOCAL_POOL = "Local"
@@ -26,7 +26,7 @@ Demand = Literal["dirac", "matched"]
 
 
 class SubmitPool(
-    Table,
+    PolicyTable,
     frozen=True,
     rename={
         "min_threads": "minThreadsInPool",
@@ -91,7 +91,7 @@ class SubmitPool(
 
 
 class Director(
-    Table,
+    PolicyTable,
     frozen=True,
     rename={
         "pilots_per_iteration": "pilotsPerIteration",

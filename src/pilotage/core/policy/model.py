@@ -12,7 +12,7 @@ from pilotage.core.policy.ce_model import PilotType as PilotType
 from pilotage.core.policy.director import UNHANDLED_POOLS, Director
 from pilotage.core.policy.requests import Requests
 from pilotage.core.policy.retention import DAYS_365, Retention
-from pilotage.core.policy.table import Table as _Table
+from pilotage.core.policy.table import PolicyTable as _Table
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
 from pilotage.core.setting import BYTES, COUNT, SECONDS, YEAR, Setting

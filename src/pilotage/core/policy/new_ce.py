@@ -43,7 +43,7 @@ POLITE = {
 Value = str | int | float
 
 
-class NodeKind(NamedTuple):
+class NodeSize(NamedTuple):
     """The nodes of one size."""
 
     nodes: int
@@ -65,19 +65,19 @@ class PartitionFacts:
     up: bool
     wall: float | None
     """Seconds; None: no limit."""
-    kinds: tuple[NodeKind, ...]
+    kinds: tuple[NodeSize, ...]
     """Of its nodes; several may have the same size."""
 
     @property
     def nodes(self) -> int:
         return sum(kind.nodes for kind in self.kinds)
 
-    def common_kinds(self) -> list[NodeKind]:
+    def common_kinds(self) -> list[NodeSize]:
         """The kinds of its nodes, the commonest first; of several as common ones the smallest.
 
         Nodes with as many cores and nearly as much memory are one kind, with the least memory of them.
         """
-        merged: list[NodeKind] = []
+        merged: list[NodeSize] = []
         for kind in sorted(self.kinds, key=lambda kind: kind[1:]):
             last = merged[-1] if merged else None
             if last and last.processors == kind.processors and kind.memory <= last.memory * NEARLY:

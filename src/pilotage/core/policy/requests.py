@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Annotated, Final, Literal
 
-from pilotage.core.policy.table import Table
+from pilotage.core.policy.table import PolicyTable
 from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.setting import BYTES, YEAR, Setting
 
@@ -16,7 +16,7 @@ MAX_BANDS: Final = 9
 """One less than the values of UserPriority that a band may have, 1 to 10."""
 
 
-class Threshold(Table, frozen=True):
+class Threshold(PolicyTable, frozen=True):
     """Fixed numbers in place of the thresholds that follow from the slots of a site."""
 
     site: Annotated[str, Setting("the site where the threshold applies; empty: each site")] = ""
@@ -31,7 +31,7 @@ class Threshold(Table, frozen=True):
     ] = None
 
 
-class Requests(Table, frozen=True):
+class Requests(PolicyTable, frozen=True):
     priority_bands: Annotated[
         tuple[int, ...],
         Setting(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pilotage.core.policy.table import Table
+from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import SECONDS, Setting
 
 DAYS_365 = 31536000.0
 
 
-class Retention(Table, frozen=True):
+class Retention(PolicyTable, frozen=True):
     hot: Annotated[
         float,
         Setting("seconds after its end for which a job stays in the table of active jobs", *SECONDS),

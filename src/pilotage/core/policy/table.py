@@ -5,5 +5,5 @@ from __future__ import annotations
 import msgspec
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PolicyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One table of the document."""

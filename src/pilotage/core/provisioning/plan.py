@@ -45,7 +45,7 @@ def plan(facts: ProvisioningFacts, now: float, rng: Random) -> Plan:
 
     Queues are served in random order, so that none of them always comes first. Starving ones come before all others.
     """
-    draft = _Draft(facts, now)
+    draft = _PlanDraft(facts, now)
     queues = draft.candidates()
     rng.shuffle(queues)
     draft.count_uncovered(queues)
@@ -59,7 +59,7 @@ def plan(facts: ProvisioningFacts, now: float, rng: Random) -> Plan:
     return Plan(tuple(draft.orders), tuple(draft.drains), draft.starving_since)
 
 
-class _Draft:
+class _PlanDraft:
     """A plan in the making."""
 
     def __init__(self, facts: ProvisioningFacts, now: float) -> None:

@@ -47,7 +47,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class PrivateIdentity:
     """On whose behalf a private pilot runs."""
 
     owner: str
@@ -60,7 +60,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyIdentity(Identity):
+class AnyIdentity(PrivateIdentity):
     """Of a private pilot that has not been submitted yet: it will be bound to any owner and group."""
 
     owner: str = ""
@@ -83,7 +83,7 @@ class Offer:
     cpu_time: float
     setup: str = ""
     pilot_type: str = "generic"
-    identities: tuple[Identity, ...] = ()
+    identities: tuple[PrivateIdentity, ...] = ()
     """A private pilot's: one of them must serve the queue."""
     only_owner: str | None = None
     """The owner that the pilot is bound to, since its node isolates nobody; None: anybody."""

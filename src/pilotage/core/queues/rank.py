@@ -52,7 +52,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class DrawRival:
     """An entity whose queues take part in the same draw: the sum of their priorities, and how it relates to ours."""
 
     owner: str
@@ -76,7 +76,7 @@ class Rank:
     """The sum of the priorities of its entity in that draw."""
     ahead: int
     """Entities with a larger one."""
-    rivals: tuple[Rival, ...]
+    rivals: tuple[DrawRival, ...]
     """The entities with the largest sums, the largest first."""
 
 
@@ -116,10 +116,12 @@ def _higher(others: Sequence[IndexedQueue], own: int) -> tuple[Bucket, ...]:
     )
 
 
-def _rivals(own: Entity, sums: Mapping[Entity, float], waiting: Mapping[Entity, int]) -> tuple[Rival, ...]:
+def _rivals(
+    own: Entity, sums: Mapping[Entity, float], waiting: Mapping[Entity, int]
+) -> tuple[DrawRival, ...]:
     ours = sums[own]
     largest = sorted((entity for entity in sums if entity != own), key=lambda entity: -sums[entity])[:RIVALS]
     return tuple(
-        Rival(*entity, sums[entity], sums[entity] / ours if ours else 0.0, waiting[entity])
+        DrawRival(*entity, sums[entity], sums[entity] / ours if ours else 0.0, waiting[entity])
         for entity in largest
     )

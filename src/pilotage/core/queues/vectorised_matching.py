@@ -32,7 +32,7 @@ FITS = len(ORDER)
 
 
 @dataclass(slots=True)
-class _Column:
+class _AttributeColumn:
     """Some attributes of every queue; queues that have the same ones share a number."""
 
     values_of: Callable[[QueueIdentity], Any]
@@ -54,10 +54,10 @@ class _Column:
 
 
 @dataclass(slots=True)
-class _Answer:
+class _CachedAnswer:
     """The cached answers of one question for each number of its column."""
 
-    column: _Column
+    column: _AttributeColumn
     ask: Callable[[QueueIdentity], bool]
     said: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -73,9 +73,9 @@ class VectorisedMatching:
     """All queues of an index, by slot."""
 
     def __init__(self) -> None:
-        self._columns: dict[tuple[str, ...], _Column] = {}
+        self._columns: dict[tuple[str, ...], _AttributeColumn] = {}
         self._identities: list[QueueIdentity] = []
-        self._answers: dict[tuple[Any, ...], _Answer] = {}
+        self._answers: dict[tuple[Any, ...], _CachedAnswer] = {}
         for rule in STATIC.values():
             self._column(rule.of_queue)
 
@@ -114,31 +114,33 @@ class VectorisedMatching:
             question = (limit.attribute, limit.value)
             answer = self._answers.get(question)
             if answer is None:
-                answer = self._remember(question, _Answer(self._column((limit.attribute,)), limit.applies_to))
+                answer = self._remember(
+                    question, _CachedAnswer(self._column((limit.attribute,)), limit.applies_to)
+                )
             limited |= answer.of(slots)
         return limited
 
-    def _condition(self, condition: Condition, offer: Offer) -> _Answer:
+    def _condition(self, condition: Condition, offer: Offer) -> _CachedAnswer:
         rule = STATIC[condition]
         question = (condition, *(getattr(offer, name) for name in rule.of_offer))
         answer = self._answers.get(question)
         if answer is None:
             met = rule.met
-            answer = _Answer(self._column(rule.of_queue), lambda queue: met(queue, offer))
+            answer = _CachedAnswer(self._column(rule.of_queue), lambda queue: met(queue, offer))
             self._remember(question, answer)
         return answer
 
-    def _remember(self, question: tuple[Any, ...], answer: _Answer) -> _Answer:
+    def _remember(self, question: tuple[Any, ...], answer: _CachedAnswer) -> _CachedAnswer:
         if len(self._answers) >= ANSWERS:
             self._answers.clear()
         self._answers[question] = answer
         return answer
 
-    def _column(self, attributes: tuple[str, ...]) -> _Column:
+    def _column(self, attributes: tuple[str, ...]) -> _AttributeColumn:
         column = self._columns.get(attributes)
         if column is None:
             values_of = attrgetter(*attributes) if attributes else lambda _: None
-            column = self._columns[attributes] = _Column(values_of)
+            column = self._columns[attributes] = _AttributeColumn(values_of)
             for slot, identity in enumerate(self._identities):
                 column.add(slot, identity)
         return column

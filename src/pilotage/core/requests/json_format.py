@@ -17,8 +17,8 @@ from pilotage.core.requests.specification import (
     Program,
     Retry,
     Specification,
-    Splitting,
     Step,
+    StepSplitting,
     UploadedFile,
 )
 
@@ -86,11 +86,11 @@ def _program_to_json(program: Program) -> dict[str, Any]:
     return plain
 
 
-def _splitting_to_json(splitting: Splitting) -> dict[str, Any]:
+def _splitting_to_json(splitting: StepSplitting) -> dict[str, Any]:
     return {"algorithm": splitting.algorithm, "parameters": dict(splitting.parameters)}
 
 
-def splitting_to_text(splitting: Splitting) -> str:
+def splitting_to_text(splitting: StepSplitting) -> str:
     """The column `request_steps.splitting`."""
     return msgspec.json.encode(_splitting_to_json(splitting), order="sorted").decode()
 
@@ -99,7 +99,7 @@ def _step_from_json(plain: dict[str, Any]) -> Step:
     values = {name: _frozen(value) for name, value in plain.items()}
     values["program"] = _program_from_json(plain["program"])
     splitting = plain["splitting"]
-    values["splitting"] = Splitting(splitting["algorithm"], _parameters(splitting["parameters"]))
+    values["splitting"] = StepSplitting(splitting["algorithm"], _parameters(splitting["parameters"]))
     if "merge" in plain:
         merge = plain["merge"]
         program = _program_from_json(merge["program"]) if "program" in merge else None

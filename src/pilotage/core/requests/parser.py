@@ -18,8 +18,8 @@ from pilotage.core.requests.specification import (
     Output,
     Retry,
     Specification,
-    Splitting,
     Step,
+    StepSplitting,
 )
 from pilotage.core.requests.step_parts import read_merge, read_program, read_splitting
 from pilotage.core.requests.validation import check_request
@@ -106,7 +106,8 @@ def _read_step(log: MistakeLog, reader: TableReader, name: str, before: str = ""
     return Step(
         name=name,
         program=read_program(log, reader.path("program"), reader.table("program")),
-        splitting=read_splitting(log, reader.path("splitting"), reader.table("splitting")) or Splitting(""),
+        splitting=read_splitting(log, reader.path("splitting"), reader.table("splitting"))
+        or StepSplitting(""),
         type=reader.value("type"),
         start_policy=reader.value("start_policy") or ("MonteCarlo" if reader.has("events") else "Block"),
         input=inputs,

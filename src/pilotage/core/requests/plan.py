@@ -23,8 +23,8 @@ from pilotage.core.requests.specification import (
     Program,
     Retry,
     Specification,
-    Splitting,
     Step,
+    StepSplitting,
 )
 
 UNMERGED = "/unmerged"
@@ -52,7 +52,7 @@ class PlannedStep:
     name: str
     type: str
     start_policy: str
-    splitting: Splitting
+    splitting: StepSplitting
     input: str
     """Name of the data set; empty for a generator."""
     after: int | None
@@ -144,7 +144,7 @@ def _with_logs(
         position=len(planned),
         name=f"{LOGS}.collect",
         type=LOG_COLLECT,
-        splitting=Splitting(LOG_COLLECT_ALGORITHM, parameters),
+        splitting=StepSplitting(LOG_COLLECT_ALGORITHM, parameters),
         input=logs.dataset,
         after=last.position,
         output=Output((LOG_ARCHIVE,), dataset, collect.places),
@@ -224,7 +224,7 @@ def _merge_of(step: Step, row: PlannedStep, merge: Merge, output: Output) -> Pla
         position=row.position + 1,
         name=f"{step.name}.merge",
         type=MERGE,
-        splitting=Splitting(MERGE_ALGORITHM, merge.parameters),
+        splitting=StepSplitting(MERGE_ALGORITHM, merge.parameters),
         input=row.output.dataset,
         after=row.position,
         output=output,
@@ -247,7 +247,7 @@ def _cleanup_after(merge: PlannedStep, name: str, position: int) -> PlannedStep:
         position=position,
         name=f"{name}.cleanup",
         type=CLEANUP,
-        splitting=Splitting(CLEANUP_ALGORITHM, (("files_per_job", MAX_FILES),)),
+        splitting=StepSplitting(CLEANUP_ALGORITHM, (("files_per_job", MAX_FILES),)),
         after=merge.position,
         output=Output(),
         program=None,

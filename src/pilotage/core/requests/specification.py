@@ -51,7 +51,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class StepSplitting:
     """An algorithm of `core/splitting` and its parameters, which it has checked."""
 
     algorithm: str
@@ -119,7 +119,7 @@ class Step:
 
     name: str
     program: Program
-    splitting: Splitting
+    splitting: StepSplitting
     type: str = PROCESSING
     start_policy: str = BLOCK
     input: tuple[str, ...] = ()

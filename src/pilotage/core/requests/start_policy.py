@@ -27,7 +27,7 @@ class Reads(StrEnum):
     FAILURES = "the pieces of a request that have failed"
 
 
-class JobCount(Protocol):
+class JobCounter(Protocol):
     """Tells how many jobs a piece of work will become, about."""
 
     def __call__(self, *, files: int, events: int, lumis: int, size: int) -> int: ...
@@ -102,7 +102,7 @@ class Generator:
 class StepInput:
     """The input of one call of a policy: a slice of the step's input, in order."""
 
-    job_count: JobCount = SliceRule()
+    job_count: JobCounter = SliceRule()
     blocks: Sequence[InputBlock] = ()
     failures: Sequence[FailedPiece] = ()
     generator: Generator | None = None

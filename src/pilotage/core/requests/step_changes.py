@@ -10,7 +10,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.overrides import override_fields
 from pilotage.core.requests.reading import MistakeLog
-from pilotage.core.requests.specification import Program, Specification, Splitting, Step
+from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
 from pilotage.core.requests.step_parts import read_splitting
 
 RESOURCES: Final = ("processors", "memory", "wall_time", "cpu_time")
@@ -65,7 +65,7 @@ class StepChanges:
 NO_STEP_CHANGES: Final = StepChanges()
 
 
-def _resplit(step: Step, parameters: Mapping[str, Any]) -> Splitting:
+def _resplit(step: Step, parameters: Mapping[str, Any]) -> StepSplitting:
     log = MistakeLog()
     values = {**dict(step.splitting.parameters), **parameters, "algorithm": step.splitting.algorithm}
     splitting = read_splitting(log, ("splitting",), values)

@@ -11,7 +11,7 @@ from pilotage.core.jobs.fields import FIELDS
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.requests.fields import NOT_IN_PROGRAMS
 from pilotage.core.requests.reading import MistakeLog, Path, TableReader, amount_of_bytes, check_type
-from pilotage.core.requests.specification import MERGE_ALGORITHM, Merge, Program, Splitting
+from pilotage.core.requests.specification import MERGE_ALGORITHM, Merge, Program, StepSplitting
 from pilotage.core.splitting.algorithm import KILOBYTE
 from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.parser import parse_splitting
@@ -42,7 +42,7 @@ def read_program(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) 
     return Program(submission.description)
 
 
-def read_splitting(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) -> Splitting | None:
+def read_splitting(log: MistakeLog, path: Path, values: Mapping[str, Any] | None) -> StepSplitting | None:
     """The algorithm and its parameters, checked by the algorithm."""
     if values is None:
         return None
@@ -56,7 +56,7 @@ def read_splitting(log: MistakeLog, path: Path, values: Mapping[str, Any] | None
     except InvalidInput as error:
         log.add_error(path, error)
         return None
-    return Splitting(name, tuple(sorted(parameters.items())))
+    return StepSplitting(name, tuple(sorted(parameters.items())))
 
 
 def _amount(parameter: str, value: Any) -> Any:

@@ -66,7 +66,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class UseIntervals:
     """Attempts as columns: entity, start, end (seconds since 1970), cores."""
 
     entities: Places
@@ -76,20 +76,20 @@ class Intervals:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class UseBucket:
     """Use in one span of time: seconds of jobs and of cores, of the entities at `places` of the ledger's list."""
 
     places: Places
     jobs: Floats
     cores: Floats
 
-    def plus(self, other: Bucket) -> Bucket:
+    def plus(self, other: UseBucket) -> UseBucket:
         places, columns = np.unique(np.concatenate((self.places, other.places)), return_inverse=True)
 
         def added(ours: Floats, theirs: Floats) -> Floats:
             return np.bincount(columns, np.concatenate((ours, theirs)), len(places)).astype(np.float64)
 
-        return Bucket(places, added(self.jobs, other.jobs), added(self.cores, other.cores))
+        return UseBucket(places, added(self.jobs, other.jobs), added(self.cores, other.cores))
 
 
 Outage = tuple[float, float]
@@ -105,7 +105,7 @@ class Ledger:
     outages: list[Outage] = field(default_factory=list)
     """Ascending, without overlap."""
     entities: list[Entity] = field(default_factory=list)
-    levels: dict[int, dict[int, Bucket]] = field(default_factory=lambda: {MINUTE: {}, HOUR: {}, DAY: {}})
+    levels: dict[int, dict[int, UseBucket]] = field(default_factory=lambda: {MINUTE: {}, HOUR: {}, DAY: {}})
     _places: dict[Entity, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Ledger:
 
     # --- charging
 
-    def charge(self, chunks: Iterable[Intervals], until: float) -> list[tuple[int, int]]:
+    def charge(self, chunks: Iterable[UseIntervals], until: float) -> list[tuple[int, int]]:
         """Add the use of intervals between `as_of` and `until`. Returns (span, start) of the changed buckets."""
         changed: set[tuple[int, int]] = set()
         pieces = list(self._up_time(self.as_of, until))
@@ -232,7 +232,7 @@ class Ledger:
             self._named(np.bincount(places, cores).astype(np.float64)),
         )
 
-    def _finest(self, begin: float) -> Iterator[tuple[int, int, Bucket]]:
+    def _finest(self, begin: float) -> Iterator[tuple[int, int, UseBucket]]:
         """(start, span, bucket) from `begin` on: without overlap, each of the shortest span kept for its time."""
         first_hour = -(-self._first(HOUR) // DAY) * DAY
         first_minute = -(-self._first(MINUTE) // HOUR) * HOUR
@@ -257,7 +257,7 @@ class Ledger:
     def _named(self, amounts: Floats) -> dict[Entity, float]:
         return {self.entities[place]: float(amounts[place]) for place in np.flatnonzero(amounts > 0)}
 
-    def _cover(self, begin: float, end: float) -> Iterator[tuple[Bucket, float]]:
+    def _cover(self, begin: float, end: float) -> Iterator[tuple[UseBucket, float]]:
         """The fewest buckets that cover [begin, end), each with the part of it that counts."""
         firsts = [(span, self._first(span)) for span in (DAY, HOUR, MINUTE)]
         at = begin
@@ -282,7 +282,7 @@ class Ledger:
         return min(1.0, self.up_time(begin, min(end, filled)) / whole) if whole > 0 else 0.0
 
 
-def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterator[tuple[int, Bucket]]:
+def spread(intervals: UseIntervals, begin: float, end: float, span: int) -> Iterator[tuple[int, UseBucket]]:
     """The use of `intervals` between two instants in buckets of `span` seconds: (start, bucket), ascending."""
     origin = int(begin // span * span)
     count = int(-((origin - end) // span))
@@ -300,7 +300,7 @@ def spread(intervals: Intervals, begin: float, end: float, span: int) -> Iterato
     for row in range(count):
         present = jobs[row] > 0
         if present.any():
-            yield origin + row * span, Bucket(places[present], jobs[row][present], cores[row][present])
+            yield origin + row * span, UseBucket(places[present], jobs[row][present], cores[row][present])
 
 
 def _spread(low: Floats, high: Floats, weight: Floats, columns: Places, width: int, count: int) -> Floats:
@@ -320,7 +320,7 @@ def _spread(low: Floats, high: Floats, weight: Floats, columns: Places, width: i
     return np.asarray(np.maximum(whole[:count], 0.0))
 
 
-def columns_of(ledger: Ledger, rows: Iterable[Sequence[object]]) -> Intervals:
+def columns_of(ledger: Ledger, rows: Iterable[Sequence[object]]) -> UseIntervals:
     """Rows (owner, group, started, ended or None, processors) as columns. An attempt without end runs forever."""
     places, starts, ends, cores = [], [], [], []
     for owner, group, started, ended, processors in rows:
@@ -328,4 +328,4 @@ def columns_of(ledger: Ledger, rows: Iterable[Sequence[object]]) -> Intervals:
         starts.append(float(started))  # type: ignore[arg-type]
         ends.append(np.inf if ended is None else float(ended))  # type: ignore[arg-type]
         cores.append(float(processors))  # type: ignore[arg-type]
-    return Intervals(np.array(places, np.int64), np.array(starts), np.array(ends), np.array(cores))
+    return UseIntervals(np.array(places, np.int64), np.array(starts), np.array(ends), np.array(cores))

@@ -17,7 +17,7 @@ from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.pieces import Piece, Window
 
 
-class Fault(NamedTuple):
+class ParameterFault(NamedTuple):
     """Why parameters are refused."""
 
     message: str
@@ -72,7 +72,7 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         float, Setting("estimated kB (1000 bytes) written for one event", 0.0, 1e12)
     ] = 512.0
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[ParameterFault]:
         """Yield each reason why these parameters cannot work together."""
         yield from ()
 

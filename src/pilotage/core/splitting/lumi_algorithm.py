@@ -71,13 +71,13 @@ class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
         if self.lumi_correction:
             pieces = list(pieces)
             shared = find_shared_lumis(pieces)
-        run = _Run(self, shared)
+        run = _LumiRun(self, shared)
         for piece in pieces:
             yield from run.add(piece)
         yield from run.close()
 
 
-class _Run:
+class _LumiRun:
     """One splitting: the open job, and the shared lumis that have a job."""
 
     def __init__(self, algorithm: LumiAlgorithm, shared: SharedLumis) -> None:

@@ -38,7 +38,7 @@ class CandidateGroup:
     """Of requests with the same priority the one with the smaller number goes first."""
 
 
-class Admission(NamedTuple):
+class AdmittedElement(NamedTuple):
     """An element and the site at which it counts until its jobs run."""
 
     element: int
@@ -75,10 +75,10 @@ class SiteRoom:
         return frozenset(site for site in self.slots if self.has_room(site, priority))
 
 
-def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Random) -> list[Admission]:
+def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Random) -> list[AdmittedElement]:
     """Admit at most `limit` elements of groups of any priorities, each at a random site with room."""
     heap = _heads(groups, room)
-    admitted: list[Admission] = []
+    admitted: list[AdmittedElement] = []
     while heap and len(admitted) < limit:
         lowered, request, _, number, candidate, group, sites = heap[0]
         site = _draw_site(sites, group.priority, room, rng)
@@ -87,7 +87,7 @@ def admit(groups: Iterable[CandidateGroup], room: SiteRoom, limit: int, rng: Ran
             continue
         if candidate is not None:
             room.add(site, group.priority, candidate.jobs)
-            admitted.append(Admission(candidate.id, site, candidate.jobs))
+            admitted.append(AdmittedElement(candidate.id, site, candidate.jobs))
         following = next(group.candidates, None)
         if following is None:
             heappop(heap)

@@ -38,7 +38,7 @@ INPUT_OUTPUT_TYPES = frozenset(TYPE_PRIORITIES) - {PROCESSING}
 """Types that load the storage of a site more than its processors: only a part of its slots is for each."""
 
 
-class Refusal(StrEnum):
+class ReleaseRefusal(StrEnum):
     """The first limit that keeps a job from a site, in the order of the checks."""
 
     PENDING = "the site has enough waiting jobs"
@@ -137,7 +137,7 @@ def with_overflow(pending: int, overflow: float) -> int:
 class LimitCheck(NamedTuple):
     """A limit of a site, and the jobs that count against it."""
 
-    refusal: Refusal
+    refusal: ReleaseRefusal
     jobs: int
     limit: int
 
@@ -154,10 +154,12 @@ def checks(
     if job_type not in WITHOUT_OVERFLOW and is_above(priority, of_type.priorities):
         pending, type_pending = with_overflow(pending, overflow), with_overflow(type_pending, overflow)
     return (
-        LimitCheck(Refusal.PENDING, load.pending, pending),
-        LimitCheck(Refusal.TYPE_PENDING, of_type.pending, type_pending),
-        LimitCheck(Refusal.ALL, load.pending + load.running, pending + limits.running),
-        LimitCheck(Refusal.TYPE_ALL, of_type.pending + of_type.running, type_pending + limits.type_running),
+        LimitCheck(ReleaseRefusal.PENDING, load.pending, pending),
+        LimitCheck(ReleaseRefusal.TYPE_PENDING, of_type.pending, type_pending),
+        LimitCheck(ReleaseRefusal.ALL, load.pending + load.running, pending + limits.running),
+        LimitCheck(
+            ReleaseRefusal.TYPE_ALL, of_type.pending + of_type.running, type_pending + limits.type_running
+        ),
     )
 
 
@@ -191,7 +193,7 @@ class ReleaseGroup:
     """Their ids, ascending. Nothing is read of a group for which no site has room."""
 
 
-class Release(NamedTuple):
+class JobRelease(NamedTuple):
     """A job to be released, the place of its group, and the site at which it counts."""
 
     job: int
@@ -268,9 +270,9 @@ class ReleasePass:
             order = -TYPE_PRIORITIES.get(group.job_type, 0), -group.priority
             heappush(self._heap, (*order, first, place, group, sites))
 
-    def take(self, limit: int) -> list[Release]:
+    def take(self, limit: int) -> list[JobRelease]:
         """At most `limit` jobs more; fewer only at the end of the pass."""
-        heap, released = self._heap, list[Release]()
+        heap, released = self._heap, list[JobRelease]()
         while heap and len(released) < limit:
             type_order, order, job, place, group, sites = heap[0]
             site = self._draw_site(group, sites)
@@ -278,7 +280,7 @@ class ReleasePass:
                 heappop(heap)
                 continue
             self._loads.add(group.agent, site, group.job_type, group.priority, pending=1)
-            released.append(Release(job, place, site))
+            released.append(JobRelease(job, place, site))
             following = next(group.jobs, None)
             if following is None:
                 heappop(heap)

@@ -11,7 +11,7 @@ from pilotage.core.workqueue.eligibility import obstacle
 from pilotage.core.workqueue.release import AgentLoads, Limits, usable_sites
 from pilotage.core.workqueue.why import (
     RAISE_OWNER_LIMIT,
-    Change,
+    ChangedFacts,
     Effort,
     Hold,
     OwnerLimit,
@@ -56,18 +56,18 @@ class ReleaseFacts(SiteFacts[MadeJobs]):
             return 0
         return min(group.number, self.loads.room(group.agent, site, group.job_type, group.priority))
 
-    def changes_for_all_sites(self) -> Iterator[Change[MadeJobs]]:
+    def changes_for_all_sites(self) -> Iterator[ChangedFacts[MadeJobs]]:
         rules = replace(self.loads.rules, max_jobs_per_owner=UNLIMITED)
         loads = AgentLoads(self.loads.limits, rules, self.loads.loads, self.loads.totals)
-        yield Change(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, loads=loads))
+        yield ChangedFacts(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, loads=loads))
 
-    def changes_for_site(self, site: str) -> Iterator[Change[MadeJobs]]:
+    def changes_for_site(self, site: str) -> Iterator[ChangedFacts[MadeJobs]]:
         def without_limits(_site: str, _type: str) -> Limits:
             return Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
         loads = AgentLoads(without_limits, self.loads.rules, self.loads.loads, self.loads.totals)
         text = f"more slots at site {site} or higher [[requests.thresholds]], or the end of jobs there"
-        yield Change(Effort.MORE_SLOTS, text, replace(self, loads=loads))
+        yield ChangedFacts(Effort.MORE_SLOTS, text, replace(self, loads=loads))
 
     def _eligible(self, group: MadeJobs) -> set[str]:
         return {

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.eligibility import Locations, Obstacle, SiteRules, obstacle
 from pilotage.core.workqueue.pull import SiteRoom
-from pilotage.core.workqueue.release import LimitCheck, Refusal
+from pilotage.core.workqueue.release import LimitCheck, ReleaseRefusal
 
 
 class Hold(StrEnum):
@@ -43,7 +43,7 @@ class OwnerLimit(NamedTuple):
 
 Verdict = Obstacle | Hold | OwnerLimit | LimitCheck
 
-_ORDER: Sequence[object] = (*Obstacle, *Hold, OwnerLimit, *Refusal)
+_ORDER: Sequence[object] = (*Obstacle, *Hold, OwnerLimit, *ReleaseRefusal)
 """The conditions in the order in which they are checked."""
 
 
@@ -82,7 +82,7 @@ class SiteVerdict(NamedTuple):
     number: int
 
 
-class Unblock(NamedTuple):
+class ElementUnblock(NamedTuple):
     """A single change, and how much of the work without any open site it would let go."""
 
     change: str
@@ -93,7 +93,7 @@ Group = TypeVar("Group", bound=WaitingGroup)
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[Group]):
+class ChangedFacts(Generic[Group]):
     """The facts after a single change."""
 
     effort: Effort
@@ -127,10 +127,10 @@ class SiteFacts(ABC, Generic[Group]):
         return Hold.DOWN if is_down else Hold.DRAINED
 
     @abstractmethod
-    def changes_for_all_sites(self) -> Iterator[Change[Group]]: ...
+    def changes_for_all_sites(self) -> Iterator[ChangedFacts[Group]]: ...
 
     @abstractmethod
-    def changes_for_site(self, site: str) -> Iterator[Change[Group]]:
+    def changes_for_site(self, site: str) -> Iterator[ChangedFacts[Group]]:
         """Changes at one site. Its state, the lists of the request and its data have changes of their own."""
 
     def is_open(self, group: Group) -> bool:
@@ -170,22 +170,24 @@ class PullFacts(SiteFacts[WaitingGroup]):
             return Hold.OWNER_LIMIT
         return None if any(agent.room.has_room(site, group.priority) for agent in free) else Hold.NO_ROOM
 
-    def changes_for_all_sites(self) -> Iterator[Change[WaitingGroup]]:
+    def changes_for_all_sites(self) -> Iterator[ChangedFacts[WaitingGroup]]:
         if not self.agents:
             started = replace(self, agents=(AgentFacts("", SiteRoom(dict.fromkeys(self.states, 1))),))
-            yield Change(Effort.START_AGENT, f"start an agent: pilotage agent --team {self.team}", started)
+            yield ChangedFacts(
+                Effort.START_AGENT, f"start an agent: pilotage agent --team {self.team}", started
+            )
             for other in self.other_teams:
                 text = f"the team {other}, which has agents: pilotage request assign REQUEST --team {other}"
-                yield Change(Effort.CHANGE_REQUEST, text, started)
+                yield ChangedFacts(Effort.CHANGE_REQUEST, text, started)
         elif all(agent.at_limit for agent in self.agents):
             below = tuple(replace(agent, at_limit=False) for agent in self.agents)
-            yield Change(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, agents=below))
+            yield ChangedFacts(Effort.CHANGE_POLICY, RAISE_OWNER_LIMIT, replace(self, agents=below))
 
-    def changes_for_site(self, site: str) -> Iterator[Change[WaitingGroup]]:
+    def changes_for_site(self, site: str) -> Iterator[ChangedFacts[WaitingGroup]]:
         if self.agents:
             roomy = tuple(replace(agent, room=SiteRoom({site: 1})) for agent in self.agents)
             text = f"more slots at site {site}, or the end of work that fills them"
-            yield Change(Effort.MORE_SLOTS, text, replace(self, agents=roomy))
+            yield ChangedFacts(Effort.MORE_SLOTS, text, replace(self, agents=roomy))
 
 
 RAISE_OWNER_LIMIT = "raise requests.max_jobs_per_owner in the policy"
@@ -204,7 +206,7 @@ def verdicts(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[SiteVerdi
     return answer
 
 
-def unblocks(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[Unblock]:
+def unblocks(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[ElementUnblock]:
     """The single changes that would let work go which has no open site now, by their effect, then their effort."""
     closed = [group for group in groups if not facts.is_open(group)]
     useful: list[tuple[int, Effort, str]] = []
@@ -222,7 +224,7 @@ def unblocks(groups: Sequence[Group], facts: SiteFacts[Group]) -> list[Unblock]:
             useful.append((-number, change.effort, change.text))
         number = sum(facts.effect(site, _with_replica(group, site)) for group in closed)
         useful.append((-number, Effort.MOVE_DATA, f"a replica of the input at site {site}"))
-    return [Unblock(text, -number) for number, _, text in sorted(useful) if number]
+    return [ElementUnblock(text, -number) for number, _, text in sorted(useful) if number]
 
 
 def _with_replica(group: Group, site: str) -> Group:
@@ -230,7 +232,7 @@ def _with_replica(group: Group, site: str) -> Group:
     return replace(group, data=replace(group.data, inputs=inputs))
 
 
-def _trust_changes(facts: SiteFacts[Group]) -> Iterator[Change[Group]]:
+def _trust_changes(facts: SiteFacts[Group]) -> Iterator[ChangedFacts[Group]]:
     rules = facts.rules
     for name, noun, is_set in (
         ("trust_input", "input", rules.trust_input),
@@ -239,23 +241,23 @@ def _trust_changes(facts: SiteFacts[Group]) -> Iterator[Change[Group]]:
         if not is_set:
             text = f"{name}: read the {noun} from elsewhere"
             changed = replace(rules, **{name: True})  # type: ignore[arg-type]
-            yield Change(Effort.CHANGE_REQUEST, text, replace(facts, rules=changed))
+            yield ChangedFacts(Effort.CHANGE_REQUEST, text, replace(facts, rules=changed))
 
 
-def _changes_of_place(site: str, facts: SiteFacts[Group]) -> Iterator[Change[Group]]:
+def _changes_of_place(site: str, facts: SiteFacts[Group]) -> Iterator[ChangedFacts[Group]]:
     """Changes of the site's state, and of the request's lists."""
     rules = facts.rules
     if facts.states[site] is not SiteState.NORMAL:
         states = {**facts.states, site: SiteState.NORMAL}
         in_policy = site in facts.closed_by_policy
         effort = Effort.CHANGE_POLICY if in_policy else Effort.ENABLE_SITE
-        yield Change(effort, opening(site, in_policy=in_policy), replace(facts, states=states))
+        yield ChangedFacts(effort, opening(site, in_policy=in_policy), replace(facts, states=states))
     if rules.listed is not None and site not in rules.listed:
         listed = replace(facts, rules=replace(rules, listed=rules.listed | {site}))
-        yield Change(Effort.CHANGE_REQUEST, f"add site {site} to the request's list", listed)
+        yield ChangedFacts(Effort.CHANGE_REQUEST, f"add site {site} to the request's list", listed)
     if site in rules.banned:
         allowed = replace(facts, rules=replace(rules, banned=rules.banned - {site}))
-        yield Change(Effort.CHANGE_REQUEST, f"take site {site} off the request's banned sites", allowed)
+        yield ChangedFacts(Effort.CHANGE_REQUEST, f"take site {site} off the request's banned sites", allowed)
 
 
 def opening(site: str, *, in_policy: bool) -> str:

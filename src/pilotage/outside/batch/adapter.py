@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
-from pilotage.core.policy.new_ce import NodeKind
+from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.submission import BatchListing, ListedTask
 
 
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class BatchSubmission:
     """Equal pilots to submit under one stamp."""
 
     stamp: str
@@ -55,7 +55,7 @@ class Receipt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class BatchPartition:
     """A part of a batch system with limits of its own."""
 
     name: str
@@ -63,7 +63,7 @@ class Partition:
     """False: it starts no jobs."""
     wall: float | None
     """The longest time of a batch job, in seconds; None: no limit."""
-    kinds: tuple[NodeKind, ...]
+    kinds: tuple[NodeSize, ...]
     """Not empty. Several may have the same size."""
     features: frozenset[str] = frozenset()
     gres: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BatchAccount:
     """One way in which the user of the adapter may charge an account."""
 
     name: str
@@ -97,7 +97,7 @@ class BatchAdapter(Protocol):
     place: str
     """The part of a batch id that is known before the submission; "" for none."""
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         """Submit equal pilots, held if the batch system holds. `SubmissionFailed` tells whether they are in doubt.
 
         A submission of which only some pilots were accepted is in doubt: listings tell which.
@@ -142,7 +142,7 @@ class BatchAdapter(Protocol):
     ) -> dict[tuple[str, int | None], dict[str, str]]:
         """The properties of the batch jobs with these stamps, by stamp and index, read in one listing."""
 
-    def describe(self) -> list[Partition]:
+    def describe(self) -> list[BatchPartition]:
         """The parts of the batch system, with their limits. `Unreachable` if it does not answer."""
 
     def information(self) -> CeInformation:
@@ -152,7 +152,7 @@ class BatchAdapter(Protocol):
         `Unreachable` if the batch system does not answer. The number of questions does not grow with the hosts.
         """
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[BatchAccount]:
         """The accounts that the user may charge. Empty: the batch system has none, or does not enforce them."""
 
     def check(self, shape: Shape) -> str:

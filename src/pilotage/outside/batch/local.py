@@ -27,26 +27,26 @@ from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce
-from pilotage.core.policy.new_ce import NodeKind
+from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import (
-    Account,
-    Partition,
+    BatchAccount,
+    BatchPartition,
+    BatchSubmission,
     Receipt,
     Shape,
-    Submission,
     split_stamp,
     submissions_of,
 )
 from pilotage.outside.batch.ce_facts import job_counts
 from pilotage.outside.batch.processes import PROPERTIES, Process, Processes
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
-from pilotage.outside.batch.registry import Machine
+from pilotage.outside.batch.registry import ServerMachine
 from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
     NativeState,
-    Refusal,
     SubmissionFailed,
+    SubmissionRefusal,
 )
 from pilotage.outside.batch.this_machine import host_attributes
 
@@ -111,18 +111,18 @@ class LocalBatch:
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         """Start pilots, each on the cores that other pilots use least: `beside` and just started."""
         started: list[str] = []
         for index in range(submission.count):
             try:
                 started.append(self._start(submission, index, [*submission.beside, *started]))
             except OSError as error:
-                refusal = Refusal.IN_DOUBT if started else Refusal.REFUSED
+                refusal = SubmissionRefusal.IN_DOUBT if started else SubmissionRefusal.REFUSED
                 raise SubmissionFailed(refusal, f"a pilot could not be started here: {error}") from None
         return Receipt(started[0] if started else "", tuple(started))
 
-    def _start(self, submission: Submission, index: int, neighbours: Iterable[str]) -> str:
+    def _start(self, submission: BatchSubmission, index: int, neighbours: Iterable[str]) -> str:
         """Start one pilot; its batch id. The script is fed to the shell and not stored: it holds a secret."""
         cores = self._least_used(submission.shape.processors, neighbours)
         properties = f"{PROPERTIES}{write_properties(all_properties(submission))}"
@@ -246,9 +246,9 @@ class LocalBatch:
         """Processes have no accounting."""
         return []
 
-    def describe(self) -> list[Partition]:
+    def describe(self) -> list[BatchPartition]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-        return [Partition("local", True, None, (NodeKind(1, len(self.cores), memory),), default=True)]
+        return [BatchPartition("local", True, None, (NodeSize(1, len(self.cores), memory),), default=True)]
 
     def information(self) -> CeInformation:
         """One host: this machine. Cores on which no pilot is pinned are free."""
@@ -273,7 +273,7 @@ class LocalBatch:
                 taken |= os.sched_getaffinity(min(processes).pid)
         return len(set(self.cores) - taken)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[BatchAccount]:
         return []
 
     def check(self, shape: Shape) -> str:
@@ -347,6 +347,6 @@ def _joined(task: ListedTask) -> str:
     return task.stamp if task.index is None else f"{task.stamp}/{task.index}"
 
 
-def make_adapter(ce: Ce, machine: Machine, timeout: float) -> LocalBatch:
+def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> LocalBatch:
     """The adapter of this machine."""
     return LocalBatch(machine.environment, machine.logs, host=machine.host, files=machine.open_files)

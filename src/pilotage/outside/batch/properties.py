@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from pilotage.outside.batch.adapter import Submission
+from pilotage.outside.batch.adapter import BatchSubmission
 
 _SAFE = "@:+"
 """Characters that stay as they are, beside letters, digits and `_.-~`."""
 
 
-def all_properties(submission: Submission) -> dict[str, str]:
+def all_properties(submission: BatchSubmission) -> dict[str, str]:
     """The properties of each pilot of a submission: its stamp and shape, and the director's facts."""
     shape = submission.shape
     sizes = {"cores": shape.processors, "memory": shape.memory, "wall": round(shape.wall)}

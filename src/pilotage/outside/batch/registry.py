@@ -20,7 +20,7 @@ from pilotage.outside.batch.runner import TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ServerMachine:
     """The machine of the server, from which adapters are used."""
 
     environment: Mapping[str, str]
@@ -39,7 +39,7 @@ class Machine:
         return {name: self.environment[name] for name in names if name in self.environment}
 
 
-AdapterMaker = Callable[[Ce, Machine, float], BatchAdapter]
+AdapterMaker = Callable[[Ce, ServerMachine, float], BatchAdapter]
 
 
 @cache
@@ -56,7 +56,7 @@ def _find() -> Iterator[tuple[str, AdapterMaker]]:
                 yield module.name, make
 
 
-def make_adapter_of(ce: Ce, machine: Machine, timeout: float = TIMEOUT) -> BatchAdapter:
+def make_adapter_of(ce: Ce, machine: ServerMachine, timeout: float = TIMEOUT) -> BatchAdapter:
     """The adapter of a CE. `timeout`: seconds for one command."""
     makers = adapter_makers()
     if ce.type not in makers:

@@ -40,7 +40,7 @@ def is_same_failure(one: str, other: str) -> bool:
     return _CHANGING.sub("", one) == _CHANGING.sub("", other)
 
 
-class Refusal(StrEnum):
+class SubmissionRefusal(StrEnum):
     """Why a submission has failed."""
 
     FULL = "full"
@@ -54,7 +54,7 @@ class Refusal(StrEnum):
 class SubmissionFailed(Exception):
     """A submission was not acknowledged."""
 
-    def __init__(self, refusal: Refusal, reason: str) -> None:
+    def __init__(self, refusal: SubmissionRefusal, reason: str) -> None:
         self.refusal = refusal
         self.reason = in_short(reason)
         super().__init__(self.reason)

@@ -92,7 +92,7 @@ def enter_root(folder: str, tmp: str, visible: List[VisiblePath], hidden: Sequen
     mount(_NEW[1:], _NEW[1:], None, MS_BIND | MS_REC)
     pivot_root(".", _OLD[1:])
     os.chdir("/")
-    root = _Root()
+    root = _NewRoot()
     for path in SYSTEM_FOLDERS:
         root.show_system(path)
     if not any(is_below(resolver.path, path) for path in ("/etc", "/usr")):
@@ -119,7 +119,7 @@ def enter_root(folder: str, tmp: str, visible: List[VisiblePath], hidden: Sequen
     os.chdir("/")
 
 
-class _Root:
+class _NewRoot:
     """The new root while it is built. The old root is at `_OLD`."""
 
     def __init__(self) -> None:

@@ -16,9 +16,14 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
-from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission
+from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.script import PilotSettings, render
-from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed, is_same_failure
+from pilotage.outside.batch.submission import (
+    BatchListing,
+    SubmissionFailed,
+    SubmissionRefusal,
+    is_same_failure,
+)
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.forward_hook import ForwardHook
@@ -209,7 +214,7 @@ class BatchCeDuty:
         shape = Shape(intent.processors, intent.memory, intent.wall)
         try:
             flags = await self._call(lambda: self._hook.flags(pool.policy.ces.get(self._director.ce), intent))
-            submission = Submission(
+            submission = BatchSubmission(
                 intent.stamp, intent.pilots, shape, self._script(intent), intent.properties, flags=flags
             )
             async with self._context.duties.submit_pools.turn(intent.pool):
@@ -217,9 +222,9 @@ class BatchCeDuty:
         except SubmissionFailed as error:
             reason = error.reason
             self._report_refusal(error)
-            if error.refusal is Refusal.IN_DOUBT:
+            if error.refusal is SubmissionRefusal.IN_DOUBT:
                 await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
-            elif error.refusal is Refusal.FULL:
+            elif error.refusal is SubmissionRefusal.FULL:
                 await self._note_full(intent, reason)
             else:
                 await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter
-from pilotage.outside.batch.registry import Machine, make_adapter_of
+from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.server.context import Context
 
 SERVER_PREFIXES = ("PILOTAGE_", "PG")
@@ -19,10 +19,12 @@ COMMAND_TIMEOUT = 15.0
 """Seconds for a command of a batch system while a person waits for its answer."""
 
 
-def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -> Machine:
+def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -> ServerMachine:
     """The machine of this server. `shared`: servers of other machines may use its database."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SERVER_PREFIXES)}
-    return Machine(environment, getpass.getuser(), logs, socket.gethostname() if shared else "", open_files)
+    return ServerMachine(
+        environment, getpass.getuser(), logs, socket.gethostname() if shared else "", open_files
+    )
 
 
 def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:

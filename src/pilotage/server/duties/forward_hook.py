@@ -9,7 +9,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import read_arguments, with_arguments
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookRunner
-from pilotage.outside.batch.submission import Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.director.submissions import SubmissionIntent
 
@@ -48,7 +48,7 @@ class ForwardHook:
             return with_arguments(intent.flags, options, table, own.own_features, own.own_requests)
         except InvalidInput as error:
             raise SubmissionFailed(
-                Refusal.REFUSED, f"forward_hook {intent.hook.program}: {error.message}"
+                SubmissionRefusal.REFUSED, f"forward_hook {intent.hook.program}: {error.message}"
             ) from None
 
     def _answer(self, ce: Ce, call: HookCall) -> dict[str, str]:

@@ -57,7 +57,7 @@ LONGEST_PROBLEM = 500
 
 
 @dataclass(eq=False, slots=True)
-class _Question:
+class _InformationQuestion:
     """A question to one batch system. Its thread sets the answer."""
 
     name: str
@@ -104,7 +104,7 @@ class InformationDuty(Duty):
         self._adapters: dict[str, _CeAdapter] = {}
         self._due: dict[str, float] = {}
         """When the period of each CE is over."""
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _InformationQuestion] = {}
         """The questions without a stored answer."""
         self._cleaned_for: Policy | None = None
         """The policy whose missing CEs have no rows any more."""
@@ -159,7 +159,7 @@ class InformationDuty(Duty):
                 adapter.batch.close()
             adapter = self._adapters[name] = _CeAdapter(ce, self._make(ce))
         self._due[name] = now + ce.information_period
-        question = self._questions[name] = _Question(name, ce, now)
+        question = self._questions[name] = _InformationQuestion(name, ce, now)
         loop, name_of_thread = asyncio.get_running_loop(), f"information-{name}"
 
         def ended() -> None:
@@ -194,7 +194,7 @@ class InformationDuty(Duty):
                 again = question.asked + CLOSED_PERIOD
                 self._due[question.name] = min(self._due[question.name], again)
 
-    def _answer_of(self, question: _Question) -> CeReply:
+    def _answer_of(self, question: _InformationQuestion) -> CeReply:
         if question.answer is None:
             return CeReply(question.name, None, question.problem)
         lifetime = question.ce.information_lifetime

@@ -13,10 +13,10 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.handover import Action, Seen
 from pilotage.core.pilots.orders import LeaveOrder
-from pilotage.outside.batch.adapter import BatchAdapter, Shape, Submission, split_stamp, submissions_of
+from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape, split_stamp, submissions_of
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.script import PilotSettings, render
-from pilotage.outside.batch.submission import BatchListing, Refusal, SubmissionFailed
+from pilotage.outside.batch.submission import BatchListing, SubmissionFailed, SubmissionRefusal
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.row_by_row import RowByRow
@@ -135,7 +135,7 @@ class LocalCeDuty:
             receipt = await asyncio.to_thread(self._batch.submit, submission)
         except SubmissionFailed as error:
             log.warning("%s", error.reason)
-            if error.refusal is not Refusal.IN_DOUBT:
+            if error.refusal is not SubmissionRefusal.IN_DOUBT:
                 reason = error.reason
                 await writer.acall(lambda tx: self._director.abort(pool, tx, intent.pilot, reason, clock()))
             return ()
@@ -149,13 +149,13 @@ class LocalCeDuty:
             with suppress(Unreachable):
                 await asyncio.to_thread(self._batch.cancel, submissions_of([stamp]))
 
-    def _submission(self, intent: PilotIntent, neighbours: Sequence[str]) -> Submission:
+    def _submission(self, intent: PilotIntent, neighbours: Sequence[str]) -> BatchSubmission:
         shape = Shape(intent.processors, intent.memory)
         properties = {"owner": intent.owner} if intent.owner else {}
-        unwritten = Submission(intent.stamp, 1, shape, "", properties, beside=tuple(neighbours))
+        unwritten = BatchSubmission(intent.stamp, 1, shape, "", properties, beside=tuple(neighbours))
         return replace(unwritten, script=self._script(intent, unwritten))
 
-    def _script(self, intent: PilotIntent, submission: Submission) -> str:
+    def _script(self, intent: PilotIntent, submission: BatchSubmission) -> str:
         settings = PilotSettings(
             servers=self._context.address.pilot_urls,
             fingerprints=self._context.address.pool_fingerprints,

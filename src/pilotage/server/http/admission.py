@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pilotage.server.http.connection_limits import Capacity
+from pilotage.server.http.connection_limits import ConnectionCapacity
 
 
 class Peer(Protocol):
@@ -31,7 +31,7 @@ class Peer(Protocol):
 class Admission:
     """All open connections of a server. Used by the event loop's thread only."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: ConnectionCapacity) -> None:
         self._capacity = capacity
         self._open: dict[Peer, bool] = {}
         """All connections, the oldest first, with whether each is trusted."""

@@ -50,7 +50,7 @@ class ConnectionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class ConnectionCapacity:
     """The number of connections that the server keeps open."""
 
     max_connections: int = MAX_CONNECTIONS

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 
 import msgspec
 
-from pilotage.wire.limits import Limit
+from pilotage.wire.limits import Bounds
 
 Message = TypeVar("Message")
 
@@ -51,7 +51,7 @@ def _constrained_type(hint: Any) -> Any:
         rules = {
             name: bound
             for limit in arguments[1:]
-            if isinstance(limit, Limit)
+            if isinstance(limit, Bounds)
             for name, bound in limit.rules.items()
         }
         return Annotated[_constrained_type(arguments[0]), msgspec.Meta(**rules)]

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 
-class Connection(Protocol):
+class CycleConnection(Protocol):
     """The part of a connection that a cycle uses."""
 
     @property
@@ -27,7 +27,7 @@ class Cycle(RequestResponseCycle):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: CycleConnection,
         scope: dict[str, Any],
         flow: FlowControl,
         state: ServerState,
@@ -59,7 +59,7 @@ class Cycle(RequestResponseCycle):
 class _TransportAdapter:
     """The part of a transport that a cycle uses."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: CycleConnection) -> None:
         self.write = connection.write
         self.close = connection.end
         self.is_closing = connection.is_closing

@@ -37,7 +37,7 @@ from pilotage.server.http.addresses import is_loopback, make_url, names_of, reac
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.app import Application
 from pilotage.server.http.connection_limits import (
-    Capacity,
+    ConnectionCapacity,
     ConnectionLimits,
     raise_file_limit,
 )
@@ -140,7 +140,7 @@ class _Server:
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
         self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
         max_connections, self._open_files = raise_file_limit(settings.connections)
-        self._admission = Admission(Capacity(max_connections, settings.connections_per_address))
+        self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
         host, self._port = listener.getsockname()[:2]
         self._tls = None if is_loopback(host) else self._make_tls()
 

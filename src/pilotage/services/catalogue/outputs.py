@@ -24,7 +24,7 @@ FILES_AT_ONCE = 3000
 """Files counted in one transaction before it ends: about 2 ms on SQLite."""
 
 
-class OutputFile(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file that a job has written and stored."""
 
     dataset: int
@@ -51,7 +51,7 @@ class BlockLimits:
 def register_outputs(
     tx: Transaction,
     element_job: int,
-    outputs: Sequence[OutputFile],
+    outputs: Sequence[WrittenFile],
     now: float,
     limits: BlockLimits = BlockLimits(),
 ) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pilotage.core.brokering.broker import CeTable, Matches, NumberedCe
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import explain_match
 from pilotage.core.brokering.dependencies import dependencies_of
-from pilotage.core.brokering.match import Verdict
+from pilotage.core.brokering.match import CeVerdict
 from pilotage.core.brokering.requester_ad import requester, submitting_identity
 from pilotage.core.classads import ClassAd, Literal
 from pilotage.core.glue.schema import kinds
@@ -88,7 +88,7 @@ class QueueMatches:
         if match is None or not ces or match.fits[ces].any():
             return Shortfall.NO_CE
         verdicts = {match.matches.verdict(place) for place in ces}
-        return Shortfall.REFUSED if Verdict.REFUSED in verdicts else Shortfall.IMPOSSIBLE
+        return Shortfall.REFUSED if CeVerdict.REFUSED in verdicts else Shortfall.IMPOSSIBLE
 
 
 class RequesterMatching:

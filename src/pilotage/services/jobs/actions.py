@@ -22,7 +22,7 @@ CHUNK = 500
 
 
 @dataclass(slots=True)
-class Outcome:
+class ActionOutcome:
     done: list[int]
     refused: list[tuple[int, str]]
 
@@ -40,12 +40,12 @@ def act(
     reason: str,
     now: float,
     dry_run: bool,
-) -> Outcome:
+) -> ActionOutcome:
     """Apply `verb` to at most CHUNK jobs. The caller must have checked that the actor may change them."""
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, actor))
     rows = _load_jobs(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
-    outcome = Outcome([], [])
+    outcome = ActionOutcome([], [])
     for job in rows.values():
         refusal = REFUSALS[verb](job) or _refuse_of_request(pool, tx, verb, job)
         if refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from pilotage.core.handover import THE_PAYLOADS_OWN, Retry, after_failure
+from pilotage.core.handover import THE_PAYLOADS_OWN, RetryDecision, after_failure
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import HELD, JobState
 from pilotage.core.requests.retries import DATA_FAILURES
@@ -55,7 +55,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
         most=0 if failure in DATA_FAILURES and moves.of_request(job) else pool.policy.jobs.max_reschedules,
         own_retries=description.retries,
     )
-    if verdict is Retry.GIVE_UP or (refusal is not None and refusal.is_final):
+    if verdict is RetryDecision.GIVE_UP or (refusal is not None and refusal.is_final):
         return _end(finish, job, JobState.FAILED, reason, place, moves, failure)
     _close(finish, "retried", failure, moves)
     if with_pilot:

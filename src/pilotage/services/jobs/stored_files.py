@@ -19,7 +19,7 @@ from pilotage.core.requests.specification import CLEANUP, Output
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
-from pilotage.services.catalogue.outputs import BlockLimits, OutputFile, register_outputs
+from pilotage.services.catalogue.outputs import BlockLimits, WrittenFile, register_outputs
 from pilotage.services.jobs.data_orders import element_job_of, folder_of
 from pilotage.services.jobs.storage_places import is_folder_of
 from pilotage.services.pool.job_caches import JobCaches
@@ -36,7 +36,7 @@ from pilotage.wire.pilot import Finish
 log = logging.getLogger(__name__)
 
 
-class Refusal(NamedTuple):
+class OutputRefusal(NamedTuple):
     """Why a successful job counts as failed. Nothing was registered."""
 
     reason: str
@@ -47,28 +47,28 @@ class Refusal(NamedTuple):
 
 def register_files(
     pool: Pool, tx: Transaction, finish: Finish, job: JobRow, pilot: PilotRow, now: float
-) -> Refusal | None:
+) -> OutputRefusal | None:
     """Register the files of a successful finish, if its job works for a request. Returns why that cannot be done."""
     if not _works_for_request(pool, tx, job):
         return None
     element_job = element_job_of(job.parameters)
     row = data_orders.by_element_jobs(tx.connection, [element_job]).get(element_job)
     if row is None:
-        return Refusal("its request was removed")
+        return OutputRefusal("its request was removed")
     if row.type == CLEANUP:
         _forget_removed(tx, row, pilot.site, now)
     if not finish.files:
         return None
     if row.output_dataset is None or row.dataset is None:
-        return Refusal("its output data set was removed")
+        return OutputRefusal("its output data set was removed")
     target = OutputTarget(row.output_dataset, row.dataset, row, _outputs_of(pool.jobs, tx, row).files)
     try:
         outputs = _outputs(pool, tx, finish.files, target, finish, pilot.site)
     except InvalidInput as error:
-        return Refusal(f"its output was not registered: {error}")
+        return OutputRefusal(f"its output was not registered: {error}")
     taken = _foreign_names(tx, target, [output.file.name for output in outputs])
     if taken:
-        return Refusal(f"its output was not registered: {row.dataset} has a file {taken[0]} already")
+        return OutputRefusal(f"its output was not registered: {row.dataset} has a file {taken[0]} already")
     taken = list(register_outputs(tx, element_job, outputs, now, BlockLimits.of(pool.policy)))
     if taken:
         # Others are registered: the transaction fails, and the next try finds the name above.
@@ -137,7 +137,7 @@ def _foreign_names(tx: Transaction, target: OutputTarget, names: Sequence[str]) 
 
 def _outputs(
     pool: Pool, tx: Transaction, files: Sequence[StoredFile], target: OutputTarget, finish: Finish, site: str
-) -> list[OutputFile]:
+) -> list[WrittenFile]:
     """The files as the catalogue has them. Raises InvalidInput for a name or place that this job was not given."""
     folder = folder_of(target.name)
     for prefix in sorted({file.prefix for file in files}):
@@ -148,7 +148,7 @@ def _outputs(
     return [_output(file, target, finish, site) for file in files]
 
 
-def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> OutputFile:
+def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> WrittenFile:
     own = re.compile(rf"{target.row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
     name = check_entry_name(file.name, "name")
     # One path has one name, so that no file is registered twice.
@@ -156,7 +156,7 @@ def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -
         raise InvalidInput(f"{name} is not in the folder of this attempt", field="name")
     lumis = check_lumis(merged_lumis(file.lumis))
     entry = FileEntry(name, file.size, file.events, check_checksum(file.checksum), lumis)
-    return OutputFile(target.dataset, entry, Replica(site, file.prefix))
+    return WrittenFile(target.dataset, entry, Replica(site, file.prefix))
 
 
 def merged_lumis(spans: Sequence[list[int]]) -> list[list[int]]:

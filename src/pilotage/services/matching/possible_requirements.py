@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pilotage.core.brokering.broker import CeTable
 from pilotage.core.brokering.ce_ad import CeAd
-from pilotage.core.brokering.match import CeFacts, Verdict
+from pilotage.core.brokering.match import CeFacts, CeVerdict
 from pilotage.core.brokering.requester_ad import requester
 from pilotage.core.classads import ClassAd
 from pilotage.core.policy import Policy
@@ -41,7 +41,7 @@ class PossibleRequirements:
         if may_hold is None:
             broker = self.brokering.broker
             verdict = broker.match(broker.requester(self.requester(queue)), self._ces()).verdict(0)
-            may_hold = self._known[key] = verdict not in (Verdict.IMPOSSIBLE, Verdict.NO_HOSTS)
+            may_hold = self._known[key] = verdict not in (CeVerdict.IMPOSSIBLE, CeVerdict.NO_HOSTS)
         return may_hold
 
     def requester(self, queue: QueueIdentity) -> ClassAd:

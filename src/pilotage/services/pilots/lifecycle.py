@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pilotage.core.handover import Retry, after_failure
+from pilotage.core.handover import RetryDecision, after_failure
 from pilotage.core.ids import PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.core.pilots.orders import ENDS_AS_DELETED
@@ -237,7 +237,7 @@ def _count_failed_try(moves: JobTransitions, job: JobRow, pilot: PilotRow, reaso
     job = counted(job, "lease-over")
     most = moves.pool.policy.jobs.max_reschedules
     moves.cut_attempt(job, attempts.LEASE_OVER)
-    if after_failure("lease-over", job.failures, most=most, own_retries=0) is Retry.AGAIN:
+    if after_failure("lease-over", job.failures, most=most, own_retries=0) is RetryDecision.AGAIN:
         moves.retry(job, "lease-over", reason, pilot)
     else:
         detail = f"{reason} ({job.failures} times)"

@@ -16,7 +16,7 @@ from pilotage.core.brokering.pilot_ads import node_ad
 from pilotage.core.classads import ClassAd
 from pilotage.core.policy import Policy
 from pilotage.core.policy.isolation import ISOLATED_TAG
-from pilotage.core.queues.fit import Identity, Offer, remaining_sizes
+from pilotage.core.queues.fit import Offer, PrivateIdentity, remaining_sizes
 from pilotage.core.queues.identity import NONE, QueueIdentity
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.limits import Limit
@@ -206,10 +206,10 @@ def offer_of(
     """
     ce = policy.ces.get(pilot.ce)
     site = policy.sites.get(pilot.site)
-    identities: tuple[Identity, ...] = ()
+    identities: tuple[PrivateIdentity, ...] = ()
     if pilot.pilot_type == "private":
         sharing = "JOB_SHARING" in policy.properties(pilot.owner, pilot.group)
-        identities = (Identity(pilot.owner, pilot.group, sharing),)
+        identities = (PrivateIdentity(pilot.owner, pilot.group, sharing),)
     isolated = bool(node.isolation)
     job_types = None if site is None or site.job_types is None else frozenset(site.job_types)
     return Offer(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import ANYWHERE, ELSEWHERE
-from pilotage.core.requests.specification import Specification, Splitting, Step
+from pilotage.core.requests.specification import Specification, Step, StepSplitting
 from pilotage.core.splitting.algorithm import KILOBYTE, Amount
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.store.engine.connection import Connection
@@ -36,13 +36,13 @@ def _jobs_of(step: Step, amounts: Mapping[str, Totals]) -> int:
     return sum(_jobs_of_dataset(step.splitting, amounts[name]) for name in step.input)
 
 
-def _jobs_of_dataset(splitting: Splitting, contents: Totals) -> int:
+def _jobs_of_dataset(splitting: StepSplitting, contents: Totals) -> int:
     """Each block is split by itself, so a data set has at least as many jobs as blocks."""
     amount = Amount(files=contents.files, events=contents.events, size=contents.size)
     return max(contents.blocks, jobs_of_amount(splitting, amount)) if contents.files else 0
 
 
-class Effort(NamedTuple):
+class ExpectedNeeds(NamedTuple):
     """Expected needs of a request, by the parameters of its splitting. None: it does not give the parameter."""
 
     core_seconds: float | None = None
@@ -51,10 +51,10 @@ class Effort(NamedTuple):
     """Bytes, by `size_per_event`."""
 
 
-UNKNOWN_EFFORT = Effort()
+UNKNOWN_EFFORT = ExpectedNeeds()
 
 
-def estimated_effort(request: Specification, amounts: Mapping[str, Totals]) -> Effort:
+def estimated_effort(request: Specification, amounts: Mapping[str, Totals]) -> ExpectedNeeds:
     """The effort of the steps with an input of their own, or a number of events."""
     seconds, size = [], []
     for step in request.steps:
@@ -64,10 +64,10 @@ def estimated_effort(request: Specification, amounts: Mapping[str, Totals]) -> E
             seconds.append(events * float(per_event))
         if events and (per_event := given.get("size_per_event")) is not None:
             size.append(round(events * float(per_event) * KILOBYTE))
-    return Effort(sum(seconds) if seconds else None, sum(size) if size else None)
+    return ExpectedNeeds(sum(seconds) if seconds else None, sum(size) if size else None)
 
 
-def jobs_of_amount(splitting: Splitting, amount: Amount) -> int:
+def jobs_of_amount(splitting: StepSplitting, amount: Amount) -> int:
     return parse_splitting(splitting.algorithm, dict(splitting.parameters)).estimate_jobs(amount)
 
 

@@ -18,7 +18,7 @@ from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.estimate import (
     UNKNOWN_EFFORT,
-    Effort,
+    ExpectedNeeds,
     amounts_of,
     estimated_effort,
     estimated_jobs,
@@ -59,7 +59,7 @@ class PreparedRequest:
     """Estimated."""
     inputs: Totals = NO_INPUT
     """The contents of the data sets that it reads."""
-    effort: Effort = UNKNOWN_EFFORT
+    effort: ExpectedNeeds = UNKNOWN_EFFORT
 
     @property
     def text(self) -> str:

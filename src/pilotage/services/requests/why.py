@@ -21,7 +21,7 @@ from pilotage.store.tables import agents, element_listing, queued_requests, requ
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.queued_requests import QueuedRequest
 from pilotage.store.tables.request_waits import ElementFacts
-from pilotage.wire.request_why import RequestChange, RequestWhy, SiteCondition
+from pilotage.wire.request_why import RequestWhy, RequestWhyChange, SiteCondition
 
 QUEUED = frozenset({RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED})
 """States in which elements are pulled."""
@@ -182,7 +182,7 @@ def _explain_elements(
     answer.sites = [
         SiteCondition(row.site, "" if row.verdict is None else str(row.verdict), row.number) for row in rows
     ]
-    answer.changes = [RequestChange(*change) for change in changes[:CHANGES_SHOWN]]
+    answer.changes = [RequestWhyChange(*change) for change in changes[:CHANGES_SHOWN]]
     noun = "element" if total == 1 else "elements"
     if open_:
         answer.summary = f"{open_:,} of {total:,} waiting {noun} may be taken by the next pull of an agent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from pilotage.core.workqueue.why import Hold, SiteVerdict, Unblock, closeness, opening
+from pilotage.core.workqueue.why import ElementUnblock, Hold, SiteVerdict, closeness, opening
 
 CHANGES_SHOWN = 20
 SITES_NAMED = 3
@@ -24,7 +24,9 @@ def closest_condition(rows: Sequence[SiteVerdict]) -> str:
     return f"{closest[0].verdict} ({', '.join(names[:SITES_NAMED])}{more})"
 
 
-def best_advice(rows: Sequence[SiteVerdict], changes: Sequence[Unblock], closed_by_policy: Set[str]) -> str:
+def best_advice(
+    rows: Sequence[SiteVerdict], changes: Sequence[ElementUnblock], closed_by_policy: Set[str]
+) -> str:
     """The change with the largest effect. If no single one helps, a site that is closed is the first to open."""
     if changes:
         return f"{changes[0].change} (would let {changes[0].number:,} go)"

@@ -38,7 +38,7 @@ def entitlements(pool: Pool) -> Entitlements:
 
 def share_table(entitlements: Entitlements, as_of: float | None) -> ShareTable:
     """Rows of every group of the policy, of owners with waiting jobs or use, and of waiting non-members."""
-    table = _Table(entitlements.policy, entitlements.corrections, entitlements.entitled)
+    table = _TableBuilder(entitlements.policy, entitlements.corrections, entitlements.entitled)
     return ShareTable(
         rule=entitlements.policy.matching.rule,
         correctors=list(entitlements.policy.correction.correctors),
@@ -107,7 +107,7 @@ def _parts_of(corrections: Corrections, group: str) -> dict[str, _Parts]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _TableBuilder:
     policy: Policy
     corrections: Corrections
     entitled: Sequence[Entitled]

@@ -9,7 +9,7 @@ from pilotage.core.workqueue.states import ELEMENT_STATES, ElementState
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import elements, queued_requests
 from pilotage.store.tables.elements import ElementRow, Move
-from pilotage.store.tables.queued_requests import RequestEvent
+from pilotage.store.tables.queued_requests import QueuedEvent
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class ElementMoves:
         queued_requests.save_events(
             connection,
             [
-                RequestEvent(request, self.now, self.actor, "elements", old, new, _detail(ids, reason))
+                QueuedEvent(request, self.now, self.actor, "elements", old, new, _detail(ids, reason))
                 for (request, old, new, reason), ids in self._events.items()
             ],
         )

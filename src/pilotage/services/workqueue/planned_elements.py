@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pilotage.core.requests.plan import PlannedStep
-from pilotage.core.requests.start_policy import ANY_LOCATION, JobCount, PlannedElement
+from pilotage.core.requests.start_policy import ANY_LOCATION, JobCounter, PlannedElement
 from pilotage.core.splitting.algorithm import Algorithm, Amount
 from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.identity import element_digest
@@ -19,7 +19,7 @@ def algorithm_of(planned: PlannedStep) -> Algorithm:
     return stored_splitting(planned.splitting.algorithm, dict(planned.splitting.parameters))
 
 
-def job_count_of(planned: PlannedStep) -> JobCount:
+def job_count_of(planned: PlannedStep) -> JobCounter:
     """The number of jobs that the step's algorithm will make, about."""
     algorithm = algorithm_of(planned)
 

@@ -41,7 +41,7 @@ class Propagation:
     request: int
     after: int = 0
     """The last element or job of the present step that was looked at."""
-    _steps: Sequence[_Step] | None = None
+    _steps: Sequence[_PropagationStep] | None = None
     _place: int = 0
     _version: int = 0
 
@@ -63,7 +63,7 @@ class Propagation:
         self._settle(tx, row)
         return True
 
-    def _reset(self, steps: Sequence[_Step] | None, place: int, after: int, version: int) -> None:
+    def _reset(self, steps: Sequence[_PropagationStep] | None, place: int, after: int, version: int) -> None:
         self._steps, self._place, self.after, self._version = steps, place, after, version
 
     def _settle(self, tx: Transaction, row: RequestRow) -> None:
@@ -76,7 +76,7 @@ class Propagation:
         cancelling.settle(tx.connection, row.id, row.version)
 
 
-class _Step:
+class _PropagationStep:
     """One kind of work, in slices."""
 
     def slice(self, run: Propagation, tx: Transaction, row: RequestRow, now: float, most: int) -> int | None:
@@ -93,11 +93,11 @@ def _ended_early(tx: Transaction, row: RequestRow) -> list[int]:
     ]
 
 
-def _steps(tx: Transaction, row: RequestRow) -> Sequence[_Step]:
+def _steps(tx: Transaction, row: RequestRow) -> Sequence[_PropagationStep]:
     if row.state in (RequestState.ABORTED, RequestState.FORCE_COMPLETE):
         early = _ended_early(tx, row)
         cancelling.close_steps(tx.connection, row.id, early)
-        elements: list[_Step] = []
+        elements: list[_PropagationStep] = []
         for step in early:
             elements += [
                 _EndElements(step, E.AVAILABLE, E.CANCELED),
@@ -122,7 +122,7 @@ def _steps(tx: Transaction, row: RequestRow) -> Sequence[_Step]:
 
 
 @dataclass(frozen=True, slots=True)
-class _EndElements(_Step):
+class _EndElements(_PropagationStep):
     """Moves the elements of a step from one state to another."""
 
     position: int
@@ -151,7 +151,7 @@ class _EndElements(_Step):
 
 
 @dataclass(frozen=True, slots=True)
-class _CancelJobs(_Step):
+class _CancelJobs(_PropagationStep):
     """Ends element jobs that are not in the pool."""
 
     steps: Sequence[int]
@@ -176,7 +176,7 @@ def _ends_failed(job: WaitingElementJob) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _KillJobs(_Step):
+class _KillJobs(_PropagationStep):
     """Kills pool jobs. The roll-up ends their element jobs."""
 
     steps: Sequence[int]
@@ -190,7 +190,7 @@ class _KillJobs(_Step):
 
 
 @dataclass(frozen=True, slots=True)
-class _FinishCancel(_Step):
+class _FinishCancel(_PropagationStep):
     """Ends elements after their agents have stopped and their jobs have ended."""
 
     position: int
@@ -204,7 +204,7 @@ class _FinishCancel(_Step):
 
 
 @dataclass(frozen=True, slots=True)
-class _Relocate(_Step):
+class _Relocate(_PropagationStep):
     """Lets pool jobs wait for the sites, and with the priority, that the request has now."""
 
     def slice(self, run: Propagation, tx: Transaction, row: RequestRow, now: float, most: int) -> int | None:

@@ -10,7 +10,7 @@ from random import Random
 from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.event_target import EventTarget
 from pilotage.core.workqueue.eligibility import Sites
-from pilotage.core.workqueue.pull import Admission, CandidateGroup, SiteRoom, admit
+from pilotage.core.workqueue.pull import AdmittedElement, CandidateGroup, SiteRoom, admit
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue.loads import AgentLoad
@@ -62,16 +62,16 @@ class AgentPull:
                 break
         return claimed
 
-    def _admit(self, requests: Sequence[QueuedRequest], limit: int) -> list[Admission]:
+    def _admit(self, requests: Sequence[QueuedRequest], limit: int) -> list[AdmittedElement]:
         room = room_of_agent(self.tx.connection, self.agent.id, self.slots, self.load, requests)
-        admitted: list[Admission] = []
+        admitted: list[AdmittedElement] = []
         for part in _parts(requests):
             if len(admitted) >= limit or not room.open_sites(part[0].priority):
                 break
             admitted += admit(self._groups(part, room), room, limit - len(admitted), self.rng)
         return admitted
 
-    def _claim(self, admitted: Sequence[Admission]) -> list[ElementRow]:
+    def _claim(self, admitted: Sequence[AdmittedElement]) -> list[ElementRow]:
         connection = self.tx.connection
         offers = [(admission.element, admission.site) for admission in admitted]
         epochs = elements.offer(connection, self.agent.id, offers, self.now)

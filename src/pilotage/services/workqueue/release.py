@@ -15,7 +15,7 @@ import msgspec
 from pilotage.core.sites import SiteState
 from pilotage.core.splitting.algorithm import Algorithm
 from pilotage.core.workqueue.release import (
-    Release,
+    JobRelease,
     ReleaseGroup,
     ReleasePass,
     usable_sites,
@@ -90,7 +90,7 @@ class ReleaseRun:
     def release(self, tx: Transaction, most: int, now: float) -> int:
         """Release at most `most` jobs; returns the number taken from the groups. 0: the pass is over."""
         self.connection = tx.connection
-        taken: list[Release] = []
+        taken: list[JobRelease] = []
         for one_pass in self._passes.values():
             taken += one_pass.take(most - len(taken))
             if len(taken) == most:
@@ -133,13 +133,13 @@ class ReleaseRun:
             one_pass = self._passes[team] = ReleasePass(loads, self.rng)
         return one_pass
 
-    def _store(self, tx: Transaction, taken: Sequence[Release], now: float) -> None:
+    def _store(self, tx: Transaction, taken: Sequence[JobRelease], now: float) -> None:
         """Submit the jobs that are still made, and whose requests are still as they were."""
         made = element_jobs.still_made(tx.connection, [release.job for release in taken])
         current = releasing.share(
             tx.connection, sorted({self._group(release).request.id for release in taken})
         )
-        batches: dict[tuple[int, int, frozenset[str], TimeBucket], list[Release]] = {}
+        batches: dict[tuple[int, int, frozenset[str], TimeBucket], list[JobRelease]] = {}
         for release in taken:
             group = self._group(release)
             if release.job in made and current.get(group.request.id) == group.request:
@@ -179,5 +179,5 @@ class ReleaseRun:
         seconds = 0.0 if algorithm is None else algorithm.estimate(events).seconds
         return time_bucket(program.description, seconds, self.queue.pool.policy.matching.cpu_buckets)
 
-    def _group(self, release: Release) -> SiteGroup:
+    def _group(self, release: JobRelease) -> SiteGroup:
         return self.groups[release.group]

@@ -24,7 +24,7 @@ from pilotage.services.workqueue.planned_elements import algorithm_of, job_count
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_masks, elements, queued_requests, requests, resubmissions
 from pilotage.store.tables.requests import RequestRow
-from pilotage.store.tables.resubmissions import Resubmission
+from pilotage.store.tables.resubmissions import ResubmissionRow
 from pilotage.store.writer.transaction import Transaction
 
 KEEPING = frozenset({*UNFINISHED, RequestState.FAILED})
@@ -52,7 +52,7 @@ def lock_chain(connection: Connection, row: RequestRow) -> int:
     return root
 
 
-def failed_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmission]) -> FailedParts:
+def failed_parts(connection: Connection, row: RequestRow, chain: Sequence[ResubmissionRow]) -> FailedParts:
     """The failed parts of a request that no resubmission of `chain` has."""
     parts = FailedParts()
     others = [other for other in chain if other.id != row.id]
@@ -70,7 +70,7 @@ def failed_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubm
     return parts
 
 
-def _claims(connection: Connection, chain: Sequence[Resubmission], step: int) -> dict[int, Coverage]:
+def _claims(connection: Connection, chain: Sequence[ResubmissionRow], step: int) -> dict[int, Coverage]:
     """The parts of a step that each resubmission has."""
     masks: dict[int, list[Mask]] = {}
     keeping = [other.id for other in chain if other.state in KEEPING]
@@ -87,7 +87,7 @@ def _whole(connection: Connection, blocks: Sequence[int]) -> Mask:
     return Mask(tuple(FileRange(file.id) for file in element_masks.files_of_blocks(connection, blocks)))
 
 
-def check_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmission]) -> FailedParts:
+def check_parts(connection: Connection, row: RequestRow, chain: Sequence[ResubmissionRow]) -> FailedParts:
     """The parts for a new resubmission. Raises `Conflict` if there is none."""
     parts = failed_parts(connection, row, chain)
     if not parts.failed:

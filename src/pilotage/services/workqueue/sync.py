@@ -47,7 +47,7 @@ def sync(
     draining = (agent.draining & BY_ADMINISTRATOR) | (BY_ITSELF if message.draining else 0)
     agent = agent.with_draining(draining, load.jobs, now)
     agents.renew(tx.connection, agent, now=now, lease_until=now + settings.agent_lease)
-    turn = _Turn(queue, tx, agent, message, now)
+    turn = _AgentSync(queue, tx, agent, message, now)
     turn.settle()
     peers = set(agents.live_of_team(tx.connection, agent.team, now))
     if not draining:
@@ -95,7 +95,7 @@ def _offered(queue: WorkQueue, tx: Transaction, rows: list[ElementRow]) -> list[
 
 
 @dataclass(slots=True)
-class _Turn:
+class _AgentSync:
     """The elements of one agent, compared with its message."""
 
     queue: WorkQueue

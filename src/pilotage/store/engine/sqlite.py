@@ -95,7 +95,7 @@ class SqliteConnection(sqlite3.Connection):
         return error
 
 
-class _Reader(SqliteConnection):
+class _SqliteReader(SqliteConnection):
     begins = "BEGIN"
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
@@ -142,7 +142,7 @@ class SqliteReaders:
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,
-                factory=_Reader,
+                factory=_SqliteReader,
             )
             connection.execute("PRAGMA query_only=ON")
             self._local.connection = connection

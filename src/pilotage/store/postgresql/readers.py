@@ -32,9 +32,9 @@ class PostgresqlReaders:
         self._closed = False
 
     def connection(self) -> Connection:
-        reader: _Reader | None = getattr(self._local, "reader", None)
+        reader: _SessionReader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = _Reader(self)
+            reader = self._local.reader = _SessionReader(self)
         return reader
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class PostgresqlReaders:
             self.put(connection)
 
 
-class _Reader:
+class _SessionReader:
     """A thread's reader: borrows a session for each statement, or one session for a snapshot."""
 
     dialect: Literal["postgresql"] = "postgresql"

@@ -14,13 +14,13 @@ UNSPLIT: Final = (ElementState.AVAILABLE, ElementState.NEGOTIATING, ElementState
 _STATES: Final = ", ".join(f"'{state}'" for state in UNSPLIT)
 
 
-class UnsplitElement(NamedTuple):
+class LocatedElement(NamedTuple):
     element: int
     location_set: int
     blocks: tuple[int, ...]
 
 
-def unsplit(connection: Connection, inputs: Sequence[int]) -> list[UnsplitElement]:
+def unsplit(connection: Connection, inputs: Sequence[int]) -> list[LocatedElement]:
     """The elements that are not split yet, of all steps with one of these input data sets."""
     condition, value = in_list(connection, "s.input_dataset", inputs)
     rows = connection.execute(
@@ -29,7 +29,7 @@ def unsplit(connection: Connection, inputs: Sequence[int]) -> list[UnsplitElemen
         f" WHERE {condition} AND e.state IN ({_STATES}) ORDER BY e.id",
         (value,),
     )
-    return [UnsplitElement(row[0], row[1], tuple(json.loads(row[2]))) for row in rows]
+    return [LocatedElement(row[0], row[1], tuple(json.loads(row[2]))) for row in rows]
 
 
 _MOVE = bulk_statements.update(

@@ -58,7 +58,7 @@ class QueuedStep(NamedTuple):
     closed: int
 
 
-class RequestEvent(NamedTuple):
+class QueuedEvent(NamedTuple):
     """An event of a request, in the order of the statement."""
 
     request_id: int
@@ -70,7 +70,7 @@ class RequestEvent(NamedTuple):
     detail: str
 
 
-save_events = RowWriter[RequestEvent](insert("request_events", RequestEvent._fields))
+save_events = RowWriter[QueuedEvent](insert("request_events", QueuedEvent._fields))
 
 
 _WORKING = "('acquired', 'running-open', 'running-closed', 'force-complete')"

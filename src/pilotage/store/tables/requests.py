@@ -84,7 +84,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestEvent:
+class RequestEventRow:
     id: int
     request: int
     at: float
@@ -288,10 +288,10 @@ def set_propagating(connection: Connection, request: int, *, propagating: bool) 
 
 def events_of(
     connection: Connection, request: int, *, after: int = 0, most: int = 1000
-) -> list[RequestEvent]:
+) -> list[RequestEventRow]:
     """The history of a request, oldest first."""
     sql = f"SELECT {_EVENT_COLUMNS} FROM request_events WHERE request_id = ? AND id > ? ORDER BY id LIMIT ?"
-    return [RequestEvent(*row) for row in connection.execute(sql, (request, after, most))]
+    return [RequestEventRow(*row) for row in connection.execute(sql, (request, after, most))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from pilotage.core.requests.states import RequestState
 from pilotage.store.engine.connection import Connection, in_list
 
 
-class Resubmission(NamedTuple):
+class ResubmissionRow(NamedTuple):
     """A request of a chain, except the first."""
 
     id: int
     state: RequestState
 
 
-def of_chain(connection: Connection, root: int) -> list[Resubmission]:
+def of_chain(connection: Connection, root: int) -> list[ResubmissionRow]:
     """The resubmissions of a request, of these resubmissions, and so on, in order of their ids."""
     sql = "SELECT id, state FROM requests WHERE root_id = ? ORDER BY id"
-    return [Resubmission(row[0], RequestState(row[1])) for row in connection.execute(sql, (root,))]
+    return [ResubmissionRow(row[0], RequestState(row[1])) for row in connection.execute(sql, (root,))]
 
 
 def has_other_writer(

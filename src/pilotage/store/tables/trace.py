@@ -13,7 +13,7 @@ CLOCK_SLACK = 1.0
 """Seconds after a pilot's end within which its attempts have ended too."""
 
 
-class TracedPilot(NamedTuple):
+class TracedPilotRow(NamedTuple):
     """A pilot that ran there."""
 
     id: PilotId
@@ -46,7 +46,7 @@ _PILOT = "id, site, ce, batch_id, hostname, state, started, ended, jobs"
 _ATTEMPT = "pilot_id, job_id, epoch, owner, grp, started, ended, coalesce(outcome, ''), processors"
 
 
-def pilots_of_batch_id(connection: Connection, batch_id: str) -> list[TracedPilot]:
+def pilots_of_batch_id(connection: Connection, batch_id: str) -> list[TracedPilotRow]:
     """The pilots of a batch job, or of all batch jobs of an array. Batch systems use ids again after some time."""
     rows = connection.execute(f"SELECT {_PILOT} FROM pilots WHERE batch_id = ?", (batch_id,)).fetchall()
     arrays = "SELECT stamp, pilots FROM pilot_submissions WHERE batch_id = ?"
@@ -54,20 +54,20 @@ def pilots_of_batch_id(connection: Connection, batch_id: str) -> list[TracedPilo
         for index in range(count):
             sql = f"SELECT {_PILOT} FROM pilots WHERE stamp = ?"
             rows += connection.execute(sql, (f"{stamp}/{index}",)).fetchall()
-    return sorted({TracedPilot(*row) for row in rows})
+    return sorted({TracedPilotRow(*row) for row in rows})
 
 
-def pilots_at(connection: Connection, node: str, at: float) -> list[TracedPilot]:
+def pilots_at(connection: Connection, node: str, at: float) -> list[TracedPilotRow]:
     """The pilots that ran on a node at an instant."""
     sql = (
         f"SELECT {_PILOT} FROM pilots WHERE hostname = ? AND started <= ? AND (ended IS NULL OR ended >= ?)"
         " ORDER BY id"
     )
-    return [TracedPilot(*row) for row in connection.execute(sql, (node, at, at))]
+    return [TracedPilotRow(*row) for row in connection.execute(sql, (node, at, at))]
 
 
 def attempts_of(
-    connection: Connection, pilots: Sequence[TracedPilot], at: float | None, most: int
+    connection: Connection, pilots: Sequence[TracedPilotRow], at: float | None, most: int
 ) -> list[TracedAttempt]:
     """The attempts that these pilots had, by start; at the instant `at` only, if it is given.
 
@@ -97,7 +97,7 @@ def attempts_of(
 def _collect(
     attempts: dict[tuple[int, int], TracedAttempt],
     rows: Iterable[Sequence[Any]],
-    by_id: dict[PilotId, TracedPilot],
+    by_id: dict[PilotId, TracedPilotRow],
 ) -> None:
     for row in rows:
         attempt = TracedAttempt(*row)

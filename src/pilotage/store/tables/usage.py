@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pilotage.core.shares.correction import Memory
-from pilotage.core.shares.use import Bucket, Entity, Ledger, Outage
+from pilotage.core.shares.use import Entity, Ledger, Outage, UseBucket
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
 
@@ -65,7 +65,7 @@ def load(connection: Connection, ledger: Ledger) -> None:
     for span, start, *arrays in connection.execute(
         "SELECT span, start, places, jobs, cores FROM use_buckets"
     ):
-        ledger.levels[span][start] = Bucket(
+        ledger.levels[span][start] = UseBucket(
             np.frombuffer(arrays[0], "<i8"), np.frombuffer(arrays[1], "<f8"), np.frombuffer(arrays[2], "<f8")
         )
 
@@ -83,7 +83,7 @@ class LedgerChanges:
     first_entity: int
     entities: Sequence[Entity]
     """The entities with the places `first_entity`, `first_entity` + 1, ..."""
-    buckets: Sequence[tuple[int, int, Bucket]]
+    buckets: Sequence[tuple[int, int, UseBucket]]
     """(span, start, bucket) to insert or replace."""
     gone: Sequence[tuple[int, int]]
     """(span, start) of buckets to delete."""
@@ -111,7 +111,7 @@ def save_changes(connection: Connection, part: LedgerChanges) -> None:
     set_as_of(connection, part.as_of)
 
 
-def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, Bucket]]) -> None:
+def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, UseBucket]]) -> None:
     connection.execute_bulk(
         _BUCKETS,
         [

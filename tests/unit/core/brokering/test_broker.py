@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pilotage.core.brokering.broker import Broker, CeTable
 from pilotage.core.brokering.dependencies import SCOPES, dependencies_of
-from pilotage.core.brokering.match import UNRANKED, CeFacts, CeMatch, Verdict, match, rank_of
+from pilotage.core.brokering.match import UNRANKED, CeFacts, CeVerdict, MatchedCe, match, rank_of
 from pilotage.core.classads import ClassAd, Expression, ListOf, Literal, evaluate, parse_expression
 from pilotage.core.classads.partial import Kind
 
@@ -54,14 +54,14 @@ def requester(requirements: str = "", **values: Any) -> ClassAd:
     return ad(values, **({"Requirements": requirements} if requirements else {}))
 
 
-def ask(asking: ClassAd, *ces: CeFacts, ranks: Sequence[float] | None = None) -> list[CeMatch]:
+def ask(asking: ClassAd, *ces: CeFacts, ranks: Sequence[float] | None = None) -> list[MatchedCe]:
     broker = Broker(KINDS)
     table = CeTable([broker.numbered(facts) for facts in ces], 0.0, ranks)
     matches = broker.match(broker.requester(asking), table)
     return [matches.of(place) for place in range(len(ces))]
 
 
-def verdicts(asking: ClassAd, *ces: CeFacts) -> list[Verdict]:
+def verdicts(asking: ClassAd, *ces: CeFacts) -> list[CeVerdict]:
     by_broker = [answer.verdict for answer in ask(asking, *ces)]
     assert by_broker == [match(asking, facts, now=0.0, kinds=KINDS).verdict for facts in ces]
     return by_broker
@@ -71,7 +71,7 @@ def test_the_conditional_of_the_document() -> None:
     """500 s: never. 1500 s: on hosts above 500 SI00. 3000 s: everywhere."""
     ces = [ce(f"c{limit}", (400, 600), GlueCEPolicyMaxCPUTime=limit) for limit in (500, 1500, 3000)]
     answers = ask(requester(CONDITIONAL), *ces)
-    assert [answer.verdict for answer in answers] == [Verdict.IMPOSSIBLE, Verdict.YES, Verdict.YES]
+    assert [answer.verdict for answer in answers] == [CeVerdict.IMPOSSIBLE, CeVerdict.YES, CeVerdict.YES]
     assert [answer.host_classes for answer in answers] == [None, (1,), (0, 1)]
     assert [answer.residual for answer in answers] == [
         Literal(False),
@@ -83,23 +83,23 @@ def test_the_conditional_of_the_document() -> None:
 def test_known_hosts_that_do_not_satisfy_it_are_no_hosts() -> None:
     slow = ce("slow", (400,), GlueCEPolicyMaxCPUTime=1500)
     unknown = ce("unknown", (), GlueCEPolicyMaxCPUTime=1500)
-    assert verdicts(requester(CONDITIONAL), slow, unknown) == [Verdict.NO_HOSTS, Verdict.YES]
+    assert verdicts(requester(CONDITIONAL), slow, unknown) == [CeVerdict.NO_HOSTS, CeVerdict.YES]
 
 
 def test_parts_that_contradict_each_other_cannot_be_true() -> None:
     hosts = 'other.GlueHostBenchmarkSI00 > 500 && other.CEid != "x" && other.GlueHostBenchmarkSI00 < 400'
-    assert verdicts(requester(hosts), ce("a")) == [Verdict.IMPOSSIBLE]
+    assert verdicts(requester(hosts), ce("a")) == [CeVerdict.IMPOSSIBLE]
 
 
 def test_a_number_counts_as_true_beside_others_and_not_alone() -> None:
     """The top of Requirements must be true; an operand of `&&` may be a number other than 0."""
     assert verdicts(requester("other.Ready"), ce("a", Ready=1), ce("b", Ready=True)) == [
-        Verdict.IMPOSSIBLE,
-        Verdict.YES,
+        CeVerdict.IMPOSSIBLE,
+        CeVerdict.YES,
     ]
     assert verdicts(requester('other.Ready && other.CEid != "x"'), ce("a", Ready=1), ce("b", Ready=0)) == [
-        Verdict.YES,
-        Verdict.IMPOSSIBLE,
+        CeVerdict.YES,
+        CeVerdict.IMPOSSIBLE,
     ]
 
 
@@ -108,46 +108,46 @@ def test_the_ce_refuses_by_virtual_organisation_and_subject() -> None:
     rules = ce("a", texts=checks, GlueCEAccessControlBaseRule=("VO:EGEE", "/CN=alice"))
     open_ce = ce("b")
     for asking, expected in (
-        (requester(VirtualOrganisation="EGEE"), Verdict.YES),
-        (requester(VirtualOrganisation="CMS"), Verdict.REFUSED),
-        (requester(VirtualOrganisation="CMS", CertificateSubject="/CN=alice"), Verdict.YES),
-        (requester(), Verdict.REFUSED),
+        (requester(VirtualOrganisation="EGEE"), CeVerdict.YES),
+        (requester(VirtualOrganisation="CMS"), CeVerdict.REFUSED),
+        (requester(VirtualOrganisation="CMS", CertificateSubject="/CN=alice"), CeVerdict.YES),
+        (requester(), CeVerdict.REFUSED),
     ):
-        assert verdicts(asking, rules, open_ce) == [expected, Verdict.YES]
+        assert verdicts(asking, rules, open_ce) == [expected, CeVerdict.YES]
 
 
 def test_the_output_must_be_close_if_the_requester_names_one() -> None:
     near = ce("a", texts={"CloseOutputSECheck": CLOSE_OUTPUT}, GlueCESEBindGroupSEUniqueID=("se1", "se2"))
     far = ce("b", texts={"CloseOutputSECheck": CLOSE_OUTPUT}, GlueCESEBindGroupSEUniqueID=("se3",))
-    assert verdicts(requester(OutputSE="se2"), near, far) == [Verdict.YES, Verdict.REFUSED]
-    assert verdicts(requester(), near, far) == [Verdict.YES, Verdict.YES]
+    assert verdicts(requester(OutputSE="se2"), near, far) == [CeVerdict.YES, CeVerdict.REFUSED]
+    assert verdicts(requester(), near, far) == [CeVerdict.YES, CeVerdict.YES]
 
 
 def test_own_requirements_of_a_ce_replace_the_checks() -> None:
     own = ce("a", texts={"Requirements": 'other.VirtualOrganisation == "CMS"', "AuthorizationCheck": "false"})
-    assert verdicts(requester(VirtualOrganisation="CMS"), own) == [Verdict.YES]
+    assert verdicts(requester(VirtualOrganisation="CMS"), own) == [CeVerdict.YES]
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"GlueCEStateStatus": "Production"}, Verdict.YES),
-        ({"GlueCEStateStatus": "Draining"}, Verdict.CLOSED),
-        ({"GlueCEStateStatus": "Closed", "GlueCEStateFreeCPUs": 100}, Verdict.CLOSED),
-        ({"GlueCEStateTotalJobs": 9, "GlueCEPolicyMaxTotalJobs": 10}, Verdict.YES),
-        ({"GlueCEStateTotalJobs": 10, "GlueCEPolicyMaxTotalJobs": 10}, Verdict.FULL),
-        ({"GlueCEStateRunningJobs": 7, "GlueCEPolicyMaxRunningJobs": 7}, Verdict.FULL),
-        ({"GlueCEStateRunningJobs": 7}, Verdict.YES),
-        ({"GlueCEStateFreeCPUs": 0}, Verdict.YES),
+        ({"GlueCEStateStatus": "Production"}, CeVerdict.YES),
+        ({"GlueCEStateStatus": "Draining"}, CeVerdict.CLOSED),
+        ({"GlueCEStateStatus": "Closed", "GlueCEStateFreeCPUs": 100}, CeVerdict.CLOSED),
+        ({"GlueCEStateTotalJobs": 9, "GlueCEPolicyMaxTotalJobs": 10}, CeVerdict.YES),
+        ({"GlueCEStateTotalJobs": 10, "GlueCEPolicyMaxTotalJobs": 10}, CeVerdict.FULL),
+        ({"GlueCEStateRunningJobs": 7, "GlueCEPolicyMaxRunningJobs": 7}, CeVerdict.FULL),
+        ({"GlueCEStateRunningJobs": 7}, CeVerdict.YES),
+        ({"GlueCEStateFreeCPUs": 0}, CeVerdict.YES),
     ],
 )
-def test_the_state_of_a_ce(values: dict[str, Any], expected: Verdict) -> None:
+def test_the_state_of_a_ce(values: dict[str, Any], expected: CeVerdict) -> None:
     assert verdicts(requester(), ce("a", **values)) == [expected]
 
 
 def test_what_cannot_be_true_is_told_before_a_passing_state() -> None:
     closed: dict[str, Any] = {"GlueCEStateStatus": "Closed", "GlueCEPolicyMaxCPUTime": 500}
-    assert verdicts(requester(CONDITIONAL), ce("a", (600,), **closed)) == [Verdict.IMPOSSIBLE]
+    assert verdicts(requester(CONDITIONAL), ce("a", (600,), **closed)) == [CeVerdict.IMPOSSIBLE]
 
 
 def test_an_undefined_rank_comes_last_and_equal_ones_by_chance() -> None:
@@ -183,7 +183,10 @@ def test_answers_are_shared_by_the_values_that_count() -> None:
 def test_a_name_that_an_attribute_of_the_ce_refers_to_counts() -> None:
     texts = {"Fast": "GlueCEPolicyMaxCPUTime > Least", "Least": "other.Wanted"}
     ces = [ce(f"c{limit}", texts=texts, GlueCEPolicyMaxCPUTime=limit) for limit in (500, 1500)]
-    for wanted, expected in ((100, [Verdict.YES, Verdict.YES]), (1000, [Verdict.IMPOSSIBLE, Verdict.YES])):
+    for wanted, expected in (
+        (100, [CeVerdict.YES, CeVerdict.YES]),
+        (1000, [CeVerdict.IMPOSSIBLE, CeVerdict.YES]),
+    ):
         assert verdicts(requester("other.Fast", Wanted=wanted), *ces) == expected
 
 
@@ -192,7 +195,7 @@ def test_an_answer_that_depends_on_the_clock_is_not_kept() -> None:
     at_night = broker.numbered(ce("a", texts={"Requirements": "time() > 100"}))
     asking = broker.requester(requester())
     found = [broker.match(asking, CeTable([at_night], now)).verdict(0) for now in (50.0, 200.0)]
-    assert found == [Verdict.REFUSED, Verdict.YES]
+    assert found == [CeVerdict.REFUSED, CeVerdict.YES]
 
 
 def test_no_answer_is_kept_beyond_the_bound() -> None:
@@ -202,18 +205,21 @@ def test_no_answer_is_kept_beyond_the_bound() -> None:
         asking = broker.requester(requester(f"other.Power >= {least}"))
         matches = broker.match(asking, table)
         assert int(matches.candidates.sum()) == 8 - least
-        assert [answer.verdict for answer in map(matches.of, range(8))].count(Verdict.YES) == 8 - least
+        assert [answer.verdict for answer in map(matches.of, range(8))].count(CeVerdict.YES) == 8 - least
     assert broker.computed == 64
 
 
 def test_a_whole_ad_as_a_value_counts_with_all_its_attributes() -> None:
     assert dependencies_of(parse_expression('other["CEid"]')).needs_whole_ad
-    assert verdicts(requester('other["CEid"] == "a"'), ce("a"), ce("b")) == [Verdict.YES, Verdict.IMPOSSIBLE]
+    assert verdicts(requester('other["CEid"] == "a"'), ce("a"), ce("b")) == [
+        CeVerdict.YES,
+        CeVerdict.IMPOSSIBLE,
+    ]
 
 
 def test_no_ces_and_no_requirements() -> None:
     assert ask(requester(CONDITIONAL)) == []
-    assert verdicts(requester(), ce("a", (400,))) == [Verdict.YES]
+    assert verdicts(requester(), ce("a", (400,))) == [CeVerdict.YES]
 
 
 NAMES = ("A", "B", "GlueHostBenchmarkSI00", "Text", "Tags", "Derived")
@@ -300,5 +306,9 @@ def test_hosts_may_lack_attributes_that_no_schema_declares(requirements: str) ->
     asking = requester(requirements)
     lacking = ce("lacking", (400,))
     having = ce("having", (400,), MyFlag=4, HasGPU=True, List=("a",))
-    assert verdicts(asking, lacking, ce("unknown"), having) == [Verdict.YES, Verdict.YES, Verdict.IMPOSSIBLE]
+    assert verdicts(asking, lacking, ce("unknown"), having) == [
+        CeVerdict.YES,
+        CeVerdict.YES,
+        CeVerdict.IMPOSSIBLE,
+    ]
     assert evaluate(parse_expression(requirements), asking, lacking.hosts[0]) is True

@@ -9,7 +9,7 @@ import pytest
 from pilotage.core.brokering.ad_text import load_ce_ads, parse_ads, suspicions_of
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import facts_of
-from pilotage.core.brokering.match import Verdict, match
+from pilotage.core.brokering.match import CeVerdict, match
 from pilotage.core.brokering.requester_ad import requester_ad
 from pilotage.core.classads import ClassAd, evaluate, matches, parse_ad, parse_expression
 from pilotage.core.errors import InvalidInput
@@ -100,7 +100,7 @@ def as_one_host(ad: CeAd) -> CeAd:
     return replace(ad, homogeneous=True, fixed=ad.ad)
 
 
-def verdict(jdl: str, ad: CeAd) -> Verdict:
+def verdict(jdl: str, ad: CeAd) -> CeVerdict:
     requester = requester_ad(queue_of(jdl), POLICY)
     return match(requester, facts_of(ad), now=NOW, kinds=kinds()).verdict
 
@@ -129,11 +129,11 @@ def test_a_glite_ce_asks_who_submits_and_where_the_output_goes() -> None:
     [ad] = load_ce_ads(GLITE_CE, now=NOW)
     assert ad.name == "ce201.cern.ch:8443/cream-lsf-grid_atlas"
     assert suspicions_of(parse_ad(GLITE_CE)) == ()
-    assert verdict('Executable = "x"; OutputSE = "castorsrm.cern.ch";', ad) is Verdict.YES
+    assert verdict('Executable = "x"; OutputSE = "castorsrm.cern.ch";', ad) is CeVerdict.YES
     assert not verdict('Executable = "x"; OutputSE = "dcache.desy.de";', ad).fits
     stranger = QueueIdentity("bob", "cms")
     requester = requester_ad(stranger, POLICY)
-    assert match(requester, facts_of(ad), now=NOW, kinds=kinds()).verdict is Verdict.REFUSED
+    assert match(requester, facts_of(ad), now=NOW, kinds=kinds()).verdict is CeVerdict.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -304,5 +304,5 @@ def test_a_job_of_dirac_is_matched_by_queue_and_by_ad() -> None:
     [ad] = load_ce_ads(GLITE_CE, now=NOW)
     own = ad.ad.extended([("GridCE", parse_expression('"ce201"'))])
     answer = match(requester, facts_of(replace(ad, ad=own, fixed=own)), now=NOW, kinds=kinds())
-    assert answer.verdict is Verdict.YES
+    assert answer.verdict is CeVerdict.YES
     assert evaluate(parse_expression("my.CertificateSubject"), my=requester) == POLICY.users["ann"].subject

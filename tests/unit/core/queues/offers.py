@@ -6,7 +6,7 @@ from math import inf
 
 from hypothesis import strategies as st
 
-from pilotage.core.queues.fit import Identity, Offer
+from pilotage.core.queues.fit import Offer, PrivateIdentity
 from pilotage.core.queues.identity import QueueIdentity
 
 CPU_BUCKETS = (500, 5000, 50000, 300000)
@@ -43,7 +43,7 @@ def identities(draw: st.DrawFn) -> QueueIdentity:
     )
 
 
-private_identities = st.builds(Identity, owners, groups, st.booleans())
+private_identities = st.builds(PrivateIdentity, owners, groups, st.booleans())
 
 
 @st.composite

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pilotage.core.queues.fit import (
     Condition,
-    Identity,
     Offer,
+    PrivateIdentity,
     binds_owner,
     concurrent_jobs,
     failures,
@@ -128,7 +128,7 @@ def test_an_empty_set_asks_for_nothing() -> None:
     assert first_failure(QUEUE, replace(OFFER, job_types=empty), yes) is Condition.JOB_TYPE
 
 
-def private(*identities: Identity, **more: Any) -> Offer:
+def private(*identities: PrivateIdentity, **more: Any) -> Offer:
     return replace(OFFER, pilot_type="private", identities=identities, **more)
 
 
@@ -136,28 +136,28 @@ def private(*identities: Identity, **more: Any) -> Offer:
     ("identities", "served"),
     [
         ((), False),
-        ((Identity("alice", "physics"),), True),
-        ((Identity("bob", "physics"),), False),
-        ((Identity("bob", "physics", job_sharing=True),), True),
-        ((Identity("alice", "other"),), False),
-        ((Identity("alice", "other", job_sharing=True),), False),
-        ((Identity("bob", "physics"), Identity("alice", "physics")), True),
-        ((Identity("alice", "other"), Identity("bob", "physics", job_sharing=True)), True),
+        ((PrivateIdentity("alice", "physics"),), True),
+        ((PrivateIdentity("bob", "physics"),), False),
+        ((PrivateIdentity("bob", "physics", job_sharing=True),), True),
+        ((PrivateIdentity("alice", "other"),), False),
+        ((PrivateIdentity("alice", "other", job_sharing=True),), False),
+        ((PrivateIdentity("bob", "physics"), PrivateIdentity("alice", "physics")), True),
+        ((PrivateIdentity("alice", "other"), PrivateIdentity("bob", "physics", job_sharing=True)), True),
         # The pairs are ORed, never mixed: alice of one and physics of the other is nobody.
-        ((Identity("alice", "other"), Identity("bob", "physics")), False),
+        ((PrivateIdentity("alice", "other"), PrivateIdentity("bob", "physics")), False),
     ],
 )
-def test_a_private_pilot_serves_its_own(identities: tuple[Identity, ...], served: bool) -> None:
+def test_a_private_pilot_serves_its_own(identities: tuple[PrivateIdentity, ...], served: bool) -> None:
     expected = None if served else Condition.OWNER
     assert first_failure(QUEUE, private(*identities), yes) is expected
 
 
 def test_a_generic_pilot_serves_everybody_whatever_identities_it_names() -> None:
-    assert fits(QUEUE, replace(OFFER, identities=(Identity("bob", "other"),)), yes)
+    assert fits(QUEUE, replace(OFFER, identities=(PrivateIdentity("bob", "other"),)), yes)
 
 
 def test_a_bound_pilot_serves_one_owner_whatever_its_identities() -> None:
-    sharing = Identity("bob", "physics", job_sharing=True)
+    sharing = PrivateIdentity("bob", "physics", job_sharing=True)
     assert fits(QUEUE, private(sharing, only_owner="alice"), yes)
     assert first_failure(QUEUE, private(sharing, only_owner="bob"), yes) is Condition.OWNER
 
@@ -179,7 +179,9 @@ def test_pilot_types(pilot_types: frozenset[str], force_generic: bool, generic: 
     queue = replace(QUEUE, pilot_types=pilot_types, force_generic=force_generic)
     refused = Condition.PILOT_TYPE
     assert first_failure(queue, OFFER, yes) is (None if generic else refused)
-    assert first_failure(queue, private(Identity("alice", "physics")), yes) is (None if private_ else refused)
+    assert first_failure(queue, private(PrivateIdentity("alice", "physics")), yes) is (
+        None if private_ else refused
+    )
 
 
 @given(identities(), offers(), st.booleans())

@@ -22,7 +22,7 @@ from pilotage.core.requests.json_format import (
 from pilotage.core.requests.parser import parse_mapping, parse_text
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.reading import amount_of_bytes
-from pilotage.core.requests.specification import Specification, Splitting
+from pilotage.core.requests.specification import Specification, StepSplitting
 from pilotage.core.splitting.parser import parse_splitting
 
 SMALL: dict[str, Any] = {
@@ -227,7 +227,7 @@ def test_logs_are_collected_from_every_step_and_archived_after_the_last() -> Non
     assert (archive.input, archive.output.dataset) == ("chain-7/logs/unmerged", "chain-7/logs")
     assert (archive.output.files, archive.output.places) == (("logs.tar",), ("/pool",))
     assert (archive.action, archive.program) == ("archive", None)
-    assert archive.splitting == Splitting("SizeBased", (("max_files", 7), ("size_per_job", 2_000_000)))
+    assert archive.splitting == StepSplitting("SizeBased", (("max_files", 7), ("size_per_job", 2_000_000)))
     assert (rows[5].input, rows[5].action) == ("chain-7/logs/unmerged", "remove")
     assert stored_steps(specification_to_text(request), 7) == rows
     again = plan_steps(replace(request, resubmits=(7,)), 9)

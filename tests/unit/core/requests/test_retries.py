@@ -59,7 +59,7 @@ def test_failures_of_data_are_named_as_their_reports_name_them() -> None:
     texts = [file.read_text() for file in (Path(pilot.__file__).parent).glob("*.py")]
     named = {name for text in texts for name in re.findall(r'failure(?:: str)? ?= ?"([a-z-]+)"', text)}
     assert named >= DATA_FAILURES
-    assert stored_files.Refusal("reason").failure in DATA_FAILURES
+    assert stored_files.OutputRefusal("reason").failure in DATA_FAILURES
 
 
 def test_some_exit_codes_are_fatal_and_some_are_tried_at_once() -> None:

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.core.workqueue.pull import Admission, Candidate, CandidateGroup, SiteRoom, admit
+from pilotage.core.workqueue.pull import AdmittedElement, Candidate, CandidateGroup, SiteRoom, admit
 
 SITES = "ABCDE"
 
@@ -112,7 +112,7 @@ def test_a_group_without_room_is_not_read() -> None:
     room = SiteRoom({"A": 10}, {"A": {5: 10}})
     unread = [CandidateGroup(priority, frozenset("AB"), 1, Unread()) for priority in (5, 4, 0)]
     above = CandidateGroup(6, frozenset("A"), 9, iter([Candidate(9, 1)]))
-    assert admit([*unread, above], room, 10, Random(1)) == [Admission(9, "A", 1)]
+    assert admit([*unread, above], room, 10, Random(1)) == [AdmittedElement(9, "A", 1)]
 
 
 def test_the_site_is_drawn() -> None:

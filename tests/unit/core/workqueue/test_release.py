@@ -14,11 +14,11 @@ from pilotage.core.sites import SiteState
 from pilotage.core.workqueue.release import (
     TYPE_PRIORITIES,
     AgentLoads,
+    JobRelease,
     Limits,
-    Refusal,
-    Release,
     ReleaseGroup,
     ReleasePass,
+    ReleaseRefusal,
     ReleaseRules,
     SiteLoad,
     limits_of,
@@ -44,7 +44,7 @@ def group(
     return ReleaseGroup(job_type, priority, agent, frozenset(sites), iter(jobs))
 
 
-def released(groups: list[ReleaseGroup], held: AgentLoads, limit: int = 10**6) -> list[Release]:
+def released(groups: list[ReleaseGroup], held: AgentLoads, limit: int = 10**6) -> list[JobRelease]:
     return begun(groups, held).take(limit)
 
 
@@ -182,10 +182,10 @@ def test_the_order_of_the_refusals() -> None:
         for limits in (Limits(5, 5, 5, 5), Limits(6, 4, 5, 5), Limits(6, 4, 6, 4), Limits(6, 5, 6, 4))
     ]
     assert told == [
-        (Refusal.PENDING, 5, 5),
-        (Refusal.TYPE_PENDING, 5, 5),
-        (Refusal.ALL, 10, 10),
-        (Refusal.TYPE_ALL, 10, 10),
+        (ReleaseRefusal.PENDING, 5, 5),
+        (ReleaseRefusal.TYPE_PENDING, 5, 5),
+        (ReleaseRefusal.ALL, 10, 10),
+        (ReleaseRefusal.TYPE_ALL, 10, 10),
     ]
     assert str(told[0]) == "the site has enough waiting jobs: 5 of 5"
     assert reached_limit(load, Limits(6, 5, 6, 5), "Processing", 5) is None

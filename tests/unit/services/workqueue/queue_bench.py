@@ -15,8 +15,8 @@ from pilotage.core.requests.specification import (
     Output,
     Program,
     Specification,
-    Splitting,
     Step,
+    StepSplitting,
 )
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
@@ -65,8 +65,8 @@ max_running = 40
 [requests]
 agent_lease = 300.0
 """
-FILES = Splitting("FileBased", (("files_per_job", 2),))
-EVENTS = Splitting("EventBased", (("events_per_job", 10),))
+FILES = StepSplitting("FileBased", (("files_per_job", 2),))
+EVENTS = StepSplitting("EventBased", (("events_per_job", 10),))
 
 
 class QueueBench:
@@ -195,7 +195,7 @@ class QueueBench:
         self.bench.do(lambda tx: requests.insert_steps(tx.connection, rows))
         return stored.id
 
-    def step(self, name: str = "process", splitting: Splitting = FILES, **more: Any) -> Step:
+    def step(self, name: str = "process", splitting: StepSplitting = FILES, **more: Any) -> Step:
         return Step(name, Program(JobDescription("/bin/true")), splitting, **more)
 
     def merged_step(self) -> Step:

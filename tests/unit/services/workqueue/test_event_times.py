@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilotage.core.requests.specification import Splitting
+from pilotage.core.requests.specification import StepSplitting
 from tests.unit.services.workqueue.queue_bench import QueueBench
 
 PARAMETERS = (("events_per_job", 100), ("max_lumi_time", 1000.0))
@@ -26,7 +26,9 @@ def test_the_time_of_done_jobs_is_used_where_none_is_given(queue: QueueBench, gi
     for number in range(3):
         queue.block(data, f"b{number}", 1, events=100, lumis=[(1, number * 2 + 1, number * 2 + 2)])
     parameters = (*PARAMETERS, ("time_per_event", 12.0)) if given else PARAMETERS
-    request = queue.request(queue.step(splitting=Splitting("EventAwareLumiBased", parameters)), inputs=[data])
+    request = queue.request(
+        queue.step(splitting=StepSplitting("EventAwareLumiBased", parameters)), inputs=[data]
+    )
     queue.intake(request)
     agent = queue.agent()
     [first] = agent.sync(1).elements

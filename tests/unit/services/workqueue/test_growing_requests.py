@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pilotage.core.datasets.facts import ELSEWHERE
-from pilotage.core.requests.specification import Splitting
+from pilotage.core.requests.specification import StepSplitting
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.store.tables import location_sets
@@ -176,7 +176,7 @@ def test_a_total_of_files_counts_over_all_elements_of_a_step(queue: QueueBench) 
         queue.block(first, name)
     queue.block(second, "b3")
     step = queue.step(
-        splitting=Splitting("FileBased", (("files_per_job", 2), ("total_files", 9))),
+        splitting=StepSplitting("FileBased", (("files_per_job", 2), ("total_files", 9))),
         input=("first", "second"),
     )
     request = queue.request(step, inputs=[first, second])
@@ -194,7 +194,7 @@ def test_a_total_of_files_counts_over_all_elements_of_a_step(queue: QueueBench) 
 def test_an_open_request_is_closed_when_its_total_is_reached(queue: QueueBench) -> None:
     data = queue.dataset("data", is_open=True)
     queue.block(data, "b1", lumis=[(1, 1, 10)])
-    splitting = Splitting("EventAwareLumiBased", (("events_per_job", 100), ("total_events", 450)))
+    splitting = StepSplitting("EventAwareLumiBased", (("events_per_job", 100), ("total_events", 450)))
     request = queue.request(queue.step(splitting=splitting), inputs=[data], open_until=queue.now + 1000)
     queue.intake(request)
     assert [row.events for row in queue.elements_of(request)] == [400]

@@ -7,19 +7,19 @@ import json
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.core.requests.specification import Splitting
+from pilotage.core.requests.specification import StepSplitting
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.workqueue.states import ElementState
 from pilotage.services.workqueue import resubmission
 from pilotage.services.workqueue.splitting import read_mask
 from tests.unit.services.workqueue.queue_bench import EVENTS, PaperAgent, QueueBench, lumi
 
-LONG = Splitting(
+LONG = StepSplitting(
     "EventAwareLumiBased", (("events_per_job", 100), ("time_per_event", 10.0), ("max_lumi_time", 1000.0))
 )
 
 
-def offered(queue: QueueBench, splitting: Splitting) -> tuple[PaperAgent, int]:
+def offered(queue: QueueBench, splitting: StepSplitting) -> tuple[PaperAgent, int]:
     """An element of a block with three files: two with short lumis, one with two long ones."""
     data = queue.dataset("data")
     block = queue.block(data, "b", 3, events=50)
@@ -102,7 +102,7 @@ def test_a_piece_that_takes_too_long_fails_alone_and_can_be_resubmitted(queue: Q
 
 def test_an_element_of_pieces_that_all_take_too_long_fails(queue: QueueBench) -> None:
     short = dict(LONG.parameters) | {"max_lumi_time": 1.0}
-    agent, request = offered(queue, Splitting(LONG.algorithm, tuple(short.items())))
+    agent, request = offered(queue, StepSplitting(LONG.algorithm, tuple(short.items())))
     agent.split()
     [row] = queue.elements_of(request)
     assert row.state is ElementState.FAILED

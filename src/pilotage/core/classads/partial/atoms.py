@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from pilotage.core.classads.partial import outcomes as of
-from pilotage.core.classads.partial.contexts import TRUE_SIDE, Context
+from pilotage.core.classads.partial.contexts import TRUE_SIDE, TruthContext
 from pilotage.core.classads.partial.domain import NEGATED, Domain
 from pilotage.core.classads.partial.unknowns import Unknowns
 from pilotage.core.classads.tree import Attribute, Call, Chain, Expression, Literal, Unary
@@ -58,7 +58,7 @@ def is_sound(atom: Atom, outcomes: int, unknowns: Unknowns) -> bool:
 
 
 def redundant(
-    op: str, operands: list[tuple[Expression, int]], context: Context, unknowns: Unknowns
+    op: str, operands: list[tuple[Expression, int]], context: TruthContext, unknowns: Unknowns
 ) -> list[Expression] | None:
     """Operands of `||` or `&&` that can be dropped; None if the operands decide the whole.
 
@@ -67,7 +67,7 @@ def redundant(
     if not unknowns.repeated:
         return []
     wanted = op == "&&"
-    one_sided = context in TRUE_SIDE if wanted else context == Context.IS_FALSE
+    one_sided = context in TRUE_SIDE if wanted else context == TruthContext.IS_FALSE
     if not one_sided and any(of.TRUTHS[outcomes] & of.ERROR for _, outcomes in operands):
         return []
     groups: dict[str, list[tuple[Expression, Atom]]] = {}

@@ -24,7 +24,7 @@ from pilotage.core.classads.tree import UNDEFINED as UNDEFINED_VALUE
 from pilotage.core.classads.tree import Literal
 
 
-class Context(IntEnum):
+class TruthContext(IntEnum):
     """The truth values told apart; the others count as the value in parentheses."""
 
     VALUE = 0
@@ -47,15 +47,15 @@ class Context(IntEnum):
 
 _Item = TypeVar("_Item")
 _T, _F, _U, _E = TRUE, FALSE, UNDEFINED, ERROR
-_STANDS_FOR: Final[dict[Context, dict[int, int]]] = {
-    Context.VALUE: {_T: _T, _F: _F, _U: _U, _E: _E},
-    Context.MATCH: {_T: _T, _F: _F, _U: _F, _E: _F},
-    Context.TRUTH: {_T: _T, _F: _F, _U: _U, _E: _E},
-    Context.IS_TRUE: {_T: _T, _F: _F, _U: _F, _E: _F},
-    Context.IS_FALSE: {_T: _T, _F: _F, _U: _T, _E: _T},
-    Context.TRUE_OR_ERROR: {_T: _T, _F: _F, _U: _F, _E: _E},
-    Context.FALSE_OR_ERROR: {_T: _T, _F: _F, _U: _T, _E: _E},
-    Context.TEST: {_T: _T, _F: _F, _U: _U, _E: _U},
+_STANDS_FOR: Final[dict[TruthContext, dict[int, int]]] = {
+    TruthContext.VALUE: {_T: _T, _F: _F, _U: _U, _E: _E},
+    TruthContext.MATCH: {_T: _T, _F: _F, _U: _F, _E: _F},
+    TruthContext.TRUTH: {_T: _T, _F: _F, _U: _U, _E: _E},
+    TruthContext.IS_TRUE: {_T: _T, _F: _F, _U: _F, _E: _F},
+    TruthContext.IS_FALSE: {_T: _T, _F: _F, _U: _T, _E: _T},
+    TruthContext.TRUE_OR_ERROR: {_T: _T, _F: _F, _U: _F, _E: _E},
+    TruthContext.FALSE_OR_ERROR: {_T: _T, _F: _F, _U: _T, _E: _E},
+    TruthContext.TEST: {_T: _T, _F: _F, _U: _U, _E: _U},
 }
 LITERALS: Final = {
     TRUE: Literal(True),
@@ -65,83 +65,83 @@ LITERALS: Final = {
 }
 
 
-def _decided(context: Context, truths: int) -> int:
+def _decided(context: TruthContext, truths: int) -> int:
     """The truth value that all of these count as, 0 if they differ."""
     values = {stands for truth, stands in _STANDS_FOR[context].items() if truths & truth}
     return values.pop() if len(values) == 1 else 0
 
 
-TRUE_SIDE: Final = (Context.IS_TRUE, Context.MATCH)
+TRUE_SIDE: Final = (TruthContext.IS_TRUE, TruthContext.MATCH)
 
 
-def _by_context(table: dict[Context, _Item]) -> tuple[_Item, ...]:
-    return tuple(table[context] for context in Context)
+def _by_context(table: dict[TruthContext, _Item]) -> tuple[_Item, ...]:
+    return tuple(table[context] for context in TruthContext)
 
 
 _OR: Final = {
-    Context.VALUE: (Context.TRUTH, Context.TRUTH),
-    Context.MATCH: (Context.TRUE_OR_ERROR, Context.IS_TRUE),
-    Context.TRUTH: (Context.TRUTH, Context.TRUTH),
-    Context.IS_TRUE: (Context.TRUE_OR_ERROR, Context.IS_TRUE),
-    Context.IS_FALSE: (Context.IS_FALSE, Context.IS_FALSE),
-    Context.TRUE_OR_ERROR: (Context.TRUE_OR_ERROR, Context.TRUE_OR_ERROR),
-    Context.FALSE_OR_ERROR: (Context.TRUTH, Context.FALSE_OR_ERROR),
-    Context.TEST: (Context.TRUTH, Context.TEST),
+    TruthContext.VALUE: (TruthContext.TRUTH, TruthContext.TRUTH),
+    TruthContext.MATCH: (TruthContext.TRUE_OR_ERROR, TruthContext.IS_TRUE),
+    TruthContext.TRUTH: (TruthContext.TRUTH, TruthContext.TRUTH),
+    TruthContext.IS_TRUE: (TruthContext.TRUE_OR_ERROR, TruthContext.IS_TRUE),
+    TruthContext.IS_FALSE: (TruthContext.IS_FALSE, TruthContext.IS_FALSE),
+    TruthContext.TRUE_OR_ERROR: (TruthContext.TRUE_OR_ERROR, TruthContext.TRUE_OR_ERROR),
+    TruthContext.FALSE_OR_ERROR: (TruthContext.TRUTH, TruthContext.FALSE_OR_ERROR),
+    TruthContext.TEST: (TruthContext.TRUTH, TruthContext.TEST),
 }
 _AND: Final = {
-    Context.VALUE: (Context.TRUTH, Context.TRUTH),
-    Context.MATCH: (Context.IS_TRUE, Context.IS_TRUE),
-    Context.TRUTH: (Context.TRUTH, Context.TRUTH),
-    Context.IS_TRUE: (Context.IS_TRUE, Context.IS_TRUE),
-    Context.IS_FALSE: (Context.FALSE_OR_ERROR, Context.IS_FALSE),
-    Context.TRUE_OR_ERROR: (Context.TRUTH, Context.TRUE_OR_ERROR),
-    Context.FALSE_OR_ERROR: (Context.FALSE_OR_ERROR, Context.FALSE_OR_ERROR),
-    Context.TEST: (Context.TRUTH, Context.TEST),
+    TruthContext.VALUE: (TruthContext.TRUTH, TruthContext.TRUTH),
+    TruthContext.MATCH: (TruthContext.IS_TRUE, TruthContext.IS_TRUE),
+    TruthContext.TRUTH: (TruthContext.TRUTH, TruthContext.TRUTH),
+    TruthContext.IS_TRUE: (TruthContext.IS_TRUE, TruthContext.IS_TRUE),
+    TruthContext.IS_FALSE: (TruthContext.FALSE_OR_ERROR, TruthContext.IS_FALSE),
+    TruthContext.TRUE_OR_ERROR: (TruthContext.TRUTH, TruthContext.TRUE_OR_ERROR),
+    TruthContext.FALSE_OR_ERROR: (TruthContext.FALSE_OR_ERROR, TruthContext.FALSE_OR_ERROR),
+    TruthContext.TEST: (TruthContext.TRUTH, TruthContext.TEST),
 }
 OF_OPERANDS: Final = {"||": _by_context(_OR), "&&": _by_context(_AND)}
 """The contexts of all operands but the last, and of the last, by operator and context of the whole."""
 
 BELOW_NOT: Final = _by_context(
     {
-        Context.VALUE: Context.TRUTH,
-        Context.MATCH: Context.IS_FALSE,
-        Context.TRUTH: Context.TRUTH,
-        Context.IS_TRUE: Context.IS_FALSE,
-        Context.IS_FALSE: Context.IS_TRUE,
-        Context.TRUE_OR_ERROR: Context.FALSE_OR_ERROR,
-        Context.FALSE_OR_ERROR: Context.TRUE_OR_ERROR,
-        Context.TEST: Context.TEST,
+        TruthContext.VALUE: TruthContext.TRUTH,
+        TruthContext.MATCH: TruthContext.IS_FALSE,
+        TruthContext.TRUTH: TruthContext.TRUTH,
+        TruthContext.IS_TRUE: TruthContext.IS_FALSE,
+        TruthContext.IS_FALSE: TruthContext.IS_TRUE,
+        TruthContext.TRUE_OR_ERROR: TruthContext.FALSE_OR_ERROR,
+        TruthContext.FALSE_OR_ERROR: TruthContext.TRUE_OR_ERROR,
+        TruthContext.TEST: TruthContext.TEST,
     }
 )
 
 OF_TEST: Final = tuple(
-    Context.TEST
-    if context in (Context.MATCH, Context.IS_TRUE, Context.IS_FALSE, Context.TEST)
-    else Context.TRUTH
-    for context in Context
+    TruthContext.TEST
+    if context in (TruthContext.MATCH, TruthContext.IS_TRUE, TruthContext.IS_FALSE, TruthContext.TEST)
+    else TruthContext.TRUTH
+    for context in TruthContext
 )
 """The context of the test of a conditional, by the context of the whole."""
 
 
-def _decision(outcomes: int, context: Context) -> Literal | None:
-    if context is Context.MATCH:
+def _decision(outcomes: int, context: TruthContext) -> Literal | None:
+    if context is TruthContext.MATCH:
         outcomes = outcomes & TRUE | (FALSE if outcomes & ~TRUE else 0)
-    elif context is Context.VALUE:
+    elif context is TruthContext.VALUE:
         return LITERALS.get(outcomes)
     return LITERALS.get(_decided(context, TRUTHS[outcomes]))
 
 
 DECISIONS: Final = tuple(
-    tuple(_decision(outcomes, context) for outcomes in range(ANYTHING + 1)) for context in Context
+    tuple(_decision(outcomes, context) for outcomes in range(ANYTHING + 1)) for context in TruthContext
 )
 """For a context and a set of outcomes: the constant that stands for every one of them; None if they differ."""
 
 
-def constant_in(value: Any, context: Context) -> Literal:
+def constant_in(value: Any, context: TruthContext) -> Literal:
     """A constant as it counts in a context."""
-    if context is Context.VALUE:
+    if context is TruthContext.VALUE:
         return Literal(value)
     decided = DECISIONS[context][outcome_of(value)] if type(value) not in (int, float) else None
     if decided is not None:
         return decided
-    return LITERALS[FALSE if context is Context.MATCH or not value else TRUE]
+    return LITERALS[FALSE if context is TruthContext.MATCH or not value else TRUE]

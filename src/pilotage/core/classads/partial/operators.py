@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pilotage.core.classads.partial import outcomes as of
-from pilotage.core.classads.partial.contexts import TRUE_SIDE, Context
+from pilotage.core.classads.partial.contexts import TRUE_SIDE, TruthContext
 from pilotage.core.classads.partial.domain import NEGATED
 from pilotage.core.classads.partial.unknowns import Unknowns
 from pilotage.core.classads.tree import (
@@ -104,7 +104,7 @@ def _takes(node: Expression, op: str, constant: Literal) -> bool:
 
 
 def truth_compared(
-    tree: Expression, outcomes: int, op: str, constant: bool, context: Context, unknowns: Unknowns
+    tree: Expression, outcomes: int, op: str, constant: bool, context: TruthContext, unknowns: Unknowns
 ) -> Expression | None:
     """The tree, or its negation, that a comparison of a truth value with a constant stands for; None if none does.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.parser import MAX_NODES
-from pilotage.core.classads.partial.contexts import Context
+from pilotage.core.classads.partial.contexts import TruthContext
 from pilotage.core.classads.partial.folding import fold
 from pilotage.core.classads.partial.folding_run import TREES, Folding, Irreducible
 from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind
@@ -104,7 +104,7 @@ def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) 
     known = {name: OUTCOMES_OF[kinds.get(name, Kind.ANY)] for name in run.unknown}
     quantities = {name for name in run.unknown if kinds.get(name) is Kind.QUANTITY}
     unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps, quantities)
-    tree, outcomes = simplify(value, Context.MATCH, unknowns)
+    tree, outcomes = simplify(value, TruthContext.MATCH, unknowns)
     # Conditions on different attributes cannot contradict each other.
     if run.repeated and type(tree) in (Logic, Conditional):
         if not can_be(tree, True, unknowns):

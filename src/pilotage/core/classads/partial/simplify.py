@@ -17,7 +17,7 @@ from pilotage.core.classads.partial.contexts import (
     LITERALS,
     OF_OPERANDS,
     OF_TEST,
-    Context,
+    TruthContext,
     constant_in,
 )
 from pilotage.core.classads.partial.inversion import solved
@@ -51,11 +51,11 @@ Result: TypeAlias = tuple[Expression, int]
 _BOOLEAN_OR_ABSENT: Final = of.BOOLEAN | of.UNDEFINED | of.ERROR
 
 
-def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
+def simplify(node: Expression, context: TruthContext, unknowns: Unknowns) -> Result:
     """The simplest tree found that counts as `node` in the context, with its outcomes. Raises `OutOfSteps`."""
     unknowns.charge()
     if type(node) is Literal:
-        constant = node if context is Context.VALUE else constant_in(node.value, context)
+        constant = node if context is TruthContext.VALUE else constant_in(node.value, context)
         return constant, of.outcome_of(constant.value)
     if unknowns.kept and id(node) in unknowns.kept:
         tree, outcomes = unknowns.kept[id(node)]
@@ -65,12 +65,12 @@ def simplify(node: Expression, context: Context, unknowns: Unknowns) -> Result:
     return (tree, outcomes) if decided is None else (decided, of.outcome_of(decided.value))
 
 
-def _attribute(node: Attribute, context: Context, unknowns: Unknowns) -> Result:
+def _attribute(node: Attribute, context: TruthContext, unknowns: Unknowns) -> Result:
     if unknowns.nodes.get(node.key) is node:
         return node, unknowns.outcomes[node.key]
     if node.base is None:
         return node, of.ANYTHING
-    base, outcomes = simplify(node.base, Context.VALUE, unknowns)
+    base, outcomes = simplify(node.base, TruthContext.VALUE, unknowns)
     absent = outcomes & (of.UNDEFINED | of.ERROR)
     if not outcomes & (of.LIST | of.AD):
         # Only ads and lists have attributes.
@@ -79,9 +79,9 @@ def _attribute(node: Attribute, context: Context, unknowns: Unknowns) -> Result:
     return Attribute(node.name, base), of.ANYTHING
 
 
-def _subscript(node: Subscript, context: Context, unknowns: Unknowns) -> Result:
-    base, _ = simplify(node.base, Context.VALUE, unknowns)
-    index, _ = simplify(node.index, Context.VALUE, unknowns)
+def _subscript(node: Subscript, context: TruthContext, unknowns: Unknowns) -> Result:
+    base, _ = simplify(node.base, TruthContext.VALUE, unknowns)
+    index, _ = simplify(node.index, TruthContext.VALUE, unknowns)
     if type(base) is ListOf and type(index) is Literal and type(index.value) is int:
         if 0 <= index.value < len(base.items):
             return simplify(base.items[index.value], context, unknowns)
@@ -89,18 +89,18 @@ def _subscript(node: Subscript, context: Context, unknowns: Unknowns) -> Result:
     return Subscript(base, index), of.ANYTHING
 
 
-def _list(node: ListOf, context: Context, unknowns: Unknowns) -> Result:
-    items = [simplify(item, Context.VALUE, unknowns)[0] for item in node.items]
+def _list(node: ListOf, context: TruthContext, unknowns: Unknowns) -> Result:
+    items = [simplify(item, TruthContext.VALUE, unknowns)[0] for item in node.items]
     return ListOf(tuple(items)), of.LIST
 
 
-def _ad(node: ClassAd, context: Context, unknowns: Unknowns) -> Result:
+def _ad(node: ClassAd, context: TruthContext, unknowns: Unknowns) -> Result:
     return node, of.AD
 
 
-def _unary(node: Unary, context: Context, unknowns: Unknowns) -> Result:
+def _unary(node: Unary, context: TruthContext, unknowns: Unknowns) -> Result:
     if node.op != "!":
-        operand, outcomes = simplify(node.operand, Context.VALUE, unknowns)
+        operand, outcomes = simplify(node.operand, TruthContext.VALUE, unknowns)
         if type(operand) is Literal:
             return _constant(UNARY[node.op](operand.value), context)
         return Unary(node.op, operand), of_unary(node.op, outcomes)
@@ -111,20 +111,20 @@ def _unary(node: Unary, context: Context, unknowns: Unknowns) -> Result:
     return tree, result
 
 
-def _constant(value: Any, context: Context) -> Result:
+def _constant(value: Any, context: TruthContext) -> Result:
     constant = constant_in(value, context)
     return constant, of.outcome_of(constant.value)
 
 
-def _as_truth(tree: Expression, outcomes: int, context: Context) -> Result:
+def _as_truth(tree: Expression, outcomes: int, context: TruthContext) -> Result:
     """The truth value of a tree; where the context tells a number from it, as an operation that converts."""
-    telling = of.NUMBER if context == Context.MATCH else ~_BOOLEAN_OR_ABSENT
-    if context not in (Context.MATCH, Context.VALUE) or not outcomes & telling:
+    telling = of.NUMBER if context == TruthContext.MATCH else ~_BOOLEAN_OR_ABSENT
+    if context not in (TruthContext.MATCH, TruthContext.VALUE) or not outcomes & telling:
         return tree, outcomes
     return Logic("||", (LITERALS[of.FALSE], tree)), of.TRUTHS[outcomes]
 
 
-def _logic(node: Logic, context: Context, unknowns: Unknowns) -> Result:
+def _logic(node: Logic, context: TruthContext, unknowns: Unknowns) -> Result:
     inner, last = OF_OPERANDS[node.op][context]
     end = len(node.operands) - 1
     operands = [
@@ -134,7 +134,7 @@ def _logic(node: Logic, context: Context, unknowns: Unknowns) -> Result:
     return join(node.op, operands, context, unknowns)
 
 
-def join(op: str, operands: list[Result], context: Context, unknowns: Unknowns) -> Result:
+def join(op: str, operands: list[Result], context: TruthContext, unknowns: Unknowns) -> Result:
     """`||` or `&&` of simplified operands."""
     kept = _significant(op, _flat(op, operands, unknowns))
     if unknowns.repeated and len(kept) > 1:
@@ -210,17 +210,17 @@ def _flat(op: str, operands: list[Result], unknowns: Unknowns) -> list[Result]:
     return flat
 
 
-def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
-    tree, outcomes = simplify(node.first, Context.VALUE, unknowns)
+def _chain(node: Chain, context: TruthContext, unknowns: Unknowns) -> Result:
+    tree, outcomes = simplify(node.first, TruthContext.VALUE, unknowns)
     is_same = tree is node.first and type(tree) is not Literal and len(node.rest) == 1
     for position, (op, operand) in enumerate(node.rest, 1):
-        right, right_outcomes = simplify(operand, Context.VALUE, unknowns)
+        right, right_outcomes = simplify(operand, TruthContext.VALUE, unknowns)
         if type(tree) is Literal and type(right) is Literal:
             value = BINARY[op](tree.value, right.value)
             tree, outcomes = Literal(value), of.outcome_of(value)
             continue
         if type(right) is Literal and type(right.value) is bool:
-            below = context if position == len(node.rest) else Context.VALUE
+            below = context if position == len(node.rest) else TruthContext.VALUE
             truth = truth_compared(tree, outcomes, op, right.value, below, unknowns)
             if truth is not None:
                 tree, outcomes, is_same = truth, unknowns.outcomes_of(truth), False
@@ -245,7 +245,7 @@ def _chain(node: Chain, context: Context, unknowns: Unknowns) -> Result:
     return join("&&", [(condition, of.BOOLEAN) for condition in conditions], context, unknowns)
 
 
-def _conditional(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
+def _conditional(node: Conditional, context: TruthContext, unknowns: Unknowns) -> Result:
     if node.yes is None:
         return _default(node, context, unknowns)
     test, tested = simplify(node.test, OF_TEST[context], unknowns)
@@ -261,7 +261,7 @@ def _conditional(node: Conditional, context: Context, unknowns: Unknowns) -> Res
     return _choice((test, tested), yes, no, context, unknowns)
 
 
-def _choice(test: Result, yes: Result, no: Result, context: Context, unknowns: Unknowns) -> Result:
+def _choice(test: Result, yes: Result, no: Result, context: TruthContext, unknowns: Unknowns) -> Result:
     """A conditional, or the `||` or `&&` that counts as it where a branch is a constant."""
     truth = of.TRUTHS[test[1]]
     is_sure = not truth & (of.UNDEFINED | of.ERROR)
@@ -279,22 +279,22 @@ def _choice(test: Result, yes: Result, no: Result, context: Context, unknowns: U
     return join(op, [first, yes if branch else no], context, unknowns)
 
 
-def _needs_number(yes: Result, no: Result, context: Context) -> bool:
+def _needs_number(yes: Result, no: Result, context: TruthContext) -> bool:
     """Whether a branch has a number that the context tells from its truth value."""
-    if context == Context.MATCH:
+    if context == TruthContext.MATCH:
         return bool((yes[1] | no[1]) & of.NUMBER)
-    return context == Context.VALUE and bool((yes[1] | no[1]) & ~_BOOLEAN_OR_ABSENT)
+    return context == TruthContext.VALUE and bool((yes[1] | no[1]) & ~_BOOLEAN_OR_ABSENT)
 
 
-def _as_logic(truth: int, yes: Result, no: Result, context: Context) -> tuple[str, bool, bool] | None:
+def _as_logic(truth: int, yes: Result, no: Result, context: TruthContext) -> tuple[str, bool, bool] | None:
     """The operator, whether the test is negated, and whether the other operand is `yes`; None if none fits.
 
     With a test that may be undefined or an error, only some contexts allow it.
     """
     is_sure = not truth & (of.UNDEFINED | of.ERROR)
     never_undefined = not truth & of.UNDEFINED
-    true_side = context in (Context.IS_TRUE, Context.MATCH)
-    false_side = context == Context.IS_FALSE
+    true_side = context in (TruthContext.IS_TRUE, TruthContext.MATCH)
+    false_side = context == TruthContext.IS_FALSE
     # Each row: the constant branch, and when the operation counts as the conditional.
     if no[0] == LITERALS[of.FALSE] and (is_sure or true_side or (false_side and never_undefined)):
         return "&&", False, True
@@ -307,9 +307,9 @@ def _as_logic(truth: int, yes: Result, no: Result, context: Context) -> tuple[st
     return None
 
 
-def _default(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
+def _default(node: Conditional, context: TruthContext, unknowns: Unknowns) -> Result:
     """`test ?: no`."""
-    test, tested = simplify(node.test, Context.VALUE, unknowns)
+    test, tested = simplify(node.test, TruthContext.VALUE, unknowns)
     if not tested & of.UNDEFINED:
         return simplify(test, context, unknowns)
     if tested == of.UNDEFINED:
@@ -318,12 +318,12 @@ def _default(node: Conditional, context: Context, unknowns: Unknowns) -> Result:
     return Conditional(test, None, no), of_conditional(tested, None, outcomes)
 
 
-def _call(node: Call, context: Context, unknowns: Unknowns) -> Result:
-    arguments = [simplify(argument, Context.VALUE, unknowns) for argument in node.arguments]
+def _call(node: Call, context: TruthContext, unknowns: Unknowns) -> Result:
+    arguments = [simplify(argument, TruthContext.VALUE, unknowns) for argument in node.arguments]
     return simplified_call(node, arguments, context, unknowns)
 
 
-_RULES: Final[dict[type, Callable[[Any, Context, Unknowns], Result]]] = {
+_RULES: Final[dict[type, Callable[[Any, TruthContext, Unknowns], Result]]] = {
     Attribute: _attribute,
     Subscript: _subscript,
     Unary: _unary,

@@ -7,14 +7,14 @@ from typing import Any
 from pilotage.core.classads.functions import FUNCTIONS
 from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.partial import outcomes as of
-from pilotage.core.classads.partial.contexts import Context, constant_in
+from pilotage.core.classads.partial.contexts import TruthContext, constant_in
 from pilotage.core.classads.partial.unknowns import Unknowns
 from pilotage.core.classads.tree import ERROR, Call, Expression, ListOf, Literal
 from pilotage.core.classads.values import BINARY, TextTooLong
 
 
 def simplified_call(
-    call: Call, arguments: list[tuple[Expression, int]], context: Context, unknowns: Unknowns
+    call: Call, arguments: list[tuple[Expression, int]], context: TruthContext, unknowns: Unknowns
 ) -> tuple[Expression, int]:
     """A call of simplified arguments, with its outcomes."""
     trees = [tree for tree, _ in arguments]
@@ -33,7 +33,7 @@ def simplified_call(
     return Call(call.name, tuple(trees)), of.of_call(call.key, [outcomes for _, outcomes in arguments])
 
 
-def _constant(value: Any, context: Context) -> tuple[Expression, int]:
+def _constant(value: Any, context: TruthContext) -> tuple[Expression, int]:
     constant = constant_in(value, context)
     return constant, of.outcome_of(constant.value)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.setting import Setting
-from pilotage.core.splitting.algorithm import Algorithm, Amount, Fault, ceil_div
+from pilotage.core.splitting.algorithm import Algorithm, Amount, ParameterFault, ceil_div
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.pieces import Piece, Window
 
@@ -24,10 +24,10 @@ class EventBased(Algorithm, frozen=True, kw_only=True):
         int, Setting("generated events with one lumi number; 0: all of a job", 1, 10**12, or_zero=True)
     ] = 0
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[ParameterFault]:
         if self.events_per_lumi > self.events_per_job:
             message = "events_per_lumi is larger than events_per_job"
-            yield Fault(message, "events_per_lumi", "a lumi lies in one job")
+            yield ParameterFault(message, "events_per_lumi", "a lumi lies in one job")
 
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
         most = self.events_per_job

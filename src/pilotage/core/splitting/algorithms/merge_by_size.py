@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Annotated, ClassVar
 
 from pilotage.core.setting import BYTES, Setting
-from pilotage.core.splitting.algorithm import Algorithm, Amount, Fault, ceil_div
+from pilotage.core.splitting.algorithm import Algorithm, Amount, ParameterFault, ceil_div
 from pilotage.core.splitting.mask import Mask
 from pilotage.core.splitting.open_job import OpenJob
 from pilotage.core.splitting.pieces import Piece
@@ -61,9 +61,11 @@ class MergeBySize(Algorithm, frozen=True, kw_only=True):
     max_files: Annotated[int, Setting("the most files of a merge job with several units", 1, 10_000)] = 500
     across_runs: Annotated[bool, Setting("files of different runs may share a merge job")] = False
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[ParameterFault]:
         if self.min_size > self.max_size:
-            yield Fault("min_size is larger than max_size", "min_size", "no two files could be merged")
+            yield ParameterFault(
+                "min_size is larger than max_size", "min_size", "no two files could be merged"
+            )
 
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
         by_runs: dict[Runs, list[_Unit]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pilotage.core.policy import Ce
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape
-from pilotage.outside.batch.registry import Machine
+from pilotage.outside.batch.registry import ServerMachine
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.sge.cell import Cell
@@ -17,7 +17,7 @@ VARIABLES = (
 """Variables that Grid Engine's commands get, and through them its pilots."""
 
 
-def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SgeBatch:
+def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> SgeBatch:
     """The adapter of the CE's cell, under the account of the server."""
     options = ce.batch_options()
     assert isinstance(options, SgeOptions)

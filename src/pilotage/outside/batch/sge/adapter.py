@@ -14,11 +14,11 @@ from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import (
-    Account,
-    Partition,
+    BatchAccount,
+    BatchPartition,
+    BatchSubmission,
     Receipt,
     Shape,
-    Submission,
     submissions_of,
     unknown_hosts,
 )
@@ -36,8 +36,8 @@ from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
     NativeState,
-    Refusal,
     SubmissionFailed,
+    SubmissionRefusal,
 )
 
 MOST_EXPLAINED = 20
@@ -75,23 +75,23 @@ class SgeBatch:
     def close(self) -> None:
         self._client.runner.close()
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         if not commands.is_stamp(submission.stamp):
-            raise SubmissionFailed(Refusal.REFUSED, f"not a name of a job: {submission.stamp!r}")
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, f"not a name of a job: {submission.stamp!r}")
         try:
             per_slot = self._memory_per_slot(submission.shape)
             command = commands.submit(submission, self._options, memory_per_slot=per_slot)
         except InvalidInput as error:
-            raise SubmissionFailed(Refusal.REFUSED, str(error)) from None
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, str(error)) from None
         except Unreachable as error:
-            raise SubmissionFailed(Refusal.IN_DOUBT, str(error)) from None
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
         result = self._client.run(command, commands.script(submission, self._options))
         if not result.succeeded:
             raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
         try:
             array = output.read_submitted(result.output)
         except UnreadableOutput as error:
-            raise SubmissionFailed(Refusal.IN_DOUBT, str(error)) from None
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
         return Receipt(array, tuple(f"{array}.{index + 1}" for index in range(submission.count)))
 
     def _memory_per_slot(self, shape: Shape) -> bool:
@@ -196,7 +196,7 @@ class SgeBatch:
             contexts |= output.read_context(shown)
         return {array: decode_properties(context) for array, context in contexts.items()}
 
-    def describe(self) -> list[Partition]:
+    def describe(self) -> list[BatchPartition]:
         return queues.partitions(queues.read_queues(self._client.check_output(commands.list_queues())))
 
     def information(self) -> CeInformation:
@@ -222,7 +222,7 @@ class SgeBatch:
             for group in groups
         }
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[BatchAccount]:
         """Grid Engine does not say which projects a user may charge; `check` does."""
         return []
 

@@ -11,7 +11,7 @@ import msgspec
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.pilot_logs import log_name
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.submission import STAMP_PREFIX
@@ -33,7 +33,7 @@ def is_stamp(text: str) -> bool:
     return _STAMP.fullmatch(text) is not None
 
 
-def submit(submission: Submission, options: SgeOptions, *, memory_per_slot: bool = False) -> list[str]:
+def submit(submission: BatchSubmission, options: SgeOptions, *, memory_per_slot: bool = False) -> list[str]:
     """Submit an array of held jobs; the script is read from standard input.
 
     Grid Engine must not start a job again by itself: the second start would be another program with an old stamp.
@@ -78,7 +78,7 @@ def _needs(shape: Shape, options: SgeOptions, memory_per_slot: bool) -> list[str
     return words + [word for option, value in named.items() if value for word in (option, value)]
 
 
-def script(submission: Submission, options: SgeOptions) -> str:
+def script(submission: BatchSubmission, options: SgeOptions) -> str:
     """The script of a submission, with lines that set the index and open the log.
 
     A missing log folder is no reason to fail: with `-o` Grid Engine would put the job into an error state.

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.sge.wait_reasons import classify_wait
-from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
+from pilotage.outside.batch.submission import ListedTask, NativeState, SubmissionRefusal
 
 WAITING = (NativeState.WAITING, NativeState.HELD)
 
@@ -255,16 +255,16 @@ def read_refusal(errors: str) -> str:
     return "; ".join(lines[:MOST_REASONS]) or "no queue can run it"
 
 
-def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
+def classify_failure(status: int | None, errors: str) -> tuple[SubmissionRefusal, str]:
     """Class and text of a failed submission. Only a failure that Grid Engine reports as final is no doubt."""
     if status is None or status < 0 or is_unclear(errors):
         text = " ".join(errors.split()) or describe_end("qsub", status)
-        return Refusal.IN_DOUBT, text
+        return SubmissionRefusal.IN_DOUBT, text
     if is_full(errors):
-        return Refusal.FULL, read_refusal(errors)
+        return SubmissionRefusal.FULL, read_refusal(errors)
     if status in (126, 127) or "Unable to run job:" in errors or "qsub:" in errors or "denied" in errors:
-        return Refusal.REFUSED, read_refusal(errors)
-    return Refusal.IN_DOUBT, " ".join(errors.split()) or describe_end("qsub", status)
+        return SubmissionRefusal.REFUSED, read_refusal(errors)
+    return SubmissionRefusal.IN_DOUBT, " ".join(errors.split()) or describe_end("qsub", status)
 
 
 _NOTHING_THERE = re.compile(

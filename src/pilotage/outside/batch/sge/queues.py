@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 
 from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.glue.information import CeInformation, Value
-from pilotage.core.policy.new_ce import NodeKind
-from pilotage.outside.batch.adapter import Partition
+from pilotage.core.policy.new_ce import NodeSize
+from pilotage.outside.batch.adapter import BatchPartition
 from pilotage.outside.batch.ce_facts import job_counts, known_limits, longest, minima_of_hosts
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.sge.output import read_state, read_tasks, read_xml
@@ -126,7 +126,7 @@ def read_memory(text: str) -> int | None:
     return size if size is not None and size < 1 << 63 else None
 
 
-def partitions(listing: QueueListing) -> list[Partition]:
+def partitions(listing: QueueListing) -> list[BatchPartition]:
     """The queues, each with the size of all its hosts."""
     described = []
     instances = sorted(listing.instances, key=lambda instance: instance.queue)
@@ -135,12 +135,12 @@ def partitions(listing: QueueListing) -> list[Partition]:
     for name, members in groupby(instances, key=lambda instance: instance.queue):
         hosts = list(members)
         described.append(
-            Partition(
+            BatchPartition(
                 name,
                 any(host.usable for host in hosts),
                 longest([host.wall for host in hosts]),
                 tuple(
-                    NodeKind(1, host.slots, (read_memory(host.values.get("mem_total", "")) or 0) >> 20)
+                    NodeSize(1, host.slots, (read_memory(host.values.get("mem_total", "")) or 0) >> 20)
                     for host in hosts
                 ),
                 default=name == default,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.registry import Machine
+from pilotage.outside.batch.registry import ServerMachine
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 
@@ -11,7 +11,7 @@ VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
 """Variables that Slurm's commands get, and through them its pilots."""
 
 
-def make_adapter(ce: Ce, machine: Machine, timeout: float) -> SlurmBatch:
+def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> SlurmBatch:
     """The adapter of the CE's cluster, under the account of the server."""
     environment = machine.variables(VARIABLES)
     if ce.slurm.conf:

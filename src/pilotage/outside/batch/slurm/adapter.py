@@ -13,11 +13,11 @@ from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import (
-    Account,
-    Partition,
+    BatchAccount,
+    BatchPartition,
+    BatchSubmission,
     Receipt,
     Shape,
-    Submission,
     submissions_of,
     unknown_hosts,
 )
@@ -30,8 +30,8 @@ from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
     ListedTask,
-    Refusal,
     SubmissionFailed,
+    SubmissionRefusal,
 )
 
 _HINT = "`scontrol ping` on the server's machine says whether Slurm's controller answers"
@@ -62,14 +62,14 @@ class SlurmBatch:
     def close(self) -> None:
         self._client.runner.close()
 
-    def submit(self, submission: Submission) -> Receipt:
+    def submit(self, submission: BatchSubmission) -> Receipt:
         result = self._client.run(commands.submit(submission, self._options), submission.script)
         if not result.succeeded:
             raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
         try:
             array = output.read_submitted(result.output)
         except UnreadableOutput as error:
-            raise SubmissionFailed(Refusal.IN_DOUBT, str(error)) from None
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
         return Receipt(array, tuple(f"{array}_{index}" for index in range(submission.count)))
 
     def release(self, stamps: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class SlurmBatch:
             command = commands.release(stamp)
             result = self._client.run(command)
             if not result.succeeded and output.is_refused_release(result.errors):
-                raise SubmissionFailed(Refusal.REFUSED, output.read_refused_release(result.errors))
+                raise SubmissionFailed(SubmissionRefusal.REFUSED, output.read_refused_release(result.errors))
             if not result.succeeded:
                 raise self._client.unreachable(command[0], result)
 
@@ -141,7 +141,7 @@ class SlurmBatch:
         properties = output.read_listed_properties(listed)
         return {pilot: values for pilot, values in properties.items() if stamps is None or pilot[0] in stamps}
 
-    def describe(self) -> list[Partition]:
+    def describe(self) -> list[BatchPartition]:
         return output.read_partitions(self._client.check_output(commands.list_partitions()))
 
     def information(self) -> CeInformation:
@@ -155,7 +155,7 @@ class SlurmBatch:
         )
         return information.describe_ce(configuration, partitions, nodes, states, self._options)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[BatchAccount]:
         configuration = self._client.check_output(commands.show_config())
         enforced = output.read_setting(configuration, "AccountingStorageEnforce").split(",")
         if not self._has_accounting(configuration) or "associations" not in enforced:

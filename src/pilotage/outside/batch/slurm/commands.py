@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from math import ceil
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
-from pilotage.outside.batch.adapter import Shape, Submission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.properties import all_properties, write_properties
 
 LINE_START = "=|"
@@ -26,7 +26,7 @@ PARTITION_FORMAT = "%P|%a|%l|%D|%c|%m|%f|%G|%T"
 """Partition (`*`: the default), availability, time limit, nodes, cores, memory, features, generic resources, state."""
 
 
-def submit(submission: Submission, options: SlurmOptions) -> list[str]:
+def submit(submission: BatchSubmission, options: SlurmOptions) -> list[str]:
     """Submit an array of held jobs; the script is read from standard input.
 
     Slurm must not start a job again by itself: the second start would be another program with an old stamp.
@@ -67,7 +67,7 @@ def submit(submission: Submission, options: SlurmOptions) -> list[str]:
 
 def check(shape: Shape, options: SlurmOptions) -> list[str]:
     """Ask whether Slurm would accept a pilot: partition, account, QOS, size and limits. Nothing is submitted."""
-    return [*submit(Submission("pilotage-check", 1, shape, ""), options), "--test-only"]
+    return [*submit(BatchSubmission("pilotage-check", 1, shape, ""), options), "--test-only"]
 
 
 def release(stamp: str) -> list[str]:

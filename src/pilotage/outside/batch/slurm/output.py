@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pilotage.core.policy.new_ce import NodeKind
-from pilotage.outside.batch.adapter import Account, Partition
+from pilotage.core.policy.new_ce import NodeSize
+from pilotage.outside.batch.adapter import BatchAccount, BatchPartition
 from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.outside.batch.slurm.wait_reasons import classify_reason
-from pilotage.outside.batch.submission import ListedTask, NativeState, Refusal
+from pilotage.outside.batch.submission import ListedTask, NativeState, SubmissionRefusal
 
 STATES = {
     "PENDING": NativeState.WAITING,
@@ -220,18 +220,18 @@ def read_refused_release(errors: str) -> str:
     return re.sub(r"^[0-9_]+: ", "", lines[0]) if lines else "scontrol said nothing"
 
 
-def classify_failure(status: int | None, errors: str) -> tuple[Refusal, str]:
+def classify_failure(status: int | None, errors: str) -> tuple[SubmissionRefusal, str]:
     """Class and text of a failed submission. Only a failure that Slurm itself reports as final is no doubt."""
     text = " ".join(
         line.split("error:", 1)[-1].strip() for line in errors.splitlines() if line.strip()
     ) or describe_end("sbatch", status)
     if status is None or status < 0 or any(word in errors for word in _DOUBT):
-        return Refusal.IN_DOUBT, text
+        return SubmissionRefusal.IN_DOUBT, text
     if is_full(errors):
-        return Refusal.FULL, text
+        return SubmissionRefusal.FULL, text
     if status in (126, 127) or "sbatch: error:" in errors or "unrecognized option" in errors:
-        return Refusal.REFUSED, text
-    return Refusal.IN_DOUBT, text
+        return SubmissionRefusal.REFUSED, text
+    return SubmissionRefusal.IN_DOUBT, text
 
 
 _START_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
@@ -250,7 +250,7 @@ def read_setting(output: str, name: str) -> str:
     return match[1].strip() if match else ""
 
 
-def read_accounts(listed: str, shown: str) -> list[Account]:
+def read_accounts(listed: str, shown: str) -> list[BatchAccount]:
     """Read the outputs of `commands.list_accounts` and `commands.show_default_account`."""
     default = next((line.partition("|")[2].strip() for line in shown.splitlines() if "|" in line), "")
     accounts = []
@@ -260,13 +260,13 @@ def read_accounts(listed: str, shown: str) -> list[Account]:
             raise UnreadableOutput(f"not an account of `sacctmgr`: {line[:200]!r}")
         name, partition, qos = fields
         names = tuple(word for word in qos.split(",") if word)
-        accounts.append(Account(name, partition, names, name == default))
+        accounts.append(BatchAccount(name, partition, names, name == default))
     return accounts
 
 
-def read_partitions(output: str) -> list[Partition]:
+def read_partitions(output: str) -> list[BatchPartition]:
     """Read the output of `commands.list_partitions`: one partition for all its kinds of nodes, in the order listed."""
-    partitions: dict[str, Partition] = {}
+    partitions: dict[str, BatchPartition] = {}
     for line in output.splitlines():
         fields = [field.strip() for field in line.split("|")]
         if len(fields) != 9:
@@ -274,8 +274,8 @@ def read_partitions(output: str) -> list[Partition]:
         marked, availability, wall, nodes, cores, memory, features, gres, _ = fields
         name = marked.removesuffix("*")
         known = partitions.get(name)
-        kind = NodeKind(_leading_number(nodes), _leading_number(cores), _leading_number(memory))
-        partitions[name] = Partition(
+        kind = NodeSize(_leading_number(nodes), _leading_number(cores), _leading_number(memory))
+        partitions[name] = BatchPartition(
             name,
             availability == "up",
             read_span(wall),

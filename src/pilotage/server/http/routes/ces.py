@@ -70,7 +70,7 @@ def _accounts(batch: adapter.BatchAdapter) -> list[Account]:
     return [Account(row.name, row.partition, list(row.qos), row.default) for row in known]
 
 
-def _partition(partition: adapter.Partition) -> Partition:
+def _partition(partition: adapter.BatchPartition) -> Partition:
     return Partition(
         partition.name,
         partition.default,

@@ -26,7 +26,7 @@ from pilotage.server.http.stored_outputs import (
     stream_names,
 )
 from pilotage.server.tokens import Caller
-from pilotage.services.jobs.actions import CHUNK, Outcome, act, check_verb
+from pilotage.services.jobs.actions import CHUNK, ActionOutcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
 from pilotage.store.tables import attempts, events, listing
@@ -254,7 +254,7 @@ async def action(
         ids = await asyncio.to_thread(_ids, context, selection, caller, after)
         if not ids:
             break
-        outcome: Outcome = await context.writer.acall(
+        outcome: ActionOutcome = await context.writer.acall(
             lambda tx, ids=ids: act(  # type: ignore[misc]
                 pool,
                 tx,
