@@ -21,7 +21,7 @@ from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import parse
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.server.duties.director import SLICE, run_slice
+from pilotage.server.loop_turns import TURN, run_turn
 from pilotage.server.process.gc_tuning import freeze_gc
 from pilotage.services.director.demand import (
     DemandCounts,
@@ -144,12 +144,12 @@ def _iteration(
     preparing, work = prepare(pool, rows, {}, time.time()), None
     while work is None:
         with clock.turn():
-            work = _request(writer, lambda _: run_slice(preparing))
+            work = _request(writer, lambda _: run_turn(preparing))
     steps = work.decide(rng)
     ended = False
     while not ended:
         with clock.turn():
-            until = time.perf_counter() + SLICE
+            until = time.perf_counter() + TURN
             while not ended and time.perf_counter() < until:
                 ended = next(steps, work) is work
     with clock.turn():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure, figure
 from benchmarks.filled import count_jobs
-from pilotage.services.retention import RULES, Slicer
+from pilotage.services.retention import RULES, new_pace, run_slice
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.engine.sqlite import open_writer
@@ -96,14 +96,14 @@ def _fill(connection: WriterConnection, jobs: int) -> None:
 def _all(connection: WriterConnection, name: str) -> tuple[list[float], list[float]]:
     """Seconds of each slice until nothing is left: of its statements, and with the commit."""
     [rule] = [one for one in RULES if one.name == name]
-    slicer = Slicer(time.perf_counter)
+    pace = new_pace(time.perf_counter)
     statements, whole = [], []
     while True:
         begin = time.perf_counter()
         connection.begin()
-        done = slicer.run(connection, rule, [], 1e9, 1e9)
+        done = run_slice(connection, rule, [], 1e9, 1e9, pace)
+        statements.append(time.perf_counter() - begin)
         connection.commit()
-        statements.append(done.seconds)
         whole.append(time.perf_counter() - begin)
         if done.last:
             return statements, whole

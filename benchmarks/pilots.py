@@ -149,13 +149,14 @@ def _enrol(pool: Pool, tx: Transaction, number: int, now: float) -> object:
 def _expire(server: _Server, cut: list[PilotId]) -> list[float]:
     """Take the leases back as the duty does; milliseconds of each transaction."""
     try:
-        from pilotage.server.duties.row_by_row import SLICE_AIM, SlicePace
+        from pilotage.core.slice_pace import SlicePace
+        from pilotage.server.duties.row_by_row import SLICE_AIM
     except ImportError:
         return [
             server.timed(lambda tx: leases.expire(server.pool, tx, server.now))
             for _ in range(len(cut) // leases.MOST)
         ]
-    pace, spent = SlicePace(SLICE_AIM), []
+    pace, spent = SlicePace(SLICE_AIM, time.perf_counter), []
     while cut:
         part, cut = cut[: pace.size], cut[pace.size :]
         spent.append(

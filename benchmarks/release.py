@@ -22,9 +22,10 @@ from pilotage.core.requests.json_format import specification_to_text
 from pilotage.core.requests.retries import RetryRules
 from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
 from pilotage.core.requests.states import RequestState
+from pilotage.core.slice_pace import SlicePace
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.duties.release import AIM
-from pilotage.server.duties.row_by_row import SLICE_AIM, SlicePace
+from pilotage.server.duties.row_by_row import SLICE_AIM
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.workqueue import roll_up
 from pilotage.services.workqueue.programs import ProgramCache
@@ -156,7 +157,7 @@ class _Filled:
         times: list[float] = []
         while not self._timed(times, lambda tx: run.read_groups(tx, self.now)):
             pass
-        pace, taken = SlicePace(AIM), 1
+        pace, taken = SlicePace(AIM, time.perf_counter), 1
         while taken:
             size = pace.size
             taken = self._timed(
@@ -182,7 +183,7 @@ class _Filled:
         self.writer.call(lambda tx: job_outcomes.append(tx.connection, ends))
         times: list[float] = []
         places = roll_up.places_of(self.queue, self.now)
-        pace, begun = SlicePace(SLICE_AIM), time.perf_counter()
+        pace, begun = SlicePace(SLICE_AIM, time.perf_counter), time.perf_counter()
         while part := job_outcomes.after(self.connection, 0, pace.size):
             self._timed(
                 times,

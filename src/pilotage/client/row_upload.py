@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ class _RowSender:
             for number, chunk in chunks:
                 if under_way is not None:
                     under_way.result()
-                under_way = _run_in_thread(lambda number=number, chunk=chunk: self._send(number, chunk))  # type: ignore[misc]
+                under_way = _run_in_thread(partial(self._send, number, chunk))
         except PilotageError:
             if under_way is not None:
                 under_way.exception()  # wait, so that the count of stored rows is right

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .events import Key
@@ -97,7 +98,7 @@ def send_tails(
     """Send the ends of streams. An end that the server does not take is logged."""
     for tail in tails:
         try:
-            retry_until_available(lambda tail=tail: _post(connection, key, tail), is_cancelled)  # type: ignore[misc]
+            retry_until_available(partial(_post, connection, key, tail), is_cancelled)
         except (ServerUnavailable, RequestRefused) as error:
             log("cannot send the end of the output", job=key[0], stream=tail.stream, reason=str(error))
 

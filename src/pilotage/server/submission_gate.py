@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded
+from pilotage.core.slice_pace import SlicePace
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.job_creation import ChunkPace, JobCreator
+from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -22,7 +23,7 @@ MAX_CONCURRENT = 8
 class SubmissionGate:
     """The gate that all submissions of one server pass. `pace` limits the work of one transaction."""
 
-    def __init__(self, writer: Writer, pace: ChunkPace) -> None:
+    def __init__(self, writer: Writer, pace: SlicePace) -> None:
         self._writer = writer
         self.pace = pace
         self._write_lock = asyncio.Lock()

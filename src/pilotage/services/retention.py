@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.policy import Policy
+from pilotage.core.slice_pace import SlicePace
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import costs, history, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
-
-MAX_LOAD = 0.1
-"""Maximum fraction of the writer's time."""
 
 FIRST_SIZE, MIN_SIZE, MAX_SIZE = 100, 50, 2000
 """Rows of a slice: the first size, and the bounds."""
@@ -159,42 +157,21 @@ class SliceResult:
     """The result of one slice."""
 
     rows: int
-    seconds: float
-    """Time in the writer's thread, without the commit."""
     last: bool
     """Whether the rule has no more rows to delete."""
 
 
-@dataclass(slots=True)
-class Slicer:
-    """Runs slices, and adapts the number of rows so that a slice takes about `SLICE`."""
-
-    timer: Callable[[], float]
-    """Returns seconds from an arbitrary origin."""
-    sizes: dict[str, int] = field(default_factory=dict)
-
-    def size(self, rule: Rule) -> int:
-        return self.sizes.get(rule.name, FIRST_SIZE)
-
-    def run(
-        self, connection: Connection, rule: Rule, keys: Sequence[Any], before: float, now: float
-    ) -> SliceResult:
-        """Run one slice. Called in the writer's thread."""
-        size, begin = self.size(rule), self.timer()
-        rows = rule.step(connection, keys, before, size)
-        if rows:
-            retention.add_progress(connection, rule.name, now, rows)
-        seconds = self.timer() - begin
-        self._adapt(rule, size, rows, seconds)
-        return SliceResult(rows, seconds, rows < size)
-
-    def _adapt(self, rule: Rule, size: int, rows: int, seconds: float) -> None:
-        if not rows or (rows < size and seconds <= SLICE):
-            return
-        fits = round(rows * SLICE / seconds) if seconds > 0 else MAX_SIZE
-        self.sizes[rule.name] = max(MIN_SIZE, min(fits, 2 * size, MAX_SIZE))
+def new_pace(clock: Callable[[], float]) -> SlicePace:
+    """The pace of one rule's slices; `clock` returns monotonic seconds."""
+    return SlicePace(SLICE, clock, first=FIRST_SIZE, least=MIN_SIZE, most=MAX_SIZE)
 
 
-def pause(seconds: float) -> float:
-    """Seconds to wait after a slice that took `seconds`, its commit included."""
-    return seconds * (1 / MAX_LOAD - 1)
+def run_slice(
+    connection: Connection, rule: Rule, keys: Sequence[Any], before: float, now: float, pace: SlicePace
+) -> SliceResult:
+    """Run one slice of a rule. Called in the writer's thread."""
+    size = pace.size
+    rows = pace.measured(size, lambda: rule.step(connection, keys, before, size))
+    if rows:
+        retention.add_progress(connection, rule.name, now, rows)
+    return SliceResult(rows, rows < size)

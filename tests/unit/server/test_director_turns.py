@@ -11,7 +11,7 @@ import pytest
 from pilotage.core.provisioning.demand import DemandQueue
 from pilotage.core.provisioning.iteration import in_random_order
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.server.duties.director import SLICE, run_slice
+from pilotage.server.loop_turns import TURN, run_turn
 from pilotage.services.director import demand
 from pilotage.services.director.demand import DemandCounts, prepare, read_counts
 from tests.unit.services.bench import POLICY
@@ -49,8 +49,8 @@ def test_each_queue_and_each_ce_is_a_step(place: Place, monkeypatch: pytest.Monk
 
 def test_a_turn_ends_after_its_time_and_the_last_one_has_the_iteration(place: Place) -> None:
     steps = prepare(place.bench.pool, counts_of(place), {}, place.bench.now)
-    ticks, turns = count(0.0, SLICE * 0.6), 0
-    while (work := run_slice(steps, lambda: next(ticks))) is None:
+    ticks, turns = count(0.0, TURN * 0.6), 0
+    while (work := run_turn(steps, lambda: next(ticks))) is None:
         turns += 1
     assert turns >= 3
     assert len(work.facts.queues) == QUEUES

@@ -54,7 +54,6 @@ from pilotage.services import retention as rules_of_retention
 from pilotage.services.catalogue import outputs
 from pilotage.services.peers import sync
 from pilotage.services.pilots.costs import Booking
-from pilotage.services.retention import Slicer
 from pilotage.services.submission import chunked
 from pilotage.services.why import answer, wait_history
 from pilotage.services.workqueue import expiry
@@ -180,7 +179,7 @@ def _locations(pool: Pool) -> Case:
 def _retention(pool: Pool) -> Case:
     rules = [rule.name for rule in rules_of_retention.RULES]
     pool.refuse(rules_of_retention, "drop_month", lambda *_: False)
-    ran = pool.refuse(Slicer, "run", lambda _, connection, rule, *more: rule.name == "hot")
+    ran = pool.refuse(rules_of_retention, "run_slice", lambda connection, rule, *more: rule.name == "hot")
     duty = retention.RetentionDuty(pool.context, Path("/nowhere"), lambda: None)
     pool.queue.run("INSERT INTO removals (kind, names) VALUES ('jobs', '[1]'), ('jobs', '[2]')")
     gone: list[int] = []
@@ -197,7 +196,7 @@ def _retention(pool: Pool) -> Case:
     return Case(
         duty,
         rules[0],
-        lambda: {call[2].name for call in ran} == without_keys and gone == [2]
+        lambda: {call[1].name for call in ran} == without_keys and gone == [2]
         and pool.queue.sql("SELECT count(*) FROM removals") == [(1,)],
     )  # fmt: skip
 

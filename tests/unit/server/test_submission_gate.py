@@ -10,7 +10,7 @@ import pytest
 
 from pilotage.core.errors import Overloaded
 from pilotage.server.submission_gate import MAX_CONCURRENT, SubmissionGate
-from pilotage.services.submission.job_creation import ChunkPace
+from pilotage.services.submission.job_creation import new_pace
 
 
 class Slow:
@@ -35,7 +35,7 @@ class Slow:
 
 
 def test_the_ninth_submission_is_told_to_come_again() -> None:
-    bulk = SubmissionGate(Slow(), ChunkPace())  # type: ignore[arg-type]
+    bulk = SubmissionGate(Slow(), new_pace())  # type: ignore[arg-type]
     places = [bulk.place() for _ in range(MAX_CONCURRENT)]
     for place in places:
         place.__enter__()
@@ -51,7 +51,7 @@ def test_the_ninth_submission_is_told_to_come_again() -> None:
 
 def test_large_writes_are_never_in_one_transaction_and_take_turns() -> None:
     writer, order = Slow(), list[str]()
-    bulk = SubmissionGate(writer, ChunkPace())  # type: ignore[arg-type]
+    bulk = SubmissionGate(writer, new_pace())  # type: ignore[arg-type]
 
     async def submission(name: str) -> None:
         for _ in range(3):

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from pilotage.core.ids import QueueId
+from pilotage.server import loop_turns
 from pilotage.server.context import Context
-from pilotage.server.duties import wait_reasons
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.failing_rows import FailingRows
 from pilotage.services.why.answer import WaitSnapshot
@@ -63,7 +63,7 @@ def _context(*, in_loop: bool) -> SimpleNamespace:
 
 
 def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reasons, "SLICE", 0.0)
+    monkeypatch.setattr(loop_turns, "TURN", 0.0)
     looker = _Looker()
     rows = asyncio.run(_looked(_context(in_loop=True), looker))
     assert [row.queue for row in rows] == list(range(QUEUES))
@@ -72,7 +72,7 @@ def test_a_look_in_the_loop_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_look_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait_reasons, "SLICE", 0.0)
+    monkeypatch.setattr(loop_turns, "TURN", 0.0)
     context = _context(in_loop=True)
     context.stop.set()
     assert len(asyncio.run(_looked(context, _Looker()))) == 1

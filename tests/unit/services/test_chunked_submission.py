@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pilotage.client import row_upload
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, Overloaded
 from pilotage.core.jobs.description import InputFile, JobDescription
+from pilotage.core.slice_pace import SlicePace
 from pilotage.services.submission import chunked
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.accept import ChunkedInsert, delete_staged
@@ -27,20 +28,20 @@ from pilotage.services.submission.chunked import (
 from pilotage.services.submission.job_creation import (
     AIM,
     FEWEST,
-    ChunkPace,
     ChunkRows,
     JobCreator,
     cut,
     encoded,
+    new_pace,
 )
 from pilotage.store.tables import chunks, submissions
 from pilotage.wire.submissions import MAX_CHUNK_BYTES, MAX_CHUNK_ROWS
 from tests.unit.services.bench import POLICY, Bench
 
 
-def at_most(jobs: int) -> ChunkPace:
+def at_most(jobs: int) -> SlicePace:
     """One that has a transaction make so many jobs."""
-    pace = ChunkPace()
+    pace = new_pace()
     pace.size = jobs
     return pace
 
@@ -63,13 +64,13 @@ class Stream:
         return bench.do(lambda tx: open_submission(bench.pool, tx, self.prepared, bench.now))
 
     def accept(
-        self, number: int, *values: Any, owner: str = "alice", at_once: ChunkPace | None = None
+        self, number: int, *values: Any, owner: str = "alice", at_once: SlicePace | None = None
     ) -> chunks.ChunkRow:
         """`at_once`: what it allows to be made in the same transaction; otherwise nothing."""
         return self.bench.do(lambda tx: self.accepting(tx, number, values, owner, at_once or at_most(0)))
 
     def accepting(
-        self, tx: Any, number: int, values: Sequence[Any], owner: str, pace: ChunkPace
+        self, tx: Any, number: int, values: Sequence[Any], owner: str, pace: SlicePace
     ) -> chunks.ChunkRow:
         bench, given = self.bench, rows_of(*values)
         return accept_chunk(bench.pool, tx, owner, self.id, number, given, bench.now, pace)
@@ -421,23 +422,20 @@ def test_client_and_server_cut_long_rows_alike() -> None:
 
 
 def test_the_pace_follows_the_time_that_jobs_take() -> None:
-    now = [0.0]
-    pace = ChunkPace(lambda: now[0])
+    pace = new_pace(lambda: 0.0)
     for seconds_each, right in ((1e-6, 2000), (1e-5, 200), (1e-3, FEWEST), (4e-6, 500)):
         for _ in range(60):
-            begun, count = pace.now(), pace.size
-            now[0] += count * seconds_each
-            pace.took(count, pace.now() - begun)
+            pace.took(pace.size, pace.size * seconds_each)
             assert pace.size <= MAX_CHUNK_ROWS
         assert 0.75 * right <= pace.size <= 1.05 * right, (seconds_each, pace.size)
 
 
 def test_one_slow_transaction_halves_the_next_and_a_short_one_says_nothing() -> None:
-    pace = ChunkPace(lambda: 0.0)
+    pace = new_pace(lambda: 0.0)
     pace.size = 1000
     pace.took(1000, 2 * AIM)
     assert pace.size == 500
     pace.took(3, 1e-9)
     assert pace.size == 500
     pace.took(3, 10 * AIM)
-    assert pace.size == 125
+    assert pace.size == FEWEST

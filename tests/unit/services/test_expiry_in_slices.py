@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from pilotage.core.ids import PilotId
-from pilotage.server.duties.row_by_row import FIRST_SLICE, LARGEST_SLICE, RowByRow, SlicePace
+from pilotage.core.slice_pace import FIRST_SLICE, LARGEST_SLICE, SlicePace
+from pilotage.server.duties.row_by_row import RowByRow
 from pilotage.server.failing_rows import DutyFailures
 from pilotage.services.pilots import leases
 from pilotage.store.writer.transaction import Transaction

@@ -31,9 +31,8 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.shares import corrections
 from pilotage.services.submission.accept import accept
 from pilotage.services.submission.chunked import accept_chunk, open_submission
-from pilotage.services.submission.job_creation import ChunkPace as MakingPace
 from pilotage.services.submission.job_creation import ChunkRows as ChunkRows
-from pilotage.services.submission.job_creation import JobCreator, encoded
+from pilotage.services.submission.job_creation import JobCreator, encoded, new_pace
 from pilotage.services.why import wait_history
 from pilotage.store.tables import jobs as job_rows
 from pilotage.store.tables import pilots as pilot_rows
@@ -306,7 +305,7 @@ class Failing(RuleBasedStateMachine):
         place = self.streams[id_]
         chunk = self.carry_out(
             fate,
-            lambda tx: accept_chunk(self.pool, tx, "alice", id_, place, given, bench.now, MakingPace()),
+            lambda tx: accept_chunk(self.pool, tx, "alice", id_, place, given, bench.now, new_pace()),
         )
         assert chunk.made == 5
         self.streams[id_] += 1

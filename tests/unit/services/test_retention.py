@@ -19,8 +19,8 @@ from pilotage.services.retention import (
     RULES,
     SLICE,
     Rule,
-    Slicer,
     SliceResult,
+    run_slice,
 )
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.job_creation import JobCreator
@@ -53,15 +53,15 @@ class Stopwatch:
 def everything(bench: Bench, now: float | None = None, policy: Policy | None = None) -> dict[str, int]:
     """What the duty does in one cycle; rows seen to."""
     at, policy = bench.now if now is None else now, policy or bench.pool.policy
-    slicer, seen = Slicer(Stopwatch(SLICE)), {}
+    paces, seen = {rule.name: retention.new_pace(Stopwatch(SLICE)) for rule in RULES}, {}
     for rule in RULES:
         before = at - rule.keeps(policy)
         found = list(rule.find(bench.connection, before)) if rule.find else []
         seen[rule.name] = 0
         while True:
             done = bench.do(
-                lambda tx, rule=rule, found=found, before=before: slicer.run(
-                    tx.connection, rule, found, before, at
+                lambda tx, rule=rule, found=found, before=before, pace=paces[rule.name]: run_slice(
+                    tx.connection, rule, found, before, at, pace
                 )
             )
             seen[rule.name] += done.rows
@@ -264,7 +264,9 @@ def test_outputs_stay_with_jobs_that_have_not_left_the_hot_table(bench: Bench) -
 
     def cut() -> SliceResult:
         return bench.do(
-            lambda tx: Slicer(Stopwatch(0.0)).run(tx.connection, outputs, [], bench.now, bench.now)
+            lambda tx: run_slice(
+                tx.connection, outputs, [], bench.now, bench.now, retention.new_pace(Stopwatch(0.0))
+            )
         )
 
     bench.now += 10.0
@@ -306,9 +308,9 @@ def rule_of(rows: int) -> Rule:
 
 
 def sizes(bench: Bench, watch: Stopwatch, rows: int) -> list[int]:
-    rule, slicer, found = rule_of(rows), Slicer(watch), []
+    rule, pace, found = rule_of(rows), retention.new_pace(watch), []
     while True:
-        done = bench.do(lambda tx: slicer.run(tx.connection, rule, [], 0.0, 0.0))
+        done = bench.do(lambda tx: run_slice(tx.connection, rule, [], 0.0, 0.0, pace))
         found.append(done.rows)
         if done.last:
             return found
@@ -334,10 +336,6 @@ def test_a_slice_that_is_full_is_not_the_last(bench: Bench) -> None:
     assert sizes(bench, Stopwatch(SLICE), FIRST_SIZE) == [FIRST_SIZE, 0]
     assert sizes(bench, Stopwatch(SLICE), 0) == [0]
     assert retention_rows.progress(bench.connection)["made up"].total == FIRST_SIZE
-
-
-def test_the_writer_is_left_alone_for_most_of_the_time() -> None:
-    assert math.isclose(retention.pause(0.004) / (0.004 + retention.pause(0.004)), 1 - retention.MAX_LOAD)
 
 
 def test_rules_look_as_often_as_their_time_asks_for() -> None:

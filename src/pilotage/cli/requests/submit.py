@@ -72,8 +72,7 @@ def _send(session: Session, client: Client, prepared: list[RequestUpload], wait:
     accepted: list[RequestAccepted] = []
     for request in prepared:
         try:
-            with session.screen.progress("uploading") as advance:
-                answer = client.send_request(request, lambda done, total, show=advance: show(done, total, ""))  # type: ignore[misc]
+            answer = _upload(session, client, request)
         except KeyboardInterrupt:
             again = f"repeat the command with --key {request.body.key}"
             session.screen.note(f"the server may have accepted the request; {again}: it is not stored twice")
@@ -86,6 +85,11 @@ def _send(session: Session, client: Client, prepared: list[RequestUpload], wait:
     if session.as_json:
         session.screen.json({"requests": accepted})
     return code
+
+
+def _upload(session: Session, client: Client, request: RequestUpload) -> RequestAccepted:
+    with session.screen.progress("uploading") as advance:
+        return client.send_request(request, lambda done, total: advance(done, total, ""))
 
 
 def _show_accepted(session: Session, answer: RequestAccepted) -> None:

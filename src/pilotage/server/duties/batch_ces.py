@@ -323,7 +323,7 @@ class BatchCesDuty(Duty):
                 continue
             ended, self._cycles[name] = self._cycles.get(name), asyncio.create_task(duty.cycle())
             if ended is not None:
-                await self._rows.alone("serve CEs", name, lambda ended=ended: ended)  # type: ignore[misc]
+                await self._rows.alone("serve CEs", name, partial(_end_of, ended))
 
     def _is_busy(self, name: str) -> bool:
         return name in self._cycles and not self._cycles[name].done()
@@ -344,3 +344,7 @@ class BatchCesDuty(Duty):
         for _, duty in self._duties.values():
             duty.close()
         await asyncio.gather(*self._cycles.values(), return_exceptions=True)
+
+
+async def _end_of(cycle: asyncio.Task[None]) -> None:
+    await cycle

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import perf_counter
 
 from pilotage.core.ids import PilotId
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
+from pilotage.server.loop_turns import in_turns
 from pilotage.services.pilots.costs import (
     IN_ONE_TRANSACTION,
     Booking,
@@ -24,9 +24,6 @@ BOOKING_PERIOD = 30.0
 
 PILOTS_PER_SECOND = 200
 """Live pilots booked a second at most, on average: with more pilots the passes are rarer."""
-
-SLICE = 0.002
-"""Seconds of work in one turn of the event loop."""
 
 MAX_LOAD = 0.1
 """Maximum fraction of the event loop's time."""
@@ -55,15 +52,10 @@ class CostDuty(Duty):
             made = await asyncio.to_thread(lambda: list(book_pilots(context.readers.connection(), rows)))
             await self._save([booking for bookings in made for booking in bookings])
             return
-        begun = perf_counter()
-        for bookings in book_pilots(context.readers.connection(), rows):
+        async for bookings in in_turns(book_pilots(context.readers.connection(), rows), MAX_LOAD):
             await self._save(bookings)
-            worked = perf_counter() - begun
-            if worked >= SLICE:
-                if context.stop.is_set():
-                    return
-                await asyncio.sleep(worked / MAX_LOAD - worked)
-                begun = perf_counter()
+            if context.stop.is_set():
+                return
 
     async def _save(self, bookings: Sequence[Booking]) -> None:
         """Save bookings. A pilot that cannot be booked stays unbooked."""

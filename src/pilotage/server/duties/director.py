@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
-from time import perf_counter
 
 from pilotage.core.ids import PilotId
 from pilotage.server.context import Context
 from pilotage.server.director_state import ActedIteration, new_seed
 from pilotage.server.duties.duty import Duty
+from pilotage.server.loop_turns import in_turns, run_turn
 from pilotage.services.director.demand import (
     DemandCounts,
     Iteration,
@@ -25,9 +25,6 @@ from pilotage.services.director.unneeded import (
     has_waiting_pilots,
 )
 from pilotage.store.writer.transaction import Transaction
-
-SLICE = 0.001
-"""Seconds of work in one turn of the event loop. A collection of garbage may come on top."""
 
 ITERATION_CHECK = 2.0
 """Seconds between two looks whether an iteration is due."""
@@ -47,33 +44,14 @@ async def compute_iteration(context: Context, seed: int) -> Iteration:
     load = context.duties.submit_pools.load()
     steps, work = prepare(pool, counts, load, now), None
     while work is None:
-        work = await writer.acall(lambda _: run_slice(steps))
+        work = await writer.acall(lambda _: run_turn(steps))
     rng = Random(seed)  # noqa: S311
     if context.writer.in_loop:
-        await _in_turns(work, rng)
+        async for _ in in_turns(work.decide(rng), MAX_LOAD):
+            pass
     else:
         await asyncio.to_thread(lambda: [None for _ in work.decide(rng)])
     return work
-
-
-def run_slice(
-    steps: Iterator[Iteration | None], clock: Callable[[], float] = perf_counter
-) -> Iteration | None:
-    """Make steps for the time of one turn. The iteration, once it is prepared; else None."""
-    until = clock() + SLICE
-    for step in steps:
-        if step is not None or clock() >= until:
-            return step
-    raise AssertionError("the last step is the iteration")
-
-
-async def _in_turns(work: Iteration, rng: Random) -> None:
-    begun = perf_counter()
-    for _ in work.decide(rng):
-        worked = perf_counter() - begun
-        if worked >= SLICE:
-            await asyncio.sleep(worked / MAX_LOAD - worked)
-            begun = perf_counter()
 
 
 class DirectorDuty(Duty):

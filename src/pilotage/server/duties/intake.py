@@ -35,9 +35,7 @@ class IntakeDuty(Duty):
         """
         context, last, more = self._context, 0, False
         while page := await context.quick_read(
-            lambda connection, after=last: queued_requests.to_take_in(  # type: ignore[misc]
-                connection, after, REQUESTS_AT_ONCE
-            )
+            partial(queued_requests.to_take_in, after=last, limit=REQUESTS_AT_ONCE)
         ):
             last = page[-1]
             for request in [request for request in page if request not in taken_in]:

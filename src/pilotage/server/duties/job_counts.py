@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pilotage.server.duties.duty import Duty
 from pilotage.store.tables import job_counts
@@ -27,7 +28,7 @@ class JobCountsDuty(Duty):
         last = 0
         while not self._context.stop.is_set():
             changes = await self._context.quick_read(
-                lambda connection, last=last: job_counts.not_added(connection, last, CHANGES_AT_ONCE)  # type: ignore[misc]
+                partial(job_counts.not_added, after=last, most=CHANGES_AT_ONCE)
             )
             await self._rows.in_slices("add changes", changes, self._add)
             if len(changes) < CHANGES_AT_ONCE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
@@ -43,7 +44,7 @@ class LeaseDuty(Duty):
         await self._forget_watchers(now)
         await self._enforce_bans(now)
         steps = (self._lapse_offers, self._note_stalled, self._expire_as_duty)
-        await each([lambda step=step: step(now) for step in steps])  # type: ignore[misc]
+        await each([partial(step, now) for step in steps])
 
     async def _send_heartbeat(self, now: float) -> None:
         pool, writer, reachable = self._context.pool, self._context.writer, self._reachable_until

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pilotage.server.duties.duty import Duty
@@ -44,21 +44,22 @@ class LocationDuty(Duty):
     async def _follow_blocks(self) -> None:
         context, after = self._context, 0
         while not context.stop.is_set():
-            moved = await asyncio.to_thread(
-                lambda after=after: replicas.moved_blocks(context.readers.connection(), MOVED_AT_ONCE, after)  # type: ignore[misc]
-            )
+            moved = await asyncio.to_thread(self._moved_after, after)
             if not moved:
                 return
             by_block = {row.block: row for row in moved}
             await self._rows.together(
                 "follow moved blocks",
                 list(by_block),
-                lambda blocks, known=by_block: self._follow([known[block] for block in blocks]),  # type: ignore[misc]
+                partial(self._follow, by_block),
             )
             after = moved[-1].block
 
-    async def _follow(self, moved: Sequence[MovedBlock]) -> None:
-        context = self._context
+    def _moved_after(self, after: int) -> list[MovedBlock]:
+        return replicas.moved_blocks(self._context.readers.connection(), MOVED_AT_ONCE, after)
+
+    async def _follow(self, by_block: Mapping[int, MovedBlock], blocks: Sequence[int]) -> None:
+        context, moved = self._context, [by_block[block] for block in blocks]
         await self._move(
             await asyncio.to_thread(lambda: locations.element_moves(context.readers.connection(), moved))
         )
@@ -69,7 +70,7 @@ class LocationDuty(Duty):
         for first in range(0, len(moves), ELEMENTS_AT_ONCE):
             part = moves[first : first + ELEMENTS_AT_ONCE]
             lost = await context.writer.acall(
-                lambda tx, part=part: locations.move_elements(tx, part, context.clock())  # type: ignore[misc]
+                partial(locations.move_elements, moves=part, now=context.clock())
             )
             if lost:
                 log.info("%d elements have lost the last place of their input", len(lost))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from pilotage.server.duties.duty import Duty
 from pilotage.services.catalogue import outputs
 from pilotage.services.catalogue.outputs import BLOCKS_AT_ONCE, BegunBlock, BlockLimits
+from pilotage.store.writer.transaction import Transaction
 
 PERIOD = 10.0
 
@@ -39,8 +41,12 @@ class OutputBlockDuty(Duty):
             closed += await self._rows.in_slices(
                 "close blocks",
                 blocks,
-                lambda tx, part, dataset=dataset: outputs.close_blocks(tx, dataset, part),  # type: ignore[misc]
+                partial(_close, dataset),
                 BLOCKS_AT_ONCE,
             )
         if closed:
             context.wake.intake.set()
+
+
+def _close(dataset: int, tx: Transaction, blocks: Sequence[int]) -> int:
+    return outputs.close_blocks(tx, dataset, blocks)

@@ -32,11 +32,5 @@ class PropagationDuty(Duty):
             context.wake.release.set()
 
     async def _carry_out(self, run: Propagation) -> None:
-        context, pace, over = self._context, self._rows.pace(STEP), False
-        while not over and not context.stop.is_set():
-            size = pace.size
-            over = await context.writer.acall(
-                lambda tx, size=size: pace.measured(  # type: ignore[misc]
-                    size, lambda: run.run(tx, context.clock(), size)
-                )
-            )
+        context = self._context
+        await self._rows.until_done(STEP, lambda tx, size: run.run(tx, context.clock(), size), context.stop)

@@ -16,6 +16,7 @@ from pilotage.services.workqueue.release import ReleaseRun
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import element_jobs, releasing
 from pilotage.store.tables.element_jobs import ReleasedCount
+from pilotage.store.writer.transaction import Transaction
 
 RELEASE_PERIOD = 1.0
 """Seconds between two cycles that nothing wakes."""
@@ -55,7 +56,7 @@ class ReleaseDuty(Duty):
 
     async def _release(self, requests: Sequence[int]) -> None:
         """Make one pass over the made jobs of these requests."""
-        context, pace = self._context, self._rows.pace(STEP)
+        context = self._context
         await pause(context, max(0.0, self._next_look - perf_counter()))
         begun = perf_counter()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
@@ -65,16 +66,14 @@ class ReleaseDuty(Duty):
         ended = perf_counter()
         self._next_look = ended + (ended - begun) / MAX_LOAD
         released = 0
-        while not context.stop.is_set():
-            size = pace.size
-            taken = await context.writer.acall(
-                lambda tx, size=size: pace.measured(  # type: ignore[misc]
-                    size, lambda: run.release(tx, size, context.clock())
-                )
-            )
+
+        def release(tx: Transaction, size: int) -> bool:
+            nonlocal released
+            taken = run.release(tx, size, context.clock())
             released += taken
-            if taken < size:
-                break
+            return taken < size
+
+        await self._rows.until_done(STEP, release, context.stop)
         if released:
             context.wake.director.set()
 

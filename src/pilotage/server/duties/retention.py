@@ -12,19 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from pilotage.core.errors import Overloaded
+from pilotage.core.slice_pace import SlicePace
 from pilotage.outside.batch.pilot_logs import remove_log
 from pilotage.server.context import Context
 from pilotage.server.duties import duty_leases
 from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.loop import pause
+from pilotage.server.loop_turns import rest
 from pilotage.services import retention
-from pilotage.services.retention import RULES, Rule, Slicer, SliceResult
+from pilotage.services.retention import RULES, Rule, SliceResult
 from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.tables import partitions
 from pilotage.store.tables import retention as retention_rows
+from pilotage.store.tables.partitions import PartitionedTable
 from pilotage.store.tables.retention import Removal
 from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
+
+MAX_LOAD = 0.1
+"""Maximum fraction of the writer's time."""
 
 REMOVALS_PER_READ = 20
 """Lists of files read at once. Each slice that deletes rows stores one list."""
@@ -44,7 +51,7 @@ class RetentionDuty(Duty):
         super().__init__(context)
         self._logs = logs
         self._session = session
-        self._slicer = Slicer(time.perf_counter)
+        self._paces: dict[str, SlicePace] = {}
         self._last_run: dict[str, float] = {}
 
     def period(self) -> float:
@@ -91,30 +98,26 @@ class RetentionDuty(Duty):
                 result = await self._slice(rule, part, before, now)
             else:
                 # With keys, the failing rows are known.
-                result = SliceResult(len(part), 0.0, last=len(part) == len(keys))
+                result = SliceResult(len(part), last=len(part) == len(keys))
                 await self._rows.together(
                     _step_of(rule), part, lambda rows: self._slices(rule, list(rows), before, now)
                 )
             del keys[: result.rows]
             if result.last:
                 return
-            await self._pause(retention.pause(time.perf_counter() - begin))
+            await pause(self._context, rest(time.perf_counter() - begin, MAX_LOAD))
 
     async def _slices(self, rule: Rule, keys: list[Any], before: float, now: float) -> None:
         while keys and not self._context.stop.is_set():
             begin = time.perf_counter()
             del keys[: (await self._slice(rule, keys, before, now)).rows]
-            await self._pause(retention.pause(time.perf_counter() - begin))
+            await pause(self._context, rest(time.perf_counter() - begin, MAX_LOAD))
 
     async def _slice(self, rule: Rule, keys: Sequence[Any], before: float, now: float) -> SliceResult:
-        result: SliceResult = await self._context.writer.acall(
-            lambda tx: self._slicer.run(tx.connection, rule, keys, before, now)
+        pace = self._paces.setdefault(rule.name, retention.new_pace(time.perf_counter))
+        return await self._context.writer.acall(
+            lambda tx: retention.run_slice(tx.connection, rule, keys, before, now, pace)
         )
-        return result
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._context.stop.wait(), seconds)
 
     # --- months
 
@@ -123,20 +126,19 @@ class RetentionDuty(Duty):
         if not self._is_due("months", retention.LONGEST_PERIOD):
             return
         now = context.clock()
-        for table in partitions.PARTITION_COLUMN:
-            missing = await asyncio.to_thread(
-                lambda table=table: partitions.missing_months(context.readers.connection(), table, now)  # type: ignore[misc]
+        for table, month in await asyncio.to_thread(self._missing_months, now):
+            made = await self._in_own_session(partial(partitions.create, table=table, month=month))
+            log.info(
+                "%s: %s the partition of the month %d", table, "created" if made else "did not create", month
             )
-            for month in missing:
-                made = await self._in_own_session(
-                    lambda session, table=table, month=month: partitions.create(session, table, month)  # type: ignore[misc]
-                )
-                log.info(
-                    "%s: %s the partition of the month %d",
-                    table,
-                    "created" if made else "did not create",
-                    month,
-                )
+
+    def _missing_months(self, now: float) -> list[tuple[PartitionedTable, int]]:
+        connection = self._context.readers.connection()
+        return [
+            (table, month)
+            for table in partitions.PARTITION_COLUMN
+            for month in partitions.missing_months(connection, table, now)
+        ]
 
     async def _in_own_session(self, action: Callable[[Connection], bool]) -> bool:
         """Run an action in a transaction of its own session. Returns False if that is not possible now."""
@@ -165,11 +167,7 @@ class RetentionDuty(Duty):
         """Remove the files of deleted rows, including rows that a server deleted before it ended."""
         context, last = self._context, 0
         while not context.stop.is_set():
-            lists = await asyncio.to_thread(
-                lambda last=last: retention_rows.pending_removals(  # type: ignore[misc]
-                    context.readers.connection(), last, REMOVALS_PER_READ
-                )
-            )
+            lists = await asyncio.to_thread(self._pending_removals, last)
             if not lists:
                 return
             last = lists[-1].id
@@ -180,9 +178,10 @@ class RetentionDuty(Duty):
                     removal.id,
                     partial(self._remove, removal, gone),
                 )
-            await context.writer.acall(
-                lambda tx, ids=gone: retention_rows.delete_removals(tx.connection, ids)  # type: ignore[misc]
-            )
+            await context.writer.acall(partial(_delete_removals, gone))
+
+    def _pending_removals(self, last: int) -> list[Removal]:
+        return retention_rows.pending_removals(self._context.readers.connection(), last, REMOVALS_PER_READ)
 
     async def _remove(self, removal: Removal, gone: list[int]) -> None:
         if removal.kind == "inputs":
@@ -208,13 +207,17 @@ class RetentionDuty(Duty):
         """Delete input files in requests to the writer, so that no upload of the same file is stored meanwhile."""
         sandbox, writer = self._context.disk.sandbox, self._context.writer
 
-        def unlink(tx: Transaction, digest: str) -> None:
+        def unlink(digest: str, tx: Transaction) -> None:
             if not retention_rows.is_uploaded(tx.connection, digest):
                 sandbox.input_path(digest).unlink(missing_ok=True)
 
         for digest in digests:
-            await writer.acall(lambda tx, digest=digest: unlink(tx, digest))  # type: ignore[misc]
+            await writer.acall(partial(unlink, digest))
 
 
 def _step_of(rule: Rule) -> str:
     return f"delete expired rows of {rule.name}"
+
+
+def _delete_removals(ids: Sequence[int], tx: Transaction) -> None:
+    retention_rows.delete_removals(tx.connection, ids)

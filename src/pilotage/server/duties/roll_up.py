@@ -72,9 +72,7 @@ class RollUpDuty(Duty):
             return len(part)
 
         while not context.stop.is_set():
-            outcomes = await context.quick_read(
-                lambda connection, last=last: job_outcomes.after(connection, last, OUTCOMES_AT_ONCE)  # type: ignore[misc]
-            )
+            outcomes = await context.quick_read(partial(job_outcomes.after, last=last, most=OUTCOMES_AT_ONCE))
             await self._rows.in_slices("use ends of jobs", outcomes, use)
             if len(outcomes) < OUTCOMES_AT_ONCE:
                 break

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded, Superseded
+from pilotage.core.slice_pace import LARGEST_SLICE, SlicePace
 from pilotage.server.failing_rows import DutyFailures
 from pilotage.store.engine.connection import ServerEvicted
 from pilotage.store.writer.transaction import Transaction
@@ -21,9 +24,6 @@ Done = TypeVar("Done")
 SLICE_AIM = 0.001
 """Seconds for the rows of one transaction on SQLite, which runs in the event loop."""
 POSTGRESQL_AIM = 0.02
-FIRST_SLICE = 4
-LARGEST_SLICE = 500
-
 
 CONCERN_ALL = (Overloaded, Superseded, ServerEvicted)
 """Errors that concern no single row."""
@@ -41,25 +41,6 @@ async def each(steps: Iterable[Callable[[], Awaitable[None]]]) -> None:
             failed = failed or error
     if failed is not None:
         raise failed
-
-
-class SlicePace:
-    """Adapts the rows of one transaction so that it takes `aim` seconds."""
-
-    def __init__(self, aim: float, clock: Callable[[], float] = perf_counter) -> None:
-        self.size = FIRST_SLICE
-        self._aim = aim
-        self._clock = clock
-
-    def measured(self, rows: int, work: Callable[[], Done]) -> Done:
-        """Do the work for some rows. A slow slice makes the next ones smaller at once, fast ones let them grow."""
-        begun = self._clock()
-        done = work()
-        seconds = max(1e-6, self._clock() - begun)
-        target = rows * self._aim / seconds
-        if target < self.size or rows == self.size:
-            self.size = round(max(1, min(target, 2 * self.size, LARGEST_SLICE)))
-        return done
 
 
 class RowByRow:
@@ -99,7 +80,7 @@ class RowByRow:
 
     def pace(self, step: str) -> SlicePace:
         """The pace of the transactions of a step."""
-        return self._paces.setdefault(step, SlicePace(self._aim))
+        return self._paces.setdefault(step, SlicePace(self._aim, perf_counter))
 
     async def step(
         self,
@@ -132,9 +113,7 @@ class RowByRow:
             part = sound[first : first + min(pace.size, most)]
             first += len(part)
             try:
-                done += await self._writer.acall(
-                    lambda tx, part=part: pace.measured(len(part), lambda: act(tx, part))  # type: ignore[misc]
-                )
+                done += await self._writer.acall(partial(_measured, pace, act, part))
             except CONCERN_ALL:
                 raise
             except Exception as error:
@@ -147,6 +126,14 @@ class RowByRow:
         self._tried.setdefault(name, set()).update(rows)
         return done
 
+    async def until_done(
+        self, name: str, act: Callable[[Transaction, int], bool], stop: asyncio.Event
+    ) -> None:
+        """Call `act` with the rows of a slice until it returns that nothing is left, or the server stops."""
+        pace, done = self.pace(name), False
+        while not done and not stop.is_set():
+            done = await self._writer.acall(partial(_measured_slice, pace, act, pace.size))
+
     async def together(
         self, name: str, rows: Sequence[Row], act: Callable[[Sequence[Row]], Awaitable[None]]
     ) -> None:
@@ -157,7 +144,7 @@ class RowByRow:
             await self._halves(name, sound, act)
         for row in rows:
             if row in failing:
-                await self.alone(name, row, lambda row=row: act([row]))  # type: ignore[misc]
+                await self.alone(name, row, partial(act, [row]))
         self._tried.setdefault(name, set()).update(rows)
 
     async def _halves(
@@ -203,3 +190,15 @@ class RowByRow:
     def succeeded(self, name: str, row: Hashable) -> None:
         self._tried.setdefault(name, set()).add(row)
         self._failures.discard(name, row)
+
+
+def _measured(
+    pace: SlicePace, act: Callable[[Transaction, Sequence[Row]], int], part: Sequence[Row], tx: Transaction
+) -> int:
+    return pace.measured(len(part), lambda: act(tx, part))
+
+
+def _measured_slice(
+    pace: SlicePace, act: Callable[[Transaction, int], bool], size: int, tx: Transaction
+) -> bool:
+    return pace.measured(size, lambda: act(tx, size))

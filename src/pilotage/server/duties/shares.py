@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from pilotage.core.shares.correction import Corrections
 from pilotage.server.context import Context
@@ -58,7 +59,7 @@ class ShareDuty(Duty):
         book.history = pool.policy.accounting.history
         charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
         for part in book.saving(charged):
-            await writer.acall(lambda tx, part=part: corrections.save_use(tx, part))  # type: ignore[misc]
+            await writer.acall(partial(corrections.save_use, save=part))
         waiting = await writer.acall(lambda _: corrections.waiting_entities(pool))
         computed = await asyncio.to_thread(self._compute, waiting)
         await writer.acall(lambda tx: corrections.apply_corrections(pool, tx, computed, charged.as_of))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 
 from pilotage.core.errors import Overloaded
-from pilotage.core.ids import SubmissionId
+from pilotage.core.ids import QueueId, SubmissionId
 from pilotage.server.context import Context
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import CONCERN_ALL
 from pilotage.services.pool.index_loading import Counts, apply_counts, count_waiting, load_slice
+from pilotage.services.pool.state import Pool
 from pilotage.services.submission import accept as submission_service
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.store.cluster.changes import TransactionSnapshot
 from pilotage.store.tables import submissions
+from pilotage.store.writer.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +60,13 @@ async def _add_counts(context: Context, snapshot: TransactionSnapshot, counts: C
     pool, writer, queues = context.pool, context.writer, list(counts)
     for first in range(0, len(queues), QUEUES_PER_TRANSACTION):
         part = queues[first : first + QUEUES_PER_TRANSACTION]
-        await writer.acall(lambda tx, part=part: [pool.queues.try_add(tx, queue) for queue in part])  # type: ignore[misc]
+        await writer.acall(partial(_add_queues, pool, part))
     await writer.acall(lambda tx: apply_counts(pool, tx, snapshot, counts))
+
+
+def _add_queues(pool: Pool, queues: Sequence[QueueId], tx: Transaction) -> None:
+    for queue in queues:
+        pool.queues.try_add(tx, queue)
 
 
 async def forget_unaccepted(context: Context) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from time import perf_counter
 
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
+from pilotage.server.loop_turns import in_turns
 from pilotage.services.director.ce_status import closed_ces
 from pilotage.services.why import answer, wait_history
 from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
-
-SLICE = 0.002
-"""Seconds of analysis in one turn of the event loop."""
 
 MAX_LOAD = 0.1
 """Maximum fraction of the event loop's time."""
@@ -85,13 +82,8 @@ class ReasonDuty(Duty):
         if not self._context.writer.in_loop:
             return await asyncio.to_thread(lambda: recorder.changes(taken, readers.connection(), now))
         rows: list[ReasonRow] = []
-        begun = perf_counter()
-        for changed in recorder.steps(taken, readers.connection(), now):
+        async for changed in in_turns(recorder.steps(taken, readers.connection(), now), MAX_LOAD):
             rows += changed
-            worked = perf_counter() - begun
-            if worked >= SLICE:
-                if self._context.stop.is_set():
-                    break
-                await asyncio.sleep(worked / MAX_LOAD - worked)
-                begun = perf_counter()
+            if self._context.stop.is_set():
+                break
         return rows

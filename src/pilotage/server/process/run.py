@@ -61,7 +61,7 @@ from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import UseBook, read_corrections
-from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, ChunkPace
+from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, new_pace
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance, work_queue_depth
@@ -216,7 +216,7 @@ class _Server:
 
     def _work_intake(self, pool: Pool) -> WorkIntake:
         on_file = self._connection.dialect == "sqlite"
-        pace = ChunkPace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
+        pace = new_pace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
         return WorkIntake(
             SubmissionGate(self._writer, pace),
             Prospects(pool, self._writer, self._clock),

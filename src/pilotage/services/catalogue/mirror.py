@@ -7,6 +7,7 @@ read before. A catalogue that does not answer changes nothing, so the last known
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from pilotage.core.datasets.facts import BlockEntry
@@ -42,8 +43,13 @@ def copy_blocks(
                 entry = BlockEntry(block.name, part, () if known is None else known.replicas)
                 complete = first + FILES_AT_ONCE >= len(files)
                 write(
-                    lambda tx, entry=entry, complete=complete: registration.add_block(  # type: ignore[misc]
-                        tx, name, entry, changer=by, complete=complete, now=now
+                    partial(
+                        registration.add_block,
+                        name=name,
+                        entry=entry,
+                        changer=by,
+                        complete=complete,
+                        now=now,
                     )
                 )
             after = block.cursor
@@ -62,7 +68,7 @@ def refresh_replicas(source: Catalogue, connection: Connection, name: str, write
                 by_time.setdefault(answer[block].known, {})[number] = answer[block]
         for known, places in by_time.items():
             answers = {block: place.replicas for block, place in places.items()}
-            moved += write(lambda tx, answers=answers, known=known: set_replicas(tx, answers, known))  # type: ignore[misc]
+            moved += write(partial(set_replicas, known=answers, now=known))
     return moved
 
 

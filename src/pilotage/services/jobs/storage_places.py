@@ -7,6 +7,7 @@ whose home folder is another place.
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 
 from pilotage.core.requests.specification import Output
 from pilotage.services.pool.state import Pool
@@ -22,7 +23,7 @@ def places_to_give(pool: Pool, tx: Transaction, output: Output, site: str) -> tu
         if place not in pool.jobs.given_places:
             storage_places.insert_new(tx.connection, site, path)
             pool.jobs.given_places.add(place)
-            tx.on_rollback(lambda place=place: pool.jobs.given_places.discard(place))  # type: ignore[misc]
+            tx.on_rollback(partial(pool.jobs.given_places.discard, place))
     return paths
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from pilotage.store.cluster.id_allocator import IdAllocator, SequentialIds
 from pilotage.store.writer.transaction import Transaction
@@ -26,4 +27,4 @@ class IdAllocators:
         """Free the ids of submissions and jobs again if `tx` fails. Call it before these ids are allocated."""
         for allocator in (self.submissions, self.jobs):
             if isinstance(allocator, SequentialIds):
-                tx.on_rollback(lambda ids=allocator, last=allocator.last: ids.rewind(last))  # type: ignore[misc]
+                tx.on_rollback(partial(allocator.rewind, allocator.last))

@@ -15,6 +15,7 @@ from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import inputs_with_placeholders, uses_job_number
 from pilotage.core.jobs.per_job_inputs import per_job_columns
+from pilotage.core.slice_pace import SlicePace
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import (
@@ -25,7 +26,7 @@ from pilotage.services.submission.accept import (
     check_same,
     use_files,
 )
-from pilotage.services.submission.job_creation import ChunkPace, ChunkRows, create_immediately
+from pilotage.services.submission.job_creation import ChunkRows, create_immediately
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
@@ -82,7 +83,7 @@ def accept_chunk(
     number: int,
     given: ChunkRows,
     now: float,
-    pace: ChunkPace,
+    pace: SlicePace,
 ) -> ChunkRow:
     """Store the rows of the next chunk; a chunk that is stored already is returned.
 
@@ -97,8 +98,8 @@ def accept_chunk(
     check_room(pool, tx, owner, given.count)
     first = _first_job(pool.ids, tx, submission, given.count)
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)
-    if pace.allows(given.count):
-        create_immediately(pool, tx, chunk, given, pace)
+    if given.count <= pace.size:
+        pace.measured(given.count, lambda: create_immediately(pool, tx, chunk, given))
         chunk = replace(chunk, made=chunk.count)
     chunk_rows.insert(tx.connection, chunk, given.text)
     use_files(tx, owner, chunk, given.files)

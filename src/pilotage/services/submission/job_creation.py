@@ -17,6 +17,7 @@ import msgspec
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.parametric import differs_per_job, fill_placeholders
 from pilotage.core.jobs.per_job_inputs import RERUN_COLUMN, decode_file, rerun_jobs
+from pilotage.core.slice_pace import SlicePace
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.superseding import supersede
@@ -38,33 +39,9 @@ FEWEST, MOST = 20, MAX_CHUNK_ROWS
 _encode = msgspec.json.Encoder().encode
 
 
-class ChunkPace:
-    """Adapts the number of jobs per transaction so that creating them takes `aim` seconds.
-
-    `clock` is monotonic, in seconds. Without a clock the number stays constant.
-    """
-
-    def __init__(self, clock: Callable[[], float] | None = None, aim: float = AIM) -> None:
-        self.size = SIZE
-        self._aim = aim
-        self._clock = clock
-
-    def now(self) -> float:
-        return self._clock() if self._clock else 0.0
-
-    def allows(self, jobs: int) -> bool:
-        """Whether one transaction may create this number of jobs."""
-        return jobs <= self.size
-
-    def took(self, jobs: int, seconds: float) -> None:
-        """Record a measurement. A slow transaction reduces the number at once; fast ones raise it gradually."""
-        if self._clock is None:
-            return
-        target = jobs * self._aim / max(seconds, 1e-6)
-        if jobs < self.size and target > self.size:
-            return  # too few jobs for a meaningful measurement
-        most = self.size * 1.25 if target > self.size else self.size
-        self.size = round(min(max(target, self.size / 4, FEWEST), most, MOST))
+def new_pace(clock: Callable[[], float] | None = None, aim: float = AIM) -> SlicePace:
+    """The pace of transactions that create jobs. `clock` returns monotonic seconds; None: the size is constant."""
+    return SlicePace(aim, clock, first=SIZE, least=FEWEST, most=MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +101,7 @@ class JobCreator:
     submission: SubmissionId
     number: int | None = None
     """The number of the chunk; None: all chunks."""
-    pace: ChunkPace | None = None
+    pace: SlicePace | None = None
     rows: ChunkRows | None = None
     """The rows of the chunk `number`, if they are in memory."""
     _held: tuple[int, tuple[str, ...]] | None = None
@@ -134,15 +111,16 @@ class JobCreator:
         chunk = self._next(tx)
         if chunk is None:
             return True
-        pace = self.pace or ChunkPace()
-        begun = pace.now()
+        pace = self.pace or new_pace()
         count = min(pace.size, chunk.count - chunk.made)
+        pace.measured(count, lambda: self._create(pool, tx, chunk, count))
+        return chunk.made + count == chunk.count and self._next(tx) is None
+
+    def _create(self, pool: Pool, tx: Transaction, chunk: ChunkRow, count: int) -> None:
         made = chunk.made + count
         texts = self._texts(tx, chunk)[chunk.made : made]
         _insert(pool, tx, pool.jobs.submissions.get(tx, self.submission), chunk, texts or [None] * count)
         chunk_rows.save_made(tx.connection, chunk, made)
-        pace.took(count, pace.now() - begun)
-        return made == chunk.count and self._next(tx) is None
 
     def _next(self, tx: Transaction) -> ChunkRow | None:
         """The next incomplete chunk, or None."""
@@ -161,15 +139,10 @@ class JobCreator:
         return self._held[1]
 
 
-def create_immediately(
-    pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows, pace: ChunkPace
-) -> None:
+def create_immediately(pool: Pool, tx: Transaction, chunk: ChunkRow, given: ChunkRows) -> None:
     """Create all jobs of a chunk in the transaction that accepts it."""
-    begun = pace.now()
-    _insert(
-        pool, tx, pool.jobs.submissions.get(tx, chunk.submission), chunk, given.texts or [None] * given.count
-    )
-    pace.took(given.count, pace.now() - begun)
+    facts = pool.jobs.submissions.get(tx, chunk.submission)
+    _insert(pool, tx, facts, chunk, given.texts or [None] * given.count)
 
 
 def own_names(facts: SubmissionFacts, parameters: Sequence[str | None], first: int) -> list[str] | None:

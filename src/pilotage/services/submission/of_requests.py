@@ -11,7 +11,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.job_creation import ChunkPace, ChunkRows, create_immediately
+from pilotage.services.submission.job_creation import ChunkRows, create_immediately
 from pilotage.store.tables import chunks, submissions
 from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.writer.transaction import Transaction
@@ -80,6 +80,6 @@ def submit_element_jobs(
     submissions.insert(tx.connection, row)
     given = ChunkRows(tuple(f"[{job}]" for job in element_jobs), count)
     chunk = ChunkRow(row.id, 0, "", row.first_job, count, 0, now)
-    create_immediately(pool, tx, chunk, given, ChunkPace())
+    create_immediately(pool, tx, chunk, given)
     chunks.insert(tx.connection, ChunkRow(row.id, 0, "", row.first_job, count, count, now), "[]")
     return row.first_job

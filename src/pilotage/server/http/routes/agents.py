@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 from fastapi import APIRouter, Depends, Query
 
@@ -12,7 +13,7 @@ from pilotage.core.policy import ADMINISTRATOR
 from pilotage.server.context import Context
 from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.http.loop_turns import LoopTurns
+from pilotage.server.loop_turns import in_turns
 from pilotage.server.tokens import Caller
 from pilotage.services.workqueue import membership, splitting
 from pilotage.services.workqueue.custody import AgentUser
@@ -143,16 +144,19 @@ async def post_masks(
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
     queue, now = context.work.queue, context.clock()
-    turns = LoopTurns()
-    masks = []
-    for document in body.masks:
-        masks.append(splitting.read_mask(document))
-        await turns.pause()
+    masks = [splitting.read_mask(document) async for document in in_turns(body.masks)]
     made = known = 0
     for message, part in splitting.parts_of(body, masks):
         posted = await context.writer.acall(
-            lambda tx, message=message, part=part: splitting.post_masks(  # type: ignore[misc]
-                queue, tx, agent, user, element, message, part, now
+            partial(
+                splitting.post_masks,
+                queue,
+                agent_id=agent,
+                user=user,
+                element=element,
+                message=message,
+                masks=part,
+                now=now,
             )
         )
         if posted.superseded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from functools import partial
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -23,9 +24,9 @@ from pilotage.core.policy import Policy
 from pilotage.server.context import Context
 from pilotage.server.http.callers import caller_of, context_of
 from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.http.loop_turns import LoopTurns
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.submissions import group_of
+from pilotage.server.loop_turns import in_turns
 from pilotage.server.tokens import Caller
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
@@ -141,8 +142,13 @@ async def add_files(
         sent += len(part)
         entry, complete = BlockEntry(name, tuple(part), places), body.complete and sent == len(files)
         added = await context.writer.acall(
-            lambda tx, entry=entry, complete=complete: registration.add_block(  # type: ignore[misc]
-                tx, body.dataset, entry, changer=caller.viewer(), complete=complete, now=context.clock()
+            partial(
+                registration.add_block,
+                name=body.dataset,
+                entry=entry,
+                changer=caller.viewer(),
+                complete=complete,
+                now=context.clock(),
             )
         )
         total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
@@ -154,8 +160,7 @@ async def add_files(
 
 async def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
     entries: dict[str, FileEntry] = {}
-    turns = LoopTurns()
-    for number, file in enumerate(files):
+    async for number, file in in_turns(enumerate(files)):
         try:
             name = check_entry_name(file.name, "name")
             entry = FileEntry(
@@ -167,7 +172,6 @@ async def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
             ) from None
         if entries.setdefault(name, entry) is not entry:
             raise InvalidInput(f"files.{number}: {name!r} is listed twice", field=f"files.{number}.name")
-        await turns.pause()
     return tuple(entries.values())
 
 
@@ -226,7 +230,7 @@ async def change_replicas(
     for first in range(0, len(ids), BLOCKS_AT_ONCE):
         part = ids[first : first + BLOCKS_AT_ONCE]
         moved += await context.writer.acall(
-            lambda tx, part=part: locations.change_replicas(tx, part, change, context.clock())  # type: ignore[misc]
+            partial(locations.change_replicas, blocks=part, change=change, now=context.clock())
         )
     context.wake.locations.set()
     return ReplicasChanged(len(ids), moved)

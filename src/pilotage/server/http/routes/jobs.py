@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -255,11 +256,11 @@ async def action(
         if not ids:
             break
         outcome: ActionOutcome = await context.writer.acall(
-            lambda tx, ids=ids: act(  # type: ignore[misc]
+            partial(
+                act,
                 pool,
-                tx,
-                verb,
-                ids,
+                verb=verb,
+                ids=ids,
                 actor=f"user:{caller.user}",
                 reason=body.reason,
                 now=clock(),

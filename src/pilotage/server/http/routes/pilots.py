@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -145,8 +146,15 @@ async def kill_pilots(
     pool, clock = context.pool, context.clock
     async for ids in _chunks(context, body):
         ordered = await context.writer.acall(
-            lambda tx, ids=ids: order_pilots(  # type: ignore[misc]
-                pool, tx, ids, order, by=caller.user, reason=body.reason, now=clock(), dry_run=body.dry_run
+            partial(
+                order_pilots,
+                pool,
+                ids=ids,
+                asked=order,
+                by=caller.user,
+                reason=body.reason,
+                now=clock(),
+                dry_run=body.dry_run,
             )
         )
         answer.matched += len(ids)
@@ -169,9 +177,7 @@ async def _chunks(context: Context, body: PilotKill) -> AsyncIterator[list[Pilot
         return
     name, after = str(body.ce), 0
     while True:
-        ids = await context.quick_read(
-            lambda connection, after=after: pilot_rows.live_ids(connection, name, after, CHUNK)  # type: ignore[misc]
-        )
+        ids = await context.quick_read(partial(pilot_rows.live_ids, ce=name, after=after, most=CHUNK))
         if not ids:
             return
         yield ids
