@@ -20,7 +20,7 @@ from tests.order import order_tests, read_durations, write_durations
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 settings.register_profile(
-    "steady", derandomize=True, deadline=None, max_examples=50, suppress_health_check=QUIET
+    "steady", derandomize=True, deadline=None, max_examples=30, suppress_health_check=QUIET
 )
 settings.register_profile(
     "quick", derandomize=True, deadline=None, max_examples=8, suppress_health_check=QUIET

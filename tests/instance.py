@@ -58,15 +58,16 @@ max_reschedules = 3
 
 
 def until(find: Callable[[], Found | None], within: float = 120.0, what: str = "it") -> Found:
-    """Wait for an event; the deadline is for failures only."""
-    deadline = time.monotonic() + within
+    """Wait for an event; the deadline is for failures only. Looks grow rarer with the wait: each costs a request."""
+    begun = time.monotonic()
     while True:
         found = find()
         if found:
             return found
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > within:
             raise AssertionError(f"{what} did not happen within {within} s")
-        time.sleep(0.02)
+        time.sleep(min(0.1, 0.01 + waited / 20))
 
 
 def alive(pid: int) -> bool:

@@ -197,6 +197,7 @@ for words in commands:
     told.flush()
 """
 
+EVERY_ONE = slice(None)
 FINE = {code for code, _ in EXIT_CODES} - {INTERNAL}
 SPOILT = ("Traceback", "internal error", "Exception ignored", "report it")
 
@@ -207,13 +208,17 @@ def checked(
     streams: str = "",
     more: dict[str, str] | None = None,
     only: Sequence[str] = tuple(WORDS),
+    part: slice = EVERY_ONE,
 ) -> None:
-    """Run all commands, in a process that has all modules loaded, and look at what they leave."""
+    """Run these commands, in a process that has all modules loaded, and look at what they leave.
+
+    `part`: of the command lines, in the order of `WORDS`.
+    """
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     if streams != "no folder":
         (work / "job.yaml").write_text("executable: true\n")
-    commands = [words for name in only for words in WORDS[name]]
+    commands = [words for name in only for words in WORDS[name]][part]
     if streams == "odd words":
         commands = [[*words, "caf\xe9\xff"] for words in commands if words and words[0] != "up"]
         commands += [["status", "--name", "\xff"], ["submit", "--", "echo", "\xff"], ["submit", "\xff.jdl"]]
@@ -292,22 +297,23 @@ def spoil(home: Path, kind: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("streams", "more"), SURROUNDINGS)
-def test_all_commands_in_odd_surroundings(
-    fake: tuple[Path, State], tmp_path: Path, streams: str, more: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("place", range(len(SURROUNDINGS)))
+def test_all_commands_in_odd_surroundings(fake: tuple[Path, State], tmp_path: Path, place: int) -> None:
+    """Each command line in two or three of the eight; in all of them at night, by `./test --long`."""
+    streams, more = SURROUNDINGS[place]
+    part = EVERY_ONE if os.environ.get("PILOTAGE_ALL_SURROUNDINGS") else slice(place % 3, None, 3)
     fake[1].jobs = {number: job(number, name="\u00e9\u4e2d") for number in range(1, 2001)}
     fake[1].outputs, fake[1].logs = {1: {"a": b"1"}}, {1: b"x" * 20}
-    checked(tmp_path, fake[0], streams, more)
+    checked(tmp_path, fake[0], streams, more, part=part)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", list(HOMES))
 def test_odd_homes(tmp_path: Path, kind: str) -> None:
-    """All commands with one of them; with the others those that come to the home by a way of their own."""
-    only = tuple(WORDS) if kind == "a file" else OF_HOME
-    checked(tmp_path, spoil(tmp_path / "home", kind), HOMES[kind], only=only)
+    """The commands that come to the home by a way of their own; at night with one home all commands."""
+    whole = kind == "a file" and bool(os.environ.get("PILOTAGE_ALL_SURROUNDINGS"))
+    checked(tmp_path, spoil(tmp_path / "home", kind), HOMES[kind], only=tuple(WORDS) if whole else OF_HOME)
 
 
 FEW = ("status", "up", "db backup", "version")

@@ -26,9 +26,9 @@ COMMON: Cases = {
 }
 STRUCTURED: Cases = {
     **COMMON,
-    "unknown keys": lambda: "{" + ",".join(f'"k{n}": 1' for n in range(500_000)) + "}",
+    "unknown keys": lambda: "{" + ",".join(f'"k{n}": 1' for n in range(150_000)) + "}",
     "negative sizes": lambda: (
-        '{"files": [' + ",".join(f'{{"name": "f{n}", "size": -1}}' for n in range(200_000)) + "]}"
+        '{"files": [' + ",".join(f'{{"name": "f{n}", "size": -1}}' for n in range(50_000)) + "]}"
     ),
     "one name": lambda: '{"files": [' + ",".join(['"a"'] * 500_000) + "]}",
     "overlapping records": lambda: (
@@ -39,7 +39,7 @@ STRUCTURED: Cases = {
     ),
     "a block of every file": lambda: (
         '{"files": ['
-        + ",".join(f'{{"name": "f{n}", "block": "b{n % 7}"}}' for n in range(100_000))
+        + ",".join(f'{{"name": "f{n}", "block": "b{n % 7}"}}' for n in range(40_000))
         + ',{"name": "f0"}]}'
     ),
     "long number": lambda: '{"events_per_file": ' + "9" * 100_000 + "}",
@@ -51,10 +51,10 @@ CASES: dict[str, Cases] = {
     "yaml": STRUCTURED | {"aliases": lambda: "a: &a [1]\nfiles: [*a, *a]", "documents": lambda: filled("---\n")},
     "toml": COMMON
     | {
-        "tables": lambda: filled("[[files]]\n", 2_000_000),
+        "tables": lambda: filled("[[files]]\n", 500_000),
         "dotted key": lambda: "a" + filled(".a") + " = 1",
-        "one name": lambda: filled('[[files]]\nname = "a"\n', 2_000_000),
-        "negative sizes": lambda: "".join(f'[[files]]\nname = "f{n}"\nsize = -1\n' for n in range(50_000)),
+        "one name": lambda: filled('[[files]]\nname = "a"\n', 500_000),
+        "negative sizes": lambda: "".join(f'[[files]]\nname = "f{n}"\nsize = -1\n' for n in range(20_000)),
     },
     "jsonl": COMMON
     | {

@@ -220,9 +220,9 @@ class Ledger:
         # The mean of the weight over the up-time of each bucket; without up-time, the weight at its end.
         lengths = np.maximum(begins - ends, 1e-9)
         means = np.exp(-rate * ends) * -np.expm1(-rate * lengths) / (rate * lengths)
-        # The bucket that the horizon cuts counts by the part inside.
-        parts = (1.0 if s >= horizon else self._part(horizon, self.as_of, s, e) for s, e in edges)
-        means *= np.fromiter(parts, np.float64, len(edges))
+        # Only the first bucket can be cut by the horizon; it counts by the part inside.
+        if edges[0, 0] < horizon:
+            means[0] *= self._part(horizon, self.as_of, *edges[0].tolist())
         places = np.concatenate([bucket.places for _, _, bucket in covered])
         weights = np.repeat(means, [len(bucket.places) for _, _, bucket in covered]) * rate
         jobs = np.concatenate([bucket.jobs for _, _, bucket in covered]) * weights
@@ -238,9 +238,10 @@ class Ledger:
         first_minute = -(-self._first(MINUTE) // HOUR) * HOUR
         edges = ((DAY, -np.inf, first_hour), (HOUR, first_hour, first_minute), (MINUTE, first_minute, np.inf))
         for span, first, last in edges:
-            for start, bucket in sorted(self.levels[span].items(), key=lambda entry: entry[0]):
-                if first <= start < last and begin < start + span and start < self.as_of:
-                    yield start, span, bucket
+            buckets = self.levels[span]
+            end = min(last, self.as_of)
+            for start in sorted(start for start in buckets if first <= start < end and begin < start + span):
+                yield start, span, buckets[start]
 
     def _ages(self, instants: Floats) -> Floats:
         """Seconds of up-time between each instant and `as_of`."""

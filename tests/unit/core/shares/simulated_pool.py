@@ -22,7 +22,9 @@ from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import DAY, HOUR, Ledger, Unit, columns_of
 
 BEGIN = 1_700_006_400.0
-PERIOD = 600.0
+PERIOD = 1800.0
+PERIODS = int(DAY / PERIOD)
+"""Corrections in a day."""
 HISTORY = 35.0 * DAY
 ENDLESS = 10**9
 """So many jobs has a queue that always waits."""

@@ -22,7 +22,7 @@ from pilotage.core.shares.correctors.half_life import HalfLifeInstance
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import DAY, HOUR, Unit
-from tests.unit.core.shares.simulated_pool import ENDLESS, OFFER, Flow, Pool
+from tests.unit.core.shares.simulated_pool import ENDLESS, OFFER, PERIODS, Flow, Pool
 
 WEEK = 7 * DAY
 SHARES = {"major": 3000.0, "minor": 1000.0}
@@ -160,7 +160,7 @@ def test_proportional_with_integral_is_within_two_percent_whatever_the_lengths(
     assert found.part("major", 14, 30, instance.unit) == pytest.approx(ENTITLED, rel=0.02)
     later = found.parts("major", 3, instance.unit)[4:]
     assert max(abs(part - ENTITLED) for part in later) < 0.06, later
-    inner = [factor for factors in found.factors[14 * 144 :] for factor in factors.values()]
+    inner = [factor for factors in found.factors[14 * PERIODS :] for factor in factors.values()]
     assert 1 / 10 < min(inner) <= max(inner) < 10, "held by its bounds, not at rest"
 
 
@@ -248,7 +248,7 @@ def test_who_comes_back_after_two_weeks_gets_the_bounded_boost_and_no_more(
     assert max(back) <= most
     assert found.part("minor", 25, 29) == pytest.approx(0.25, abs=0.03)
     if instance is DOCUMENT:
-        assert factors[17 * 144 + 1] == pytest.approx(HIGHEST), "absent in both slices"
+        assert factors[17 * PERIODS] == pytest.approx(HIGHEST), "absent in both slices"
         assert back[0] > 0.33
 
 
@@ -268,6 +268,6 @@ def test_a_step_of_the_clock_by_a_day_forward_and_back_does_no_harm(instance: Hi
     assert found.parts("major", 1)[8:] == pytest.approx([ENTITLED] * 16, abs=0.06)
     # Nobody's use is lost or doubled: corrections stay where they were before the first step, but for chance.
     for group in SHARES:
-        before = [one[group] for one in found.factors[4 * 144 : 8 * 144]]
-        after = [one[group] for one in found.factors[8 * 144 :]]
+        before = [one[group] for one in found.factors[4 * PERIODS : 8 * 144]]
+        after = [one[group] for one in found.factors[8 * PERIODS :]]
         assert min(before) / 1.25 < min(after) <= max(after) < max(before) * 1.25

@@ -15,7 +15,7 @@ from pilotage.core.shares.corrector import CorrectorInstance
 from pilotage.core.shares.correctors.half_life import HalfLifeInstance
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.use import DAY, HALF_LIVES, HOUR, Ledger, Use, columns_of
-from tests.unit.core.shares.simulated_pool import Flow, Pool
+from tests.unit.core.shares.simulated_pool import PERIODS, Flow, Pool
 
 BEGIN = 1_700_006_400.0
 HISTORY = 400.0 * DAY
@@ -231,7 +231,7 @@ def test_who_comes_back_is_boosted_within_the_bound_and_less_with_each_half_life
     instance = HalfLifeInstance(half_life=DAY, max_correction=most)
     found = pool(Flow(present=lambda day: not 3 <= day < 17), "proportional", instance, slots=40).run(29)
     factors = [one["minor"] for one in found.factors]
-    assert max(factors) == most == factors[17 * 144 + 1]
+    assert max(factors) == most == factors[17 * PERIODS + 1]
     back = found.parts("minor", 0.5)[34:]
     assert back[0] > 0.3
     assert found.part("minor", 25, 29) == pytest.approx(0.25, abs=0.03)
