@@ -22,6 +22,7 @@ from pilotage.store.engine.connection import Connection, WriterConnection
 from pilotage.store.engine.sqlite import SqliteConnection, open_writer
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.tables import instance, partitions, pilots, submissions
+from pilotage.store.tables.pilots import NewPilot
 
 CE = "farm"
 DESCRIPTION = json.dumps({"executable": "/bin/true"})
@@ -120,18 +121,21 @@ def _pilots(connection: Connection, sites: Sequence[str], tokens: Sequence[str])
     for number, token in enumerate(tokens):
         pilot: PilotId = pilots.insert(
             connection,
-            stamp=f"stamp {number}",
-            secret_hash="s",
-            idx=number,
-            site=sites[number % len(sites)],
-            ce=CE,
-            only_owner=None,
-            pilot_type="generic",
-            # More than any node has, so that the node's count. To the director of a server all of the CE is in use.
-            processors=1024,
-            memory=0,
-            # Far ahead: the director of a server gives a pilot without process a minute from then.
-            now=time.time() + 86400,
+            NewPilot(
+                id=None,
+                stamp=f"stamp {number}",
+                secret_hash="s",
+                idx=number,
+                site=sites[number % len(sites)],
+                ce=CE,
+                only_owner=None,
+                pilot_type="generic",
+                # More than any node has, so that the node's count. To the director of a server all of the CE is in use.
+                processors=1024,
+                memory=0,
+                # Far ahead: the director of a server gives a pilot without process a minute from then.
+                submitted=time.time() + 86400,
+            ),
         )
         lease = time.time() + 86400 * 7
         hashed = token_hash(token)

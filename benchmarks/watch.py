@@ -38,6 +38,7 @@ from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.sqlite import SqliteReaders
 from pilotage.store.tables import instance, pilot_submissions, pilots
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 
@@ -283,18 +284,20 @@ class _Site:
                 )
             pilot = pilots.insert(
                 connection,
-                stamp=f"{stamp}/{index}",
-                secret_hash=stamp,
-                idx=index,
-                site="here",
-                ce=CE,
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=2000,
-                now=self.now,
-                id_=number + 1,
-                batch_id=f"{1000 + number // array}_{index}",
+                NewPilot(
+                    stamp=f"{stamp}/{index}",
+                    secret_hash=stamp,
+                    idx=index,
+                    site="here",
+                    ce=CE,
+                    only_owner=None,
+                    pilot_type="generic",
+                    processors=1,
+                    memory=2000,
+                    submitted=self.now,
+                    id=number + 1,
+                    batch_id=f"{1000 + number // array}_{index}",
+                ),
             )
             if state == "RUNNING":
                 facts: dict[str, Any] = {"token_hash": f"t{number}", "started": self.now}

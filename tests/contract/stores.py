@@ -34,6 +34,7 @@ from pilotage.store.tables import (
     pilots,
     submissions,
 )
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -164,16 +165,19 @@ def fill(connection: Any) -> QueueId:
     for number, site in enumerate(("here", "there")):
         pilots.insert(
             connection,
-            stamp=f"stamp {number}",
-            secret_hash="s",
-            idx=number,
-            site=site,
-            ce=f"ce {site}",
-            only_owner=None,
-            pilot_type="generic",
-            processors=1,
-            memory=0,
-            now=1.0,
+            NewPilot(
+                id=None,
+                stamp=f"stamp {number}",
+                secret_hash="s",
+                idx=number,
+                site=site,
+                ce=f"ce {site}",
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=1.0,
+            ),
         )
     instance.create(connection, "uuid", 5.0)
     return queue

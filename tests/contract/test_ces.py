@@ -6,6 +6,7 @@ from typing import Any
 
 from pilotage.store.tables import ces, node_clocks, pilots
 from pilotage.store.tables.ces import CeProgress, CeRow, CeSwitch
+from pilotage.store.tables.pilots import NewPilot
 from tests.contract.stores import fill
 
 
@@ -25,11 +26,23 @@ def test_the_last_report_of_each_node_counts(connection: Any) -> None:
     fill(connection)
     ids = [
         pilots.insert(
-            connection, stamp=f"clock {index}", secret_hash="h", idx=index, site="here", ce=ce, only_owner=None,
-            pilot_type="generic", processors=1, memory=0, now=1.0,
+            connection,
+            NewPilot(
+                id=None,
+                stamp=f"clock {index}",
+                secret_hash="h",
+                idx=index,
+                site="here",
+                ce=ce,
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=1.0,
+            ),
         )
         for index, ce in enumerate(["x", "x", "x", "y", "x"])
-    ]  # fmt: skip
+    ]
     reports = [("n1", 200.0), ("n1", 0.5), ("n2", -90.0), ("n1", 77.0), ("n3", None)]
     assert node_clocks.last_offset(connection, "x", "n1") is None
     for at, (id_, (node, offset)) in enumerate(zip(ids, reports, strict=True)):

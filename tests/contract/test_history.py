@@ -30,6 +30,7 @@ from pilotage.store.tables import (
     retention,
     submissions,
 )
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, history_where
 from tests.contract.stores import DEADLINE, IDENTITY, Store, assert_counted, recount
 
@@ -110,9 +111,21 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
 def add_pilots(connection: Any, count: int = 3) -> None:
     for number in range(1, count + 1):
         pilots.insert(
-            connection, stamp=f"stamp {number}", secret_hash="s", idx=number, site=f"site {number % 2}", ce="ce",
-            only_owner=None, pilot_type="generic", processors=1, memory=0, now=1.0,
-        )  # fmt: skip
+            connection,
+            NewPilot(
+                id=None,
+                stamp=f"stamp {number}",
+                secret_hash="s",
+                idx=number,
+                site=f"site {number % 2}",
+                ce="ce",
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=1.0,
+            ),
+        )
         pilots.update(connection, PilotId(number), hostname=f"node {number}")
 
 

@@ -27,6 +27,7 @@ from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
@@ -284,9 +285,21 @@ def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
 
     def start(tx: Any) -> PilotId:
         pilot = pilots.insert(
-            tx.connection, stamp="s", secret_hash=secret_hash("h"), idx=0, site="here", ce="local", only_owner="alice",
-            pilot_type="generic", processors=1, memory=0, now=1.0,
-        )  # fmt: skip
+            tx.connection,
+            NewPilot(
+                id=None,
+                stamp="s",
+                secret_hash=secret_hash("h"),
+                idx=0,
+                site="here",
+                ce="local",
+                only_owner="alice",
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=1.0,
+            ),
+        )
         book.start(pilot, turn)
         return pilot
 
@@ -308,10 +321,22 @@ def call_home(one: One, secret: str, now: float) -> str:
 def new_pilot(one: One, secret: str) -> PilotId:
     return one.writer.call(
         lambda tx: pilots.insert(
-            tx.connection, stamp=secret, secret_hash=secret_hash(secret), idx=0, site="here", ce="local",
-            only_owner=None, pilot_type="generic", processors=1, memory=0, now=1.0,
+            tx.connection,
+            NewPilot(
+                id=None,
+                stamp=secret,
+                secret_hash=secret_hash(secret),
+                idx=0,
+                site="here",
+                ce="local",
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=1.0,
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def silent(one: One, now: float, *, orphans: bool = False) -> list[PilotId]:

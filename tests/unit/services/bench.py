@@ -31,7 +31,7 @@ from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import events, history, instance, pilots, submissions
-from pilotage.store.tables.pilots import PilotRow
+from pilotage.store.tables.pilots import NewPilot, PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import (
@@ -259,14 +259,17 @@ class Bench:
         self.do(
             lambda tx: pilots.insert(
                 tx.connection,
-                stamp=secret,
-                secret_hash=secret_hash(secret),
-                idx=0,
-                site=site,
-                ce=ce,
-                only_owner=only_owner,
-                now=self.now,
-                **facts,
+                NewPilot(
+                    id=None,
+                    stamp=secret,
+                    secret_hash=secret_hash(secret),
+                    idx=0,
+                    site=site,
+                    ce=ce,
+                    only_owner=only_owner,
+                    submitted=self.now,
+                    **facts,
+                ),
             )
         )
         return Paper(self, secret)

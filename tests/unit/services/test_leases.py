@@ -17,7 +17,7 @@ from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import SubmittedPilot
+from pilotage.store.tables.pilots import NewPilot, SubmittedPilot
 from pilotage.wire.pilot import EnrolRequest
 from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
 
@@ -34,10 +34,9 @@ def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]
 def intent(bench: Bench, secret: str = "intent", *, ce: str = "local", batch_id: str = "") -> PilotId:
     return bench.do(
         lambda tx: pilots.insert(
-            tx.connection, stamp=secret, secret_hash=secret_hash(secret), idx=0, site="here", ce=ce,
-            only_owner=None, pilot_type="generic", processors=1, memory=0, now=bench.now,
-            batch_id=batch_id, lease_until=bench.now + 5.0,
-        )
+            tx.connection, NewPilot(id=None, stamp=secret, secret_hash=secret_hash(secret), idx=0, site="here", ce=ce,
+            only_owner=None, pilot_type="generic", processors=1, memory=0, submitted=bench.now,
+            batch_id=batch_id, lease_until=bench.now + 5.0))
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pilotage.core.pilots.cost import CoreSeconds, CostKey
 from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, recent_use
 from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.store.tables import costs, pilots
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest
 from tests.unit.services.bench import Bench
 
@@ -14,10 +15,22 @@ from tests.unit.services.bench import Bench
 def call_home(bench: Bench, stamp: str, node: str, clock: float) -> None:
     bench.do(
         lambda tx: pilots.insert(
-            tx.connection, stamp=stamp, secret_hash=secret_hash(stamp), idx=0, site="here", ce="local",
-            only_owner=None, pilot_type="generic", processors=1, memory=0, now=bench.now,
+            tx.connection,
+            NewPilot(
+                id=None,
+                stamp=stamp,
+                secret_hash=secret_hash(stamp),
+                idx=0,
+                site="here",
+                ce="local",
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=bench.now,
+            ),
         )
-    )  # fmt: skip
+    )
     request = EnrolRequest(secret=stamp, index=0, nonce="first", hostname=node, clock=clock)
     bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
     bench.later(1)

@@ -11,6 +11,7 @@ from pilotage.services.pilots.enrolment import enrol, secret_hash
 from pilotage.services.pilots.lifecycle import end_absent_pilot
 from pilotage.services.pilots.orders import Ordered, order_pilots
 from pilotage.store.tables import pilots
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest, Reference
 from tests.unit.services.bench import Bench
 
@@ -29,10 +30,22 @@ def give(
 def intent(bench: Bench) -> int:
     return bench.do(
         lambda tx: pilots.insert(
-            tx.connection, stamp="intent", secret_hash=secret_hash("intent"), idx=0, site="here", ce="local",
-            only_owner=None, pilot_type="generic", processors=1, memory=0, now=bench.now,
+            tx.connection,
+            NewPilot(
+                id=None,
+                stamp="intent",
+                secret_hash=secret_hash("intent"),
+                idx=0,
+                site="here",
+                ce="local",
+                only_owner=None,
+                pilot_type="generic",
+                processors=1,
+                memory=0,
+                submitted=bench.now,
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def test_the_answer_counts_pilots_that_only_their_batch_system_can_end(bench: Bench) -> None:

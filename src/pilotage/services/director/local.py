@@ -38,7 +38,7 @@ from pilotage.services.pilots.orders import tell_to_leave
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import ces, jobs, pilots
 from pilotage.store.tables.ces import CeProgress, CeSwitch
-from pilotage.store.tables.pilots import PilotRow, SubmittedPilot
+from pilotage.store.tables.pilots import NewPilot, PilotRow, SubmittedPilot
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import Node
 
@@ -211,21 +211,23 @@ class LocalDirector:
         memory = all_memory * processors // max(1, cores)
         pilot = pilots.insert(
             tx.connection,
-            stamp=stamp,
-            secret_hash=secret_hash(secret),
-            idx=0,
-            site=ce.site,
-            ce=self.ce,
-            only_owner=owner,
-            pilot_type=pilot_type,
-            processors=processors,
-            memory=memory,
-            now=now,
-            id_=pool.ids.next_pilot(),
-            batch_id=place,
-            lease_until=now + ce.lease,
-            queue=queue,
-            wall=ce.wall,
+            NewPilot(
+                stamp=stamp,
+                secret_hash=secret_hash(secret),
+                idx=0,
+                site=ce.site,
+                ce=self.ce,
+                only_owner=owner,
+                pilot_type=pilot_type,
+                processors=processors,
+                memory=memory,
+                submitted=now,
+                id=pool.ids.next_pilot(),
+                batch_id=place,
+                lease_until=now + ce.lease,
+                queue=queue,
+                wall=ce.wall,
+            ),
         )
         tx.add(self.ordered, pilot)
         return PilotIntent(pilot, stamp, secret, 0, processors, memory, owner)

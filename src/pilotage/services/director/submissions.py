@@ -15,6 +15,7 @@ from pilotage.services.director.forwarding import HookCall
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.writer.transaction import Transaction
 
 
@@ -91,21 +92,23 @@ def store_submission(
     members = [
         pilots.insert(
             tx.connection,
-            stamp=f"{stamp}/{index}",
-            secret_hash=secret_hash(secret),
-            idx=index,
-            site=ce.site,
-            ce=name,
-            only_owner=owner,
-            pilot_type=pilot_type,
-            processors=ce.pilot_processors,
-            memory=ce.pilot_memory,
-            now=now,
-            id_=pool.ids.next_pilot(),
-            owner="" if order is None else order.owner,
-            group="" if order is None else order.group,
-            queue=None if order is None else order.queue,
-            wall=ce.wall,
+            NewPilot(
+                stamp=f"{stamp}/{index}",
+                secret_hash=secret_hash(secret),
+                idx=index,
+                site=ce.site,
+                ce=name,
+                only_owner=owner,
+                pilot_type=pilot_type,
+                processors=ce.pilot_processors,
+                memory=ce.pilot_memory,
+                submitted=now,
+                id=pool.ids.next_pilot(),
+                owner="" if order is None else order.owner,
+                group="" if order is None else order.group,
+                queue=None if order is None else order.queue,
+                wall=ce.wall,
+            ),
         )
         for index in range(count)
     ]

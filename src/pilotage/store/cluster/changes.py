@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 PRUNED_COUNTER = "changes pruned"
 """The counter with the last transaction whose rows are deleted."""
@@ -27,6 +28,9 @@ class ChangeRow(NamedTuple):
     xid: int
     server: str
     payload: str
+
+
+_CHANGE = columns(ChangeRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def read(connection: Connection, since: int, me: str, most: int = MAX_ROWS) -> C
 
 def read_all_since(connection: Connection, position: int, me: str) -> list[ChangeRow]:
     """The rows of other servers from a transaction on, without regard to open transactions."""
-    sql = "SELECT xid, server, payload FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
+    sql = f"SELECT {_CHANGE} FROM changes WHERE xid >= ? AND server <> ? ORDER BY xid, id"
     return [ChangeRow(*row) for row in connection.execute(sql, (position, me))]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pilotage.store.cluster import changes, duty_leases
 from pilotage.store.engine.connection import Connection, database_time, lock_clause
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ServerRow:
     """Of its certificates, separated by commas. Empty: a CA vouches for it, or it has no TLS."""
 
 
-_COLUMNS = "name, host, url, version, started, alive_at, policy_version, pilot_url, fingerprints"
+_COLUMNS = columns(ServerRow)
 
 
 def register(connection: Connection, server: ServerRow) -> None:

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, lock_clause
+from pilotage.store.engine.rows import columns
 
 BY_ADMINISTRATOR = 1
 BY_ITSELF = 2
 """Who drains an agent. Both may."""
-
-_COLUMNS = (
-    "id, name, team, owner, nonce, version, host, joined, seen, lease_until, draining, ended, pull_number,"
-    " pull_answer, drain_since, drain_jobs"
-)
 
 
 class AgentRow(NamedTuple):
@@ -62,6 +58,9 @@ class AgentRow(NamedTuple):
     def answered(self) -> list[tuple[int, int]]:
         """The elements of its last pull, with their epochs."""
         return [(element, epoch) for element, epoch in json.loads(self.pull_answer)]
+
+
+_COLUMNS = columns(AgentRow)
 
 
 def by_id(connection: Connection, agent: int) -> AgentRow | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 class StartedAttempt(NamedTuple):
@@ -211,7 +212,7 @@ def results_of(connection: Connection, epochs: Mapping[JobId, int]) -> dict[JobI
     return {row[0]: _result(row) for row in rows if row[1] == epochs[row[0]]}
 
 
-_RESULT = "job_id, epoch, stdout, stderr, outputs, missing, refused"
+_RESULT = columns(Result, job="job_id")
 
 
 def _result(row: Sequence[Any]) -> Result:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import JobId, PilotId
 from pilotage.store.engine.connection import Connection
-
-_COLUMNS = "id, owner, site, banned_by, reason, since, until, ended, ended_by, enforced"
+from pilotage.store.engine.rows import columns
 
 
 class BanRow(NamedTuple):
@@ -34,6 +33,9 @@ class BanRow(NamedTuple):
         place = f"from site {self.site}" if self.site else "from all sites"
         because = f": {self.reason}" if self.reason else ""
         return f"{self.owner} was banned {place} by {self.banned_by}{because}"
+
+
+_COLUMNS = columns(BanRow)
 
 
 def in_force(connection: Connection) -> list[BanRow]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
 
 def propagating(connection: Connection) -> list[int]:
@@ -53,7 +54,7 @@ class WaitingElementJob(NamedTuple):
     """Failed tries that were followed by another."""
 
 
-_JOB = "id, element_id, step, location_set, site, job_id, avoided_sites, retries"
+_JOB = columns(WaitingElementJob, element="element_id", job="job_id")
 
 
 def jobs_in(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 
 class CeProbeRow(NamedTuple):
@@ -21,7 +22,7 @@ class CeProbeRow(NamedTuple):
     """JSON of the probe's findings; empty: it has not reported."""
 
 
-_COLUMNS = "ce, number, requested, requested_by, pilot, checks"
+_COLUMNS = columns(CeProbeRow)
 
 
 def of_ce(connection: Connection, ce: str) -> CeProbeRow | None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 
 class CeSwitch(StrEnum):
@@ -114,6 +115,9 @@ class FailedPilot(NamedTuple):
     had_jobs: bool
 
 
+_FAILED_PILOT = columns(FailedPilot, had_jobs="take_number > 0")
+
+
 RECENT_PILOTS = 5000
 """Pilots among which the last failures are looked for."""
 
@@ -121,7 +125,7 @@ RECENT_PILOTS = 5000
 def failed_pilots(connection: Connection, ce: str, most: int) -> list[FailedPilot]:
     """The last pilots of a CE that failed or never called home, newest first."""
     sql = (
-        "SELECT id, stamp, idx, ended, hostname, reason, take_number > 0 FROM"
+        f"SELECT {_FAILED_PILOT} FROM"
         " (SELECT * FROM pilots ORDER BY id DESC LIMIT ?) AS recent"
         " WHERE ce = ? AND ended IS NOT NULL AND state IN ('Aborted', 'Failed') ORDER BY id DESC LIMIT ?"
     )

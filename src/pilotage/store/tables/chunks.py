@@ -9,6 +9,7 @@ from typing import Any
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class ChunkRow:
     accepted: float
 
 
-_COLUMNS = "submission_id, number, digest, first_job, count, made, accepted"
+_COLUMNS = columns(ChunkRow, submission="submission_id")
 
 
 def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:

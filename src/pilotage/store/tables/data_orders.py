@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 class OrderRow(NamedTuple):
@@ -50,9 +51,12 @@ class RequestText(NamedTuple):
     specification: str
 
 
+_REQUEST_TEXT = columns(RequestText)
+
+
 def requests(connection: Connection, ids: Sequence[int]) -> dict[int, RequestText]:
     condition, value = in_list(connection, "id", ids)
-    sql = f"SELECT id, name, specification FROM requests WHERE {condition}"
+    sql = f"SELECT {_REQUEST_TEXT} FROM requests WHERE {condition}"
     return {row[0]: RequestText(*row) for row in connection.execute(sql, (value,))}
 
 

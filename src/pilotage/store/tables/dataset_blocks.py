@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 class InputDataset(NamedTuple):
@@ -15,11 +16,14 @@ class InputDataset(NamedTuple):
     """1: more blocks may come."""
 
 
+_INPUT_DATASET = columns(InputDataset)
+
+
 def datasets_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, InputDataset]:
     if not ids:
         return {}
     condition, value = in_list(connection, "id", ids)
-    rows = connection.execute(f"SELECT id, name, open FROM datasets WHERE {condition}", (value,))
+    rows = connection.execute(f"SELECT {_INPUT_DATASET} FROM datasets WHERE {condition}", (value,))
     return {row[0]: InputDataset(*row) for row in rows}
 
 

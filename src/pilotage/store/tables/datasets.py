@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pilotage.core.datasets.facts import FileEntry
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, bounded_addition, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
 
 class DataSetRow(NamedTuple):
@@ -65,9 +66,9 @@ class Totals(NamedTuple):
     size: int = 0
 
 
-_DATA_SET = "id, name, owner, grp, created, open, request_id, step"
-_BLOCK = "id, dataset_id, name, created, open, closed_number, files, events, size, location_set, located"
-_FILE = "id, block_id, name, size, events, checksum, lumis, element_job_id"
+_DATA_SET = columns(DataSetRow, group="grp", request="request_id")
+_BLOCK = columns(BlockRow, dataset="dataset_id")
+_FILE = columns(FileRow, block="block_id", element_job="element_job_id")
 _KEPT = "removed IS NULL"
 
 

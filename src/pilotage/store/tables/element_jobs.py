@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pilotage.core.workqueue.states import ElementJobState
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
 FIRST_HEADS, MOST_HEADS = 8, 512
 """Made jobs of a group read by one statement, at first and at most."""
@@ -52,8 +53,11 @@ class MadeGroup(NamedTuple):
     """JSON list of sites where they are not tried again."""
 
 
+_MADE_GROUP = columns(MadeGroup, request="request_id", agent="agent_id")
+
+
 _NEXT_GROUP = (
-    "SELECT request_id, step, location_set, agent_id, avoided_sites FROM element_jobs WHERE state = 'made'"
+    f"SELECT {_MADE_GROUP} FROM element_jobs WHERE state = 'made'"
     " AND (request_id, step, location_set, agent_id, avoided_sites) > (?, ?, ?, ?, ?)"
     " ORDER BY request_id, step, location_set, agent_id, avoided_sites LIMIT 1"
 )

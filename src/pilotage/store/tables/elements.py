@@ -10,11 +10,8 @@ from pilotage.core.workqueue.pull import Candidate
 from pilotage.core.workqueue.states import ElementState
 from pilotage.store.engine.bulk_statements import RowWriter, insert, update
 from pilotage.store.engine.connection import Connection, array_literal, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
-_COLUMNS = (
-    "id, request_id, step, state, jobs, events, files, size, blocks, mask, location_set, agent_id, site, epoch,"
-    " finished_epoch, finished_digest, offered_to"
-)
 UNSPLIT = (ElementState.NEGOTIATING, ElementState.ACQUIRED)
 
 
@@ -45,6 +42,9 @@ class ElementRow(NamedTuple):
     @property
     def block_ids(self) -> list[int]:
         return [int(block) for block in json.loads(self.blocks)]
+
+
+_COLUMNS = columns(ElementRow)
 
 
 class NewElement(NamedTuple):

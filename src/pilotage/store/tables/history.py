@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import chunks, job_counts, partitions
 from pilotage.store.tables.job_counts import HOT, NOT_COUNTED, CountChange
 
@@ -20,7 +21,6 @@ _SHARED = (
     " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event"
 )
 _COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
-_COUNTED = "ended, submission_id, state"
 _FROM_JOBS = (
     "SELECT "
     + ", ".join("a.started" if name == "started" else f"j.{name}" for name in _SHARED.split(", "))
@@ -79,6 +79,9 @@ class _Counted(NamedTuple):
     ended: float
     submission: int
     state: str
+
+
+_COUNTED = columns(_Counted, submission="submission_id")
 
 
 class _EndedJobs(NamedTuple):

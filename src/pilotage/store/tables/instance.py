@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection, has_table, lock_clause
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +16,11 @@ class Instance:
     id_floor: int = 0
 
 
+_INSTANCE = columns(Instance)
+
+
 def load(connection: Connection) -> Instance | None:
-    row = connection.execute(
-        "SELECT uuid, incarnation, alive_at, id_floor FROM instance WHERE id = 1"
-    ).fetchone()
+    row = connection.execute(f"SELECT {_INSTANCE} FROM instance WHERE id = 1").fetchone()
     return Instance(*row) if row else None
 
 
@@ -86,15 +88,16 @@ class PolicyRow:
     reason: str
 
 
+_POLICY = columns(PolicyRow)
+
+
 def current_policy(connection: Connection) -> PolicyRow | None:
-    row = connection.execute(
-        "SELECT version, text, applied_at, applied_by, reason FROM policies ORDER BY version DESC LIMIT 1"
-    ).fetchone()
+    row = connection.execute(f"SELECT {_POLICY} FROM policies ORDER BY version DESC LIMIT 1").fetchone()
     return PolicyRow(*row) if row else None
 
 
 def policy_version(connection: Connection, version: int) -> PolicyRow | None:
-    sql = "SELECT version, text, applied_at, applied_by, reason FROM policies WHERE version = ?"
+    sql = f"SELECT {_POLICY} FROM policies WHERE version = ?"
     row = connection.execute(sql, (version,)).fetchone()
     return PolicyRow(*row) if row else None
 

@@ -12,6 +12,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.indexed_queue import HeadsRequest
 from pilotage.store.engine.bulk_statements import RowWriter, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import history
 from pilotage.store.tables.pilots import PilotRow
 
@@ -35,10 +36,7 @@ class JobRow(NamedTuple):
     parameters: str | None
 
 
-_COLUMNS = (
-    "id, submission_id, queue_id, state, user_priority, epoch, attempt, failures, own_failures,"
-    " pilot_id, finished_epoch, finished_digest, last_event, parameters"
-)
+_COLUMNS = columns(JobRow, submission="submission_id", queue="queue_id", pilot="pilot_id")
 _OLD_COLUMNS = _COLUMNS.replace("pilot_id", "NULL")
 """The columns of an archived job, which no pilot holds."""
 BATCH_SIZE = 1000
@@ -130,8 +128,11 @@ class WaitingJob(NamedTuple):
     parameters: str | None
 
 
+_WAITING_JOB = columns(WaitingJob, submission="submission_id")
+
+
 _QUEUE_HEADS = (
-    "SELECT id, submission_id, epoch, last_event, parameters FROM jobs"
+    f"SELECT {_WAITING_JOB} FROM jobs"
     " WHERE state = 'Waiting' AND queue_id = {} AND user_priority = {} AND id > {} ORDER BY id LIMIT {}"
 )
 _HEADS_OF_ONE_QUEUE = _QUEUE_HEADS.format(*"????")

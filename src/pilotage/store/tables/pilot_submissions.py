@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,7 @@ class PilotSubmissionRow:
     """Since when listings show this class."""
 
 
-_COLUMNS = (
-    "id, stamp, ce, phase, pilots, batch_id, epoch, absent_since, reason, submitted, releases, wait_class,"
-    " wait_since"
-)
+_COLUMNS = columns(PilotSubmissionRow)
 _CHANGEABLE = frozenset(
     ["phase", "batch_id", "epoch", "absent_since", "reason", "ended", "releases", "wait_class", "wait_since"]
 )

@@ -11,6 +11,7 @@ from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.states import PilotState
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(slots=True)
@@ -57,11 +58,7 @@ class PilotRow:
         return self.stamp.partition("/")[0]
 
 
-_COLUMNS = (
-    "id, stamp, secret_hash, idx, nonce, token_hash, state, site, ce, only_owner, pilot_type, owner, grp, batch_id,"
-    " hostname, version, processors, memory, lease_until, take_number, jobs, submitted, started, ended, leave, reason,"
-    " server, wall, cores_from, absent_since"
-)
+_COLUMNS = columns(PilotRow, group="grp")
 _JOBS, _STATE = ([name.strip() for name in _COLUMNS.split(",")].index(name) for name in ("jobs", "state"))
 _CHANGEABLE = frozenset(
     [
@@ -100,61 +97,46 @@ def _to_pilot(row: tuple[Any, ...]) -> PilotRow:
     return pilot
 
 
-def insert(
-    connection: Connection,
-    *,
-    stamp: str,
-    secret_hash: str,
-    idx: int,
-    site: str,
-    ce: str,
-    only_owner: str | None,
-    pilot_type: str,
-    processors: int,
-    memory: int,
-    now: float,
-    id_: int | None = None,
-    batch_id: str = "",
-    lease_until: float | None = None,
-    wall: float = 0.0,
-    owner: str = "",
-    group: str = "",
-    queue: QueueId | None = None,
-) -> PilotId:
-    """Store the intent to start a pilot, before anything is started; returns its id.
+class NewPilot(NamedTuple):
+    """The intent to start a pilot."""
 
-    `id_`: an unused id; None: the next id. `batch_id`: the part known before the start. `lease_until`: the end of the
-    intent. `wall`: seconds that the batch system is asked for; 0: the wall time in the policy. `owner` and `group`: the
-    identity under which it is submitted. `queue`: the queue that it is for.
-    """
-    sql = (
-        "INSERT INTO pilots (id, stamp, secret_hash, idx, state, site, ce, only_owner, pilot_type, processors, memory,"
-        " submitted, batch_id, lease_until, wall, owner, grp, queue_id) VALUES"
-        " (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
-        " (SELECT max(id) AS known FROM pilots UNION ALL SELECT id_floor FROM instance) AS given)),"
-        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
-    )
-    values = (
-        id_,
-        stamp,
-        secret_hash,
-        idx,
-        str(PilotState.SUBMITTED),
-        site,
-        ce,
-        only_owner,
-        pilot_type,
-        processors,
-        memory,
-        now,
-        batch_id,
-        lease_until,
-        wall,
-        owner,
-        group,
-        queue,
-    )
-    return PilotId(connection.execute(sql, values).fetchone()[0])
+    id: int | None
+    """An id that is not used; None: the next one."""
+    stamp: str
+    secret_hash: str
+    idx: int
+    site: str
+    ce: str
+    only_owner: str | None
+    pilot_type: str
+    processors: int
+    memory: int
+    submitted: float
+    batch_id: str = ""
+    """The part known before the start."""
+    lease_until: float | None = None
+    """The end of the intent."""
+    wall: float = 0.0
+    """Seconds that the batch system is asked for; 0: the wall time in the policy."""
+    owner: str = ""
+    group: str = ""
+    """With `owner` the identity under which it is submitted."""
+    queue: QueueId | None = None
+    """The queue that it is for."""
+    state: str = PilotState.SUBMITTED.value
+
+
+_INSERT = (
+    f"INSERT INTO pilots ({columns(NewPilot, group='grp', queue='queue_id')}) VALUES"
+    " (coalesce(?, (SELECT coalesce(max(known), 0) + 1 FROM"
+    " (SELECT max(id) AS known FROM pilots UNION ALL SELECT id_floor FROM instance) AS given))"
+    f"{', ?' * (len(NewPilot._fields) - 1)}) RETURNING id"
+)
+
+
+def insert(connection: Connection, pilot: NewPilot) -> PilotId:
+    """Store the intent to start a pilot, before anything is started; returns its id."""
+    return PilotId(connection.execute(_INSERT, pilot).fetchone()[0])
 
 
 def last_id(connection: Connection) -> int:
@@ -239,10 +221,13 @@ class RunningPilot(NamedTuple):
     server: str
 
 
+_RUNNING_PILOT = columns(RunningPilot)
+
+
 def running_after(connection: Connection, ce: str, pilot: int, most: int) -> list[RunningPilot]:
     """At most `most` running pilots after this place, in the order of CE and id."""
     sql = (
-        "SELECT ce, id, server FROM pilots WHERE ended IS NULL AND state = 'Running' AND (ce, id) > (?, ?)"
+        f"SELECT {_RUNNING_PILOT} FROM pilots WHERE ended IS NULL AND state = 'Running' AND (ce, id) > (?, ?)"
         " ORDER BY ce, id LIMIT ?"
     )
     return [RunningPilot(*row) for row in connection.execute(sql, (ce, pilot, most))]
@@ -287,9 +272,12 @@ class SubmittedPilot(NamedTuple):
     leave: str = ""
 
 
+_SUBMITTED_PILOT = columns(SubmittedPilot)
+
+
 def with_batch_jobs(connection: Connection, ce: str) -> list[SubmittedPilot]:
     """The live pilots of a CE."""
-    sql = "SELECT id, stamp, batch_id, submitted, started, leave FROM pilots WHERE ended IS NULL AND ce = ?"
+    sql = f"SELECT {_SUBMITTED_PILOT} FROM pilots WHERE ended IS NULL AND ce = ?"
     return [SubmittedPilot(*row) for row in connection.execute(sql, (ce,))]
 
 

@@ -7,15 +7,7 @@ from typing import NamedTuple
 
 from pilotage.store.engine.bulk_statements import RowWriter, insert
 from pilotage.store.engine.connection import Connection, in_list
-
-_REQUEST = (
-    "id, name, state, priority, team, sites, banned_sites, trust_input, trust_pileup, open_until, origin_id,"
-    " paused"
-)
-_STEP = (
-    "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
-    " output_dataset, taken, closed"
-)
+from pilotage.store.engine.rows import columns
 
 
 class QueuedRequest(NamedTuple):
@@ -37,6 +29,9 @@ class QueuedRequest(NamedTuple):
     paused: int = 0
 
 
+_REQUEST = columns(QueuedRequest)
+
+
 class QueuedStep(NamedTuple):
     """A step of a request."""
 
@@ -56,6 +51,9 @@ class QueuedStep(NamedTuple):
     output_dataset: int | None
     taken: int
     closed: int
+
+
+_STEP = columns(QueuedStep)
 
 
 class QueuedEvent(NamedTuple):

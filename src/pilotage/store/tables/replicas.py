@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.datasets.facts import Replica, sorted_sites
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, bounded_sum, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import location_sets
 
 
@@ -23,6 +24,9 @@ class ReplicaRow(NamedTuple):
         return Replica(self.site, self.prefix)
 
 
+_REPLICA = columns(ReplicaRow, block="block_id")
+
+
 class MovedBlock(NamedTuple):
     """A block whose location has changed, while elements may still have the earlier one."""
 
@@ -30,6 +34,9 @@ class MovedBlock(NamedTuple):
     number: int
     """Raised by each change."""
     moved: float
+
+
+_MOVED_BLOCK = columns(MovedBlock, block="block_id")
 
 
 # --- replicas
@@ -72,7 +79,7 @@ def delete(connection: Connection, blocks: Sequence[int], site: str = "") -> Non
 def of_blocks(connection: Connection, blocks: Sequence[int]) -> dict[int, list[ReplicaRow]]:
     """The replicas of each block by site. A block without any is not in the answer."""
     condition, value = in_list(connection, "block_id", blocks)
-    sql = f"SELECT block_id, site, prefix, known FROM replicas WHERE {condition} ORDER BY block_id, site"
+    sql = f"SELECT {_REPLICA} FROM replicas WHERE {condition} ORDER BY block_id, site"
     by_block: dict[int, list[ReplicaRow]] = {}
     for row in connection.execute(sql, (value,)):
         by_block.setdefault(row[0], []).append(ReplicaRow(*row))
@@ -166,7 +173,7 @@ def _record_moved(connection: Connection, rows: Sequence[tuple[int, int, float]]
 
 def moved_blocks(connection: Connection, limit: int, after: int = 0) -> list[MovedBlock]:
     """Moved blocks with ids above `after`, by id."""
-    sql = "SELECT block_id, number, moved FROM moved_blocks WHERE block_id > ? ORDER BY block_id LIMIT ?"
+    sql = f"SELECT {_MOVED_BLOCK} FROM moved_blocks WHERE block_id > ? ORDER BY block_id LIMIT ?"
     return [MovedBlock(*row) for row in connection.execute(sql, (after, limit))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 
 class WaitingElements(NamedTuple):
@@ -25,8 +26,11 @@ class ElementFacts(NamedTuple):
     reason: str
 
 
+_ELEMENT_FACTS = columns(ElementFacts)
+
+
 def element(connection: Connection, element: int) -> ElementFacts | None:
-    sql = "SELECT request_id, step, state, location_set, agent_id, site, reason FROM elements WHERE id = ?"
+    sql = f"SELECT {_ELEMENT_FACTS} FROM elements WHERE id = ?"
     row = connection.execute(sql, (element,)).fetchone()
     return ElementFacts(*row) if row else None
 

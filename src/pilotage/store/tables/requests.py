@@ -10,6 +10,7 @@ from typing import Any, Final
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 
 ALL_SITES: Final = ("*",)
 
@@ -95,32 +96,36 @@ class RequestEventRow:
     detail: str
 
 
-_COLUMNS: Final = (
-    "id, name, owner, grp, priority, team, campaign, state, specification, sites, banned_sites, trust_input,"
-    " trust_pileup, open_until, created, changed, version, reason, origin_id, idempotency_key, propagating,"
-    " root_id, paused"
-)
-_STEP_COLUMNS: Final = (
-    "request_id, position, name, type, start_policy, splitting, input_dataset, after, further_inputs, pileup,"
-    " output_dataset, taken, closed, ended, log_dataset"
-)
-_EVENT_COLUMNS: Final = "id, request_id, at, actor, kind, old, new, detail"
+_COLUMNS: Final = columns(RequestRow, group="grp", origin="origin_id", key="idempotency_key", root="root_id")
+_STEP_COLUMNS: Final = columns(StepRow, request="request_id")
+_EVENT_COLUMNS: Final = columns(RequestEventRow, request="request_id")
 
 
 def _to_request(row: Sequence[Any]) -> RequestRow:
-    plain = list(row)
-    plain[7] = RequestState(plain[7])
-    plain[9], plain[10] = (tuple(json.loads(plain[place])) for place in (9, 10))
-    for place in (11, 12, 20, 22):
-        plain[place] = bool(plain[place])
-    return RequestRow(*plain)
+    stored: Any = RequestRow(*row)
+    request: RequestRow = replace(
+        stored,
+        state=RequestState(stored.state),
+        sites=tuple(json.loads(stored.sites)),
+        banned_sites=tuple(json.loads(stored.banned_sites)),
+        trust_input=bool(stored.trust_input),
+        trust_pileup=bool(stored.trust_pileup),
+        propagating=bool(stored.propagating),
+        paused=bool(stored.paused),
+    )
+    return request
 
 
 def _to_step(row: Sequence[Any]) -> StepRow:
-    plain = list(row)
-    plain[8], plain[9] = (tuple(json.loads(plain[place])) for place in (8, 9))
-    plain[12], plain[13] = bool(plain[12]), bool(plain[13])
-    return StepRow(*plain)
+    stored: Any = StepRow(*row)
+    step: StepRow = replace(
+        stored,
+        further_inputs=tuple(json.loads(stored.further_inputs)),
+        pileup=tuple(json.loads(stored.pileup)),
+        closed=bool(stored.closed),
+        ended=bool(stored.ended),
+    )
+    return step
 
 
 def insert(connection: Connection, request: RequestRow) -> RequestRow:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pilotage.core.requests.states import RequestState
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 
 class ResubmissionRow(NamedTuple):
@@ -16,9 +17,12 @@ class ResubmissionRow(NamedTuple):
     state: RequestState
 
 
+_RESUBMISSION = columns(ResubmissionRow)
+
+
 def of_chain(connection: Connection, root: int) -> list[ResubmissionRow]:
     """The resubmissions of a request, of these resubmissions, and so on, in order of their ids."""
-    sql = "SELECT id, state FROM requests WHERE root_id = ? ORDER BY id"
+    sql = f"SELECT {_RESUBMISSION} FROM requests WHERE root_id = ? ORDER BY id"
     return [ResubmissionRow(row[0], RequestState(row[1])) for row in connection.execute(sql, (root,))]
 
 

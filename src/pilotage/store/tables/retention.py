@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pilotage.core.requests.states import UNFINISHED
 from pilotage.store.cluster.id_allocator import BLOCK_SIZES
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import partitions
 
 PAGE_SIZE = 500
@@ -240,6 +241,9 @@ class Removal(NamedTuple):
     names: list[Any]
 
 
+_REMOVAL = columns(Removal)
+
+
 def schedule_removal(connection: Connection, kind: str, names: Sequence[Any]) -> None:
     """Schedule the removal of files after the commit, by this server or a later one."""
     if names:
@@ -249,7 +253,7 @@ def schedule_removal(connection: Connection, kind: str, names: Sequence[Any]) ->
 
 def pending_removals(connection: Connection, after: int, most: int) -> list[Removal]:
     """Lists of files with ids above `after`, oldest first."""
-    sql = "SELECT id, kind, names FROM removals WHERE id > ? ORDER BY id LIMIT ?"
+    sql = f"SELECT {_REMOVAL} FROM removals WHERE id > ? ORDER BY id LIMIT ?"
     rows = connection.execute(sql, (after, most))
     return [Removal(row[0], row[1], json.loads(row[2])) for row in rows]
 

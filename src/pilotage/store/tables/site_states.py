@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from pilotage.core.sites import SiteState
 from pilotage.store.engine.connection import Connection
-
-_COLUMNS = "site, state, changed_by, reason, since, until"
+from pilotage.store.engine.rows import columns
 
 
 class SiteStateRow(NamedTuple):
@@ -26,6 +25,9 @@ class SiteStateRow(NamedTuple):
         return f"site {self.site} {word}, set by {self.changed_by}" + (
             f": {self.reason}" if self.reason else ""
         )
+
+
+_COLUMNS = columns(SiteStateRow)
 
 
 def load(connection: Connection) -> dict[str, SiteStateRow]:

@@ -13,6 +13,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import job_counts
 from pilotage.store.tables.job_counts import NOT_COUNTED, CountChange
 
@@ -50,10 +51,7 @@ class SubmissionRow:
     """The request that its jobs work for; None: they are a user's own."""
 
 
-_COLUMNS = (
-    "id, owner, grp, idempotency_key, submitted, description, inputs, names, job_name, job_group, job_type, queue_id,"
-    " first_job, count, warnings, state, touched, expected, request_id"
-)
+_COLUMNS = columns(SubmissionRow, group="grp", key="idempotency_key", queue="queue_id", request="request_id")
 
 
 def insert(connection: Connection, submission: SubmissionRow) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class SigningKeyRow:
     """None: it signs new tokens."""
 
 
-_COLUMNS = "id, owner, grp, issued, expires, issued_by, revoked, revoked_by"
+_SIGNING_KEY = columns(SigningKeyRow)
+
+
+_COLUMNS = columns(TokenRow, group="grp")
 
 
 def insert(connection: Connection, token: TokenRow) -> None:
@@ -99,7 +103,7 @@ def delete_ended(connection: Connection, before: float) -> None:
 
 def signing_keys(connection: Connection) -> list[SigningKeyRow]:
     """The keys of rotations, oldest first. Without rows the key in the home's secrets signs tokens."""
-    sql = "SELECT number, salt, created, accepted_until FROM signing_keys ORDER BY number"
+    sql = f"SELECT {_SIGNING_KEY} FROM signing_keys ORDER BY number"
     return [SigningKeyRow(*row) for row in connection.execute(sql)]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pilotage.core.ids import PilotId
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 
 CLOCK_SLACK = 1.0
 """Seconds after a pilot's end within which its attempts have ended too."""
@@ -42,7 +43,7 @@ class TracedAttempt(NamedTuple):
     processors: int
 
 
-_PILOT = "id, site, ce, batch_id, hostname, state, started, ended, jobs"
+_PILOT = columns(TracedPilotRow)
 _ATTEMPT = "pilot_id, job_id, epoch, owner, grp, started, ended, coalesce(outcome, ''), processors"
 
 

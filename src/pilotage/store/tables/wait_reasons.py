@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pilotage.core.ids import JobId, QueueId
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 KEPT_ROWS = 200
 """Rows of history kept for each queue."""
@@ -97,6 +98,9 @@ class ReasonRow(NamedTuple):
     detail: str
 
 
+_REASON = columns(ReasonRow, queue="queue_id")
+
+
 _NOTED = insert("queue_reasons", ("queue_id", "since", "reason", "detail"))
 _OLD = delete(
     "queue_reasons",
@@ -116,7 +120,7 @@ def insert_reasons(connection: Connection, rows: Iterable[ReasonRow]) -> None:
 
 def history(connection: Connection, queue: QueueId, most: int) -> list[ReasonRow]:
     """The last `most` rows of a queue, oldest first."""
-    sql = "SELECT queue_id, since, reason, detail FROM queue_reasons WHERE queue_id = ? ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT {_REASON} FROM queue_reasons WHERE queue_id = ? ORDER BY id DESC LIMIT ?"
     return [ReasonRow(*row) for row in connection.execute(sql, (queue, most))][::-1]
 
 
