@@ -34,10 +34,10 @@ from pilotage.store.tables import (
     pilots,
     submissions,
 )
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.pilot_intent import pilot_intent
 from tests.postgres import server
 
 DEADLINE = 90.0
@@ -165,19 +165,7 @@ def fill(connection: Any) -> QueueId:
     for number, site in enumerate(("here", "there")):
         pilots.insert(
             connection,
-            NewPilot(
-                id=None,
-                stamp=f"stamp {number}",
-                secret_hash="s",
-                idx=number,
-                site=site,
-                ce=f"ce {site}",
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=1.0,
-            ),
+            pilot_intent(f"stamp {number}", secret_hash="s", idx=number, site=site, ce=f"ce {site}"),
         )
     instance.create(connection, "uuid", 5.0)
     return queue

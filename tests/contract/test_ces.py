@@ -6,8 +6,8 @@ from typing import Any
 
 from pilotage.store.tables import ces, node_clocks, pilots
 from pilotage.store.tables.ces import CeProgress, CeRow, CeSwitch
-from pilotage.store.tables.pilots import NewPilot
 from tests.contract.stores import fill
+from tests.pilot_intent import pilot_intent
 
 
 def test_the_director_and_an_administrator_write_their_own_columns(connection: Any) -> None:
@@ -27,19 +27,7 @@ def test_the_last_report_of_each_node_counts(connection: Any) -> None:
     ids = [
         pilots.insert(
             connection,
-            NewPilot(
-                id=None,
-                stamp=f"clock {index}",
-                secret_hash="h",
-                idx=index,
-                site="here",
-                ce=ce,
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=1.0,
-            ),
+            pilot_intent(f"clock {index}", secret_hash="h", idx=index, ce=ce),
         )
         for index, ce in enumerate(["x", "x", "x", "y", "x"])
     ]

@@ -30,9 +30,9 @@ from pilotage.store.tables import (
     retention,
     submissions,
 )
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, history_where
 from tests.contract.stores import DEADLINE, IDENTITY, Store, assert_counted, recount
+from tests.pilot_intent import pilot_intent
 
 EVERYBODY = Viewer("", everything=True)
 OWNERS = (("alice", "physics"), ("alice", "prod"), ("bob", "physics"), ("böb", "prod"))
@@ -112,19 +112,7 @@ def add_pilots(connection: Any, count: int = 3) -> None:
     for number in range(1, count + 1):
         pilots.insert(
             connection,
-            NewPilot(
-                id=None,
-                stamp=f"stamp {number}",
-                secret_hash="s",
-                idx=number,
-                site=f"site {number % 2}",
-                ce="ce",
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=1.0,
-            ),
+            pilot_intent(f"stamp {number}", secret_hash="s", idx=number, site=f"site {number % 2}", ce="ce"),
         )
         pilots.update(connection, PilotId(number), hostname=f"node {number}")
 

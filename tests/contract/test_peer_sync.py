@@ -27,11 +27,11 @@ from pilotage.services.pool import shared_limits
 from pilotage.services.pool.state import Pool
 from pilotage.store.cluster import changes
 from pilotage.store.tables import events, history, instance, jobs, pilots
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
 from tests.instance import until
+from tests.pilot_intent import pilot_intent
 
 pytestmark = pytest.mark.slow
 
@@ -286,19 +286,7 @@ def test_a_turn_is_given_back_when_its_pilot_calls_another_server_first(
     def start(tx: Any) -> PilotId:
         pilot = pilots.insert(
             tx.connection,
-            NewPilot(
-                id=None,
-                stamp="s",
-                secret_hash=secret_hash("h"),
-                idx=0,
-                site="here",
-                ce="local",
-                only_owner="alice",
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=1.0,
-            ),
+            pilot_intent("s", secret_hash=secret_hash("h"), only_owner="alice"),
         )
         book.start(pilot, turn)
         return pilot
@@ -322,19 +310,7 @@ def new_pilot(one: One, secret: str) -> PilotId:
     return one.writer.call(
         lambda tx: pilots.insert(
             tx.connection,
-            NewPilot(
-                id=None,
-                stamp=secret,
-                secret_hash=secret_hash(secret),
-                idx=0,
-                site="here",
-                ce="local",
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=1.0,
-            ),
+            pilot_intent(secret),
         )
     )
 

@@ -8,8 +8,8 @@ import pytest
 
 from pilotage.core.ids import PilotId
 from pilotage.store.tables import instance, pilots, submissions
-from pilotage.store.tables.pilots import NewPilot
 from tests.contract.stores import fill, offer
+from tests.pilot_intent import pilot_intent
 
 
 def test_pilots_and_their_leases(connection: Any) -> None:
@@ -44,19 +44,7 @@ def test_live_pilots_are_counted_by_site_and_ce(connection: Any) -> None:
     for number, (site, ce) in enumerate([("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")]):
         pilots.insert(
             connection,
-            NewPilot(
-                id=None,
-                stamp=str(number),
-                secret_hash=str(number),
-                idx=0,
-                site=site,
-                ce=ce,
-                only_owner=None,
-                submitted=1.0,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-            ),
+            pilot_intent(str(number), secret_hash=str(number), site=site, ce=ce),
         )
     pilots.update(connection, PilotId(4), ended=2.0)
     assert pilots.live_counts(connection) == [("a", "x", 2), ("a", "y", 1)]

@@ -43,7 +43,7 @@ class SlicePace:
         return done
 
     def took(self, rows: int, seconds: float) -> None:
-        """Adapt the size to a slice of `rows` that took `seconds`. Fewer rows than a slice let it grow by nothing."""
+        """Adapt the size to a slice of `rows` that took `seconds`. Only a full slice lets it grow."""
         target = rows * self._aim / max(1e-6, seconds)
         if target < self.size or rows >= self.size:
             self.size = round(max(self._least, min(target, 2 * self.size, self._most)))

@@ -19,7 +19,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.services.jobs.actions import ActionOutcome, act
 from pilotage.services.pilots import leases
-from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import exchange, token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
@@ -31,7 +31,7 @@ from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.schema import metadata
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import events, history, instance, pilots, submissions
-from pilotage.store.tables.pilots import NewPilot, PilotRow
+from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import (
@@ -47,6 +47,7 @@ from pilotage.wire.pilot import (
     Take,
 )
 from tests.contract.stores import assert_counted, migrated_database
+from tests.pilot_intent import pilot_intent
 from tests.postgres import server
 from tests.writer_guard import as_writer
 
@@ -259,17 +260,7 @@ class Bench:
         self.do(
             lambda tx: pilots.insert(
                 tx.connection,
-                NewPilot(
-                    id=None,
-                    stamp=secret,
-                    secret_hash=secret_hash(secret),
-                    idx=0,
-                    site=site,
-                    ce=ce,
-                    only_owner=only_owner,
-                    submitted=self.now,
-                    **facts,
-                ),
+                pilot_intent(secret, site=site, ce=ce, only_owner=only_owner, submitted=self.now, **facts),
             )
         )
         return Paper(self, secret)

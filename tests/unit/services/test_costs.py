@@ -21,11 +21,11 @@ from pilotage.services.pilots.costs import (
     save_bookings,
     unbooked,
 )
-from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.enrolment import enrol
 from pilotage.store.tables import costs, pilots
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.costs import CostReport
 from pilotage.wire.pilot import EnrolRequest, OfferedJob
+from tests.pilot_intent import pilot_intent
 from tests.unit.services.bench import LEASE, Bench, Paper
 
 
@@ -58,19 +58,7 @@ def test_the_life_of_a_pilot(bench: Bench) -> None:
     bench.do(
         lambda tx: pilots.insert(
             tx.connection,
-            NewPilot(
-                id=None,
-                stamp="s",
-                secret_hash=secret_hash("s"),
-                idx=0,
-                site="here",
-                ce="local",
-                only_owner=None,
-                pilot_type="generic",
-                processors=2,
-                memory=0,
-                submitted=bench.now,
-            ),
+            pilot_intent("s", processors=2, submitted=bench.now),
         )
     )
     bench.later(100)

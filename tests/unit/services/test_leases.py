@@ -15,10 +15,11 @@ from pilotage.server.duties.row_by_row import RowByRow, each
 from pilotage.server.failing_rows import DutyFailures
 from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
-from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.enrolment import enrol
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import NewPilot, SubmittedPilot
+from pilotage.store.tables.pilots import SubmittedPilot
 from pilotage.wire.pilot import EnrolRequest
+from tests.pilot_intent import pilot_intent
 from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
 
 SHORT = POLICY.replace(f"lease = {LEASE}", "lease = 10.0").replace("heartbeat = 10.0", "heartbeat = 1.0")
@@ -34,10 +35,10 @@ def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]
 def intent(bench: Bench, secret: str = "intent", *, ce: str = "local", batch_id: str = "") -> PilotId:
     return bench.do(
         lambda tx: pilots.insert(
-            tx.connection, NewPilot(id=None, stamp=secret, secret_hash=secret_hash(secret), idx=0, site="here", ce=ce,
-            only_owner=None, pilot_type="generic", processors=1, memory=0, submitted=bench.now,
-            batch_id=batch_id, lease_until=bench.now + 5.0))
-    )  # fmt: skip
+            tx.connection,
+            pilot_intent(secret, ce=ce, submitted=bench.now, batch_id=batch_id, lease_until=bench.now + 5.0),
+        )
+    )
 
 
 def test_the_lease_of_an_intent_that_never_called_home_ends_in_aborted(any_bench: Bench) -> None:

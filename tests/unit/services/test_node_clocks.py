@@ -5,10 +5,10 @@ from __future__ import annotations
 from pilotage.core.pilots.clocks import FURTHEST
 from pilotage.core.pilots.cost import CoreSeconds, CostKey
 from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, recent_use
-from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.enrolment import enrol
 from pilotage.store.tables import costs, pilots
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest
+from tests.pilot_intent import pilot_intent
 from tests.unit.services.bench import Bench
 
 
@@ -16,19 +16,7 @@ def call_home(bench: Bench, stamp: str, node: str, clock: float) -> None:
     bench.do(
         lambda tx: pilots.insert(
             tx.connection,
-            NewPilot(
-                id=None,
-                stamp=stamp,
-                secret_hash=secret_hash(stamp),
-                idx=0,
-                site="here",
-                ce="local",
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=bench.now,
-            ),
+            pilot_intent(stamp, submitted=bench.now),
         )
     )
     request = EnrolRequest(secret=stamp, index=0, nonce="first", hostname=node, clock=clock)

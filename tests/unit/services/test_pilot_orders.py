@@ -7,12 +7,12 @@ import pytest
 from pilotage.core.errors import Forbidden
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder, is_stronger, order_for
-from pilotage.services.pilots.enrolment import enrol, secret_hash
+from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.lifecycle import end_absent_pilot
 from pilotage.services.pilots.orders import Ordered, order_pilots
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import NewPilot
 from pilotage.wire.pilot import EnrolRequest, Reference
+from tests.pilot_intent import pilot_intent
 from tests.unit.services.bench import Bench
 
 
@@ -31,19 +31,7 @@ def intent(bench: Bench) -> int:
     return bench.do(
         lambda tx: pilots.insert(
             tx.connection,
-            NewPilot(
-                id=None,
-                stamp="intent",
-                secret_hash=secret_hash("intent"),
-                idx=0,
-                site="here",
-                ce="local",
-                only_owner=None,
-                pilot_type="generic",
-                processors=1,
-                memory=0,
-                submitted=bench.now,
-            ),
+            pilot_intent("intent", submitted=bench.now),
         )
     )
 

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 Row = TypeVar("Row", bound=Hashable)
 Done = TypeVar("Done")
+Given = TypeVar("Given")
 
 SLICE_AIM = 0.001
 """Seconds for the rows of one transaction on SQLite, which runs in the event loop."""
@@ -113,7 +114,7 @@ class RowByRow:
             part = sound[first : first + min(pace.size, most)]
             first += len(part)
             try:
-                done += await self._writer.acall(partial(_measured, pace, act, part))
+                done += await self._writer.acall(partial(_measured, pace, len(part), act, part))
             except CONCERN_ALL:
                 raise
             except Exception as error:
@@ -132,7 +133,7 @@ class RowByRow:
         """Call `act` with the rows of a slice until it returns that nothing is left, or the server stops."""
         pace, done = self.pace(name), False
         while not done and not stop.is_set():
-            done = await self._writer.acall(partial(_measured_slice, pace, act, pace.size))
+            done = await self._writer.acall(partial(_measured, pace, pace.size, act, pace.size))
 
     async def together(
         self, name: str, rows: Sequence[Row], act: Callable[[Sequence[Row]], Awaitable[None]]
@@ -193,12 +194,6 @@ class RowByRow:
 
 
 def _measured(
-    pace: SlicePace, act: Callable[[Transaction, Sequence[Row]], int], part: Sequence[Row], tx: Transaction
-) -> int:
-    return pace.measured(len(part), lambda: act(tx, part))
-
-
-def _measured_slice(
-    pace: SlicePace, act: Callable[[Transaction, int], bool], size: int, tx: Transaction
-) -> bool:
-    return pace.measured(size, lambda: act(tx, size))
+    pace: SlicePace, rows: int, act: Callable[[Transaction, Given], Done], given: Given, tx: Transaction
+) -> Done:
+    return pace.measured(rows, lambda: act(tx, given))
