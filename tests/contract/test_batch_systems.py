@@ -19,7 +19,7 @@ from secrets import token_hex
 
 import pytest
 
-from pilotage.core.errors import Conflict, Unreachable
+from pilotage.core.errors import Unreachable
 from pilotage.core.glue import schema as glue
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy.batch_systems.sge import SgeOptions
@@ -300,7 +300,6 @@ def test_calls_about_nothing_do_nothing(world: World, stamp: str) -> None:
     world.run(stamp)
     epoch = world.batch.list_pilots().epoch
     world.batch.release([])
-    world.batch.hold([])
     world.batch.cancel([])
     world.batch.cancel_tasks([], epoch)
     assert world.batch.list_pilots([]).tasks == world.batch.status({}).tasks == ()
@@ -310,25 +309,6 @@ def test_calls_about_nothing_do_nothing(world: World, stamp: str) -> None:
         with contextlib.suppress(Unreachable):
             call(unknown)
     assert world.states(stamp) == {NativeState.RUNNING: 1}
-
-
-def test_waiting_pilots_are_held_and_released_again_and_running_ones_go_on(world: World, stamp: str) -> None:
-    if not world.batch.holds:
-        with pytest.raises(Conflict):
-            world.batch.hold([stamp])
-        return
-    running = f"{stamp}0"
-    world.run(running)
-    world.submit(stamp, 2)
-    world.batch.hold([stamp])
-    world.start()
-    assert world.states(stamp) == {NativeState.HELD: 2}
-    world.batch.release([stamp])
-    with contextlib.suppress(Unreachable):
-        world.batch.hold([running])
-    world.reach(stamp, running=2)
-    assert world.states(running) == {NativeState.RUNNING: 1}
-    world.batch.cancel([running])
 
 
 def test_waiting_pilots_can_be_cancelled_without_the_running_ones(world: World, stamp: str) -> None:
@@ -497,7 +477,7 @@ def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp:
         for listing in (batch.list_pilots(), batch.list_pilots([stamp]), batch.status(ids)):
             assert not listing.complete
             assert listing.find(stamp, 0)[0] is Seen.UNKNOWN
-        for call in (batch.release, batch.hold, batch.cancel, batch.properties):
+        for call in (batch.release, batch.cancel, batch.properties):
             with pytest.raises(Unreachable):
                 call([stamp])
         with pytest.raises(Unreachable):

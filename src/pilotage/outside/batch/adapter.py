@@ -87,7 +87,7 @@ class BatchAdapter(Protocol):
     """A batch system. Every call may block for minutes.
 
     A call raises `Unreachable` if the batch system gives no clear answer; its effect is then unknown. Listings never
-    raise: their `failure` says why they are not complete. To release, hold or cancel twice does no harm.
+    raise: their `failure` says why they are not complete. To release or cancel twice does no harm.
     """
 
     holds: bool
@@ -108,9 +108,6 @@ class BatchAdapter(Protocol):
 
         `SubmissionFailed`: the batch system will never start them; cancel them.
         """
-
-    def hold(self, stamps: Sequence[str]) -> None:
-        """Keep the waiting pilots of these submissions from starting. `Conflict` if the batch system cannot hold."""
 
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         """Cancel all pilots of these submissions, or only the waiting ones."""

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pilotage.core.errors import Conflict, Unreachable
+from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.core.pilots.handover import Seen
@@ -170,12 +170,6 @@ class LocalBatch:
 
     def release(self, stamps: Sequence[str]) -> None:
         """Their submission has released them."""
-
-    def hold(self, stamps: Sequence[str]) -> None:
-        if stamps:
-            raise Conflict(
-                "processes of the server's machine cannot be held: they run from their submission on"
-            )
 
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         """Ask each pilot to give its jobs back and leave. None waits: each runs from its submission on."""

@@ -106,17 +106,14 @@ class SgeBatch:
         for stamp in _named(stamps):
             self._change(commands.release(stamp))
 
-    def hold(self, stamps: Sequence[str]) -> None:
-        for stamp in _named(stamps):
-            self._change(commands.hold(stamp))
-
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         """Running pilots get SIGUSR2 first. Waiting ones alone are held meanwhile, so that none of them starts."""
         if not waiting_only:
             for stamp in _named(stamps):
                 self._change(commands.cancel_submission(stamp))
             return
-        self.hold(stamps)
+        for stamp in _named(stamps):
+            self._change(commands.hold(stamp))
         listing = self.list_pilots(stamps)
         if not listing.complete:
             raise Unreachable(listing.failure)

@@ -81,10 +81,6 @@ class SlurmBatch:
             if not result.succeeded:
                 raise self._client.unreachable(command[0], result)
 
-    def hold(self, stamps: Sequence[str]) -> None:
-        for stamp in stamps:
-            self._client.check_output(commands.hold(stamp))
-
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         for stamp in stamps:
             self._client.check_output(

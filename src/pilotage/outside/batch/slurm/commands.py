@@ -75,11 +75,6 @@ def release(stamp: str) -> list[str]:
     return ["scontrol", "release", f"jobname={stamp}"]
 
 
-def hold(stamp: str) -> list[str]:
-    """Hold all waiting jobs of a submission."""
-    return ["scontrol", "hold", f"jobname={stamp}"]
-
-
 def cancel_submission(stamp: str, user: str, *, waiting_only: bool = False) -> list[str]:
     """Cancel all jobs of a submission, or only its waiting ones."""
     return ["scancel", f"--user={user}", f"--name={stamp}", *(["--state=PENDING"] if waiting_only else [])]
