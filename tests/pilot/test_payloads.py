@@ -309,7 +309,8 @@ def test_a_folder_is_used_again_only_if_it_is_as_a_new_one(server: PilotServer, 
 
 def test_environment_and_setup(server: PilotServer, pilot: Start) -> None:
     script = (
-        'echo "$HELLO|$PILOTAGE_JOB|$PILOTAGE_EPOCH|$OMP_NUM_THREADS|$1|${TMPDIR##*/}"; pwd; [ -d $TMPDIR ]'
+        'echo "$HELLO|$PILOTAGE_JOB|$PILOTAGE_EPOCH|$OMP_NUM_THREADS|$1|${TMPDIR##*/}|$PILOTAGE_LOG_LEVEL"; pwd;'
+        " [ -d $TMPDIR ]"
     )
     job = server.add(
         "sh",
@@ -319,10 +320,11 @@ def test_environment_and_setup(server: PilotServer, pilot: Start) -> None:
         "$(id);",
         setup_lines=["export HELLO=setup"],
         environment={"PILOTAGE_JOB": "9"},
+        log_level="DEBUG",
     )
     process = pilot()
     finish = server.finish_of(job)
-    assert out(finish).splitlines()[0] == f"setup|{job}|1|1|$(id);|payload-1.tmp"
+    assert out(finish).splitlines()[0] == f"setup|{job}|1|1|$(id);|payload-1.tmp|DEBUG"
     assert out(finish).splitlines()[1].endswith("/payload-1")
     assert finish["exit_code"] == 0
     assert process.wait() == 0

@@ -109,6 +109,7 @@ def build_command(
         PILOTAGE_JOB=str(key[0]),
         PILOTAGE_EPOCH=str(key[1]),
         PILOTAGE_PROCESSORS=str(payload.processors),
+        PILOTAGE_LOG_LEVEL=payload.log_level,
     )
     path = environment.get("PATH") or _DEFAULT_PATH
     own = _payload_executable(payload.executable, folder)

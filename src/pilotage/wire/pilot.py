@@ -220,8 +220,7 @@ class Finish:
     missing: Annotated[List[Told], Bounds(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Patterns of the output sandbox that matched nothing."""
     refused: Annotated[List[RefusedOutput], Bounds(longest=MAX_OUTPUTS)] = field(default_factory=list)
-    """Files that a pattern matched and that were not stored, each with its reason. Like `missing`, this leaves
-    the result of the payload as it is."""
+    """Files that a pattern matched and that were not stored. Like `missing`, they leave the result as it is."""
     files: StoredFiles = field(default_factory=list)
     """Of a job with a data order: the files that were written to storage places."""
     logs: Optional[StoredFile] = None
@@ -326,6 +325,7 @@ class Payload:
     """MB, of the whole process tree; 0: no limit."""
     processors: int = 1
     on_cutoff: str = "continue"
+    log_level: str = "INFO"
     owner: str = ""
     group: str = ""
     name: str = ""

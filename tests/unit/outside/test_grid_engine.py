@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
-import contextlib
 import pytest
 
 from pilotage.core.errors import InvalidInput, Unreachable

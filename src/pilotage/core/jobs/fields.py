@@ -155,7 +155,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "max_processors",
         ("MaxNumberOfProcessors", "MaxProcessors"),
         "integer",
-        "Maximum number of cores that the program can use; 0: the same as `processors`.",
+        "Maximum number of cores that the program can use. No effect yet: a job gets `processors` cores.",
         high=100_000,
     ),
     Field(
@@ -230,7 +230,13 @@ FIELDS: Final[tuple[Field, ...]] = (
         " tell their storage elements.",
         selects_queue=True,
     ),
-    Field("log_level", ("LogLevel",), "choice", "Log level of the pilot for this job.", choices=LOG_LEVELS),
+    Field(
+        "log_level",
+        ("LogLevel",),
+        "choice",
+        "Log level of the program; the job finds it in `PILOTAGE_LOG_LEVEL`.",
+        choices=LOG_LEVELS,
+    ),
     Field(
         "on_cutoff",
         ("OnCutoff",),

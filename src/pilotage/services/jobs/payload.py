@@ -48,6 +48,7 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
         memory=description.memory,
         processors=description.processors,
         on_cutoff=description.on_cutoff,
+        log_level=description.log_level,
         owner=row.owner,
         group=row.group,
         name=description.job_name,
