@@ -1,4 +1,4 @@
-"""Job ads matched with CE ads: both sides' Requirements, residuals, host classes and order by Rank."""
+"""Job ads matched with CE ads: both sides' Requirements, residuals and host classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from pilotage.core.glue.schema import kinds
 SUMMARY = "ms for one job ad against 1,000 CE ads of 55 attributes; 5,000 job ads of 100 Requirements"
 
 AIM, BATCH_AIM = 20.0, 2000.0
-RANK = "-other.GlueCEStateEstimatedResponseTime"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -56,15 +55,16 @@ def run(asked: argparse.Namespace) -> Figure:
         broker = Broker(kinds())
         table = _table(broker, ces)
         begun = time.process_time()
-        answers = [_order(broker, requester, table) for requester in jobs]
+        answers = [_match(broker, requester, table) for requester in jobs]
         batches.append(_since(begun))
         notes["evaluations"] = f"{broker.computed:,} for {asked.jobs * asked.ces:,} pairs"
-        notes["candidates"] = f"{told(statistics.mean(len(order) for _, order in answers))} CEs in the mean"
+        candidates = statistics.mean(int(found.candidates.sum()) for found in answers)
+        notes["candidates"] = f"{told(candidates)} CEs in the mean"
     notes["CE ads prepared, once for each change"] = f"{told(statistics.median(prepared))} ms"
     notes["first ad, nothing shared"] = f"{told(statistics.median(cold))} ms"
     notes["ad of known Requirements"] = f"{told(statistics.median(again))} ms"
     batch = statistics.median(batches)
-    notes[f"{asked.jobs:,} ads"] = f"{told(batch)} ms with residuals, aim {told(BATCH_AIM)}; ordered by Rank"
+    notes[f"{asked.jobs:,} ads"] = f"{told(batch)} ms with residuals, aim {told(BATCH_AIM)}"
     peers = {"aim": AIM, "the first ad, nothing shared": round(statistics.median(cold), 2)}
     notes["without shared answers, a tenth of the CEs"] = f"{told(_unshared(each[:10], ces))} ms for each ad"
     peers |= _classad2(values, list(zip(sets, each, strict=True)), notes)
@@ -81,17 +81,16 @@ def _since(begun: float) -> float:
 
 def _table(broker: Broker, ces: Sequence[CeFacts]) -> CeTable:
     numbered = [broker.numbered(facts) for facts in ces]
-    return CeTable(numbered, 0.0, broker.ranks(parse_expression(RANK), numbered))
+    return CeTable(numbered, 0.0)
 
 
-def _order(broker: Broker, requester: ClassAd, table: CeTable) -> tuple[Matches, list[int]]:
-    matches = broker.match(broker.requester(requester), table)
-    return matches, matches.ranked(Random(1))
+def _match(broker: Broker, requester: ClassAd, table: CeTable) -> Matches:
+    return broker.match(broker.requester(requester), table)
 
 
 def _ask(broker: Broker, requester: ClassAd, table: CeTable) -> float:
     begun = time.process_time()
-    matches, _ = _order(broker, requester, table)
+    matches = _match(broker, requester, table)
     for place in range(len(table)):
         matches.residual(place)
     return _since(begun)

@@ -277,6 +277,9 @@ def test_with_list_match_the_highest_rank_is_filled_first() -> None:
     ces = [ce("a", room=3, rank=-5.0), ce("b", room=4, rank=-1.0), ce("c", room=50, rank=-9.0)]
     [decision] = decided(facts([queue(jobs=10)], ces, settings))
     assert [(order.ce, order.pilots) for order in decision.orders] == [("b", 4), ("a", 3), ("c", 9)]
+    alike = [ce("a", room=50), ce("b", room=50)]
+    decisions = [decided(facts([queue(jobs=10)], alike, settings), seed)[0] for seed in range(30)]
+    assert {order.ce for decision in decisions for order in decision.orders[:1]} == {"a", "b"}
 
 
 def test_wide_pilots_are_divided_by_the_jobs_that_run_beside_each_other() -> None:

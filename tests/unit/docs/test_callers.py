@@ -18,7 +18,6 @@ EXCUSED = {
     "server/http/tls_handshake.py:*": "called by the event loop",
     "wire/server_trust.py:wrap_bio": "called by ssl",
     "services/catalogue/*": "for catalogues outside, which come with Rucio",
-    "core/brokering/broker.py:ranked": "the order that `./bench broker` measures",
     "store/tables/jobs.py:OfferedJobRow": "names the columns of tuples that the match makes by the thousand",
 }
 """File and name, and the reason."""

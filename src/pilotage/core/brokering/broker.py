@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pilotage.core.brokering.ad_columns import ABSENT, AdColumns, NumberedAd, Places, ValueNumbers
-from pilotage.core.brokering.answers import NOBODY, Answers, Mask, SharedResidual
-from pilotage.core.brokering.dependencies import dependencies_of
+from pilotage.core.brokering.answers import Answers, Mask, SharedResidual
 from pilotage.core.brokering.match import (
     REASONS,
-    UNRANKED,
     CeFacts,
     CeVerdict,
     MatchedCe,
     ce_requirements,
-    rank_of,
     state_of,
 )
 from pilotage.core.brokering.parts import own_key
@@ -52,8 +48,7 @@ class NumberedCe:
 class CeTable:
     """CEs at one instant. Answers are columns over all of them."""
 
-    def __init__(self, ces: Sequence[NumberedCe], now: float, ranks: Sequence[float] | None = None) -> None:
-        """`ranks`: of each CE; None: no rank counts."""
+    def __init__(self, ces: Sequence[NumberedCe], now: float) -> None:
         self.ces = ces
         self.now = now
         self.ads = AdColumns([ce.ad for ce in ces])
@@ -64,9 +59,6 @@ class CeTable:
         self.first_hosts: Places = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self.owners: Places = np.repeat(np.arange(len(ces)), self.host_counts)
         """Of each host class, the place of its CE."""
-        self.ranks: NDArray[np.float64] = np.full(len(ces), UNRANKED)
-        if ranks is not None:
-            self.ranks[:] = ranks
         self.state_codes = np.array([_CODES[ce.state] for ce in ces], dtype=np.uint8)
         self.requirements = _by_requirements(ces)
         self._memories: tuple[Answers | None, dict[str, dict[Any, Any]]] = (None, {})
@@ -120,11 +112,6 @@ class Matches:
         mask: Mask = self.codes <= _CODES[CeVerdict.CLOSED]
         return mask
 
-    def ranked(self, rng: Random) -> list[int]:
-        """The candidates, the highest rank first and equal ones in random order."""
-        ranks, places = self.table.ranks.tolist(), np.flatnonzero(self.candidates).tolist()
-        return sorted(places, key=lambda place: (-ranks[place], rng.random()))
-
     def verdict(self, place: int) -> CeVerdict:
         return VERDICTS[int(self.codes[place])]
 
@@ -133,7 +120,7 @@ class Matches:
         return self.known[int(self.residuals[place])].expression
 
     def of(self, place: int) -> MatchedCe:
-        """The whole answer for one CE."""
+        """The answer for one CE, without its rank."""
         verdict, table = self.verdict(place), self.table
         reason = table.ces[place].state_reason if verdict.is_passing else REASONS.get(verdict, "")
         classes = None
@@ -142,7 +129,7 @@ class Matches:
             classes = tuple(
                 number for number, at in enumerate(range(first, last)) if self.hosts is None or self.hosts[at]
             )
-        return MatchedCe(verdict, reason, float(table.ranks[place]), self.residual(place), classes)
+        return MatchedCe(verdict, reason, residual=self.residual(place), host_classes=classes)
 
 
 class Broker:
@@ -172,13 +159,6 @@ class Broker:
     def requester(self, ad: ClassAd) -> NumberedAd:
         """The ad of a requester, ready for the match."""
         return NumberedAd.of(ad, self._values)
-
-    def ranks(self, rank: Expression, ces: Sequence[NumberedCe]) -> list[float]:
-        """The ranks of CEs by their own ads."""
-        columns = AdColumns([ce.ad for ce in ces])
-        grouping = columns.grouping(columns.closure(dependencies_of(rank), NOBODY))
-        ranks = [rank_of(rank, ces[place].facts.ad) for place in grouping.examples.tolist()]
-        return [ranks[group] for group in grouping.groups.tolist()]
 
     def match(self, requester: NumberedAd, table: CeTable) -> Matches:
         """Match a requester with all CEs of a table."""
