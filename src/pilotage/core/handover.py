@@ -216,7 +216,7 @@ def outage_credit(last_alive: float, now: float, *, longest_gap: float, renewal:
     """Seconds by which all leases move when the giver was away, or its clock stepped; 0 in normal running.
 
     `last_alive` is the instant of the last alive row, `longest_gap` the longest regular time between two of them.
-    After a gap everybody gets the gap and one renewal; a clock that stepped back takes the leases back with it.
+    After a gap each lease moves by the gap and one renewal. If the clock stepped back, all leases step back with it.
     """
     gap = now - last_alive
     if gap > longest_gap:

@@ -97,7 +97,7 @@ class Standing:
     higher_buckets: List[HigherBucket]
     """Buckets that are drawn first regardless of priority; the other fields describe the draw after them."""
     chance: float
-    """Of being drawn, each time such a node asks."""
+    """The probability that such a node draws this queue, each time it asks."""
     queues: int
     """Queues in the draw, itself included."""
     priority: float

@@ -247,7 +247,7 @@ def test_a_file_in_the_place_of_a_folder(client: Client, state: State, tmp_path:
         client.download(5, tmp_path)
 
 
-def test_what_came_short_is_not_kept(client: Client, state: State, tmp_path: Path) -> None:
+def test_a_truncated_file_is_not_kept(client: Client, state: State, tmp_path: Path) -> None:
     state.jobs, state.outputs = {5: job(5)}, {5: {"y": b"good"}}
     state.failures = [None, (200, b"go"), (200, b"go")]
     client.download(5, tmp_path)

@@ -37,7 +37,7 @@ def with_running_jobs(site: Site, count: int = 3) -> dict[str, object]:
 
 
 def heartbeats(site: Site, seconds: float) -> None:
-    """Time passes. Every pilot speaks, and the director looks, at each heartbeat."""
+    """Time passes. Every pilot speaks, and the director observes, at each heartbeat."""
     for _ in range(int(seconds / HEARTBEAT)):
         site.bench.now += HEARTBEAT
         for _, paper in site.papers.values():
@@ -118,9 +118,11 @@ def test_an_accounting_that_says_running_contradicts_the_listing(site: Site) -> 
     for _ in range(5):
         bench.now += SETTLE
         listing = site.batch.list_pilots()
-        compared = compare(bench.connection, "batch", director.settled, listing, bench.now)
+        compared = compare(bench.connection, "batch", director.unchanged, listing, bench.now)
         told = with_accounted(compared, [accounted])
-        bench.do(lambda tx, told=told: director.observe_looks(bench.pool, tx, told, told.looks, bench.now))
+        bench.do(
+            lambda tx, told=told: director.observe_some(bench.pool, tx, told, told.observations, bench.now)
+        )
         assert states(site) == ["Running"]
 
 

@@ -111,8 +111,10 @@ class Site:
         director.begin_observation(tx, listing, listed)
         if not listing.complete:
             return BatchSteps()
-        comparison = compare(tx.connection, director.ce, director.settled, listing, listed)
-        steps = director.observe_looks(self.bench.pool, tx, comparison, comparison.looks, self.bench.now)
+        comparison = compare(tx.connection, director.ce, director.unchanged, listing, listed)
+        steps = director.observe_some(
+            self.bench.pool, tx, comparison, comparison.observations, self.bench.now
+        )
         director.note_unchanged(tx, comparison)
         return steps.with_cancelled(comparison.cancel)
 

@@ -30,73 +30,73 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.bench.end()
 
 
-def looked_at(site: Site, listing: BatchListing | None = None) -> list[str]:
-    """The stamps of the submissions that a listing makes the director look at."""
+def observed(site: Site, listing: BatchListing | None = None) -> list[str]:
+    """The stamps of the submissions that a listing makes the director observe."""
     listing = listing or site.batch.list_pilots()
-    found = compare(site.bench.connection, "batch", site.director.settled, listing, site.bench.now)
-    return [look.row.stamp for look in found.looks]
+    found = compare(site.bench.connection, "batch", site.director.unchanged, listing, site.bench.now)
+    return [observation.row.stamp for observation in found.observations]
 
 
 def stamps(site: Site) -> set[str]:
     return {job.stamp for job in site.batch.jobs}
 
 
-def test_nothing_is_looked_at_while_nothing_changes(site: Site) -> None:
+def test_nothing_is_observed_while_nothing_changes(site: Site) -> None:
     assert stamps(site)
     for _ in range(3):
         site.bench.now += 60.0
-        assert looked_at(site) == []
+        assert observed(site) == []
         site.cycle()
 
 
 @pytest.mark.parametrize("reason", ["", "JobHeldUser"])
 @pytest.mark.parametrize("state", [NativeState.ENDED, NativeState.HELD, NativeState.UNKNOWN])
-def test_a_submission_with_another_state_is_looked_at(site: Site, state: NativeState, reason: str) -> None:
+def test_a_submission_with_another_state_is_observed(site: Site, state: NativeState, reason: str) -> None:
     listing = site.batch.list_pilots()
     first, *others = listing.tasks
     changed = replace(listing, tasks=(replace(first, state=state, reason=reason), *others))
     # Only an end, or the reason why a job waits, changes something.
     is_change = state is NativeState.ENDED or (state is NativeState.HELD and bool(reason))
-    assert looked_at(site, changed) == ([first.stamp] if is_change else [])
-    assert looked_at(site, replace(listing, tasks=tuple(others))) == [first.stamp]
+    assert observed(site, changed) == ([first.stamp] if is_change else [])
+    assert observed(site, replace(listing, tasks=tuple(others))) == [first.stamp]
 
 
-def test_all_are_looked_at_after_a_restart_of_the_controller(site: Site) -> None:
-    assert set(looked_at(site, replace(site.batch.list_pilots(), epoch="later"))) == stamps(site)
+def test_all_are_observed_after_a_restart_of_the_controller(site: Site) -> None:
+    assert set(observed(site, replace(site.batch.list_pilots(), epoch="later"))) == stamps(site)
 
 
-def test_a_submission_whose_pilot_has_ended_is_looked_at_until_its_batch_job_has_gone(site: Site) -> None:
+def test_a_submission_whose_pilot_has_ended_is_observed_until_its_batch_job_has_gone(site: Site) -> None:
     bench = site.bench
     [row, *_] = pilots.live(bench.connection, "batch")
     bench.do(lambda tx: end_silent_pilot(bench.pool, tx, row, PilotEnd.LEASE_OVER, "silent", bench.now))
     of_row = row.stamp.partition("/")[0]
     for _ in range(2):
-        assert of_row in looked_at(site)
+        assert of_row in observed(site)
         site.cycle()
-        assert site.director.lingering == 1
+        assert site.director.orphaned == 1
     site.batch.end(row.batch_id)
     for _ in range(2):
         bench.now += 1.0
         site.cycle()
-    assert site.director.lingering == 0
-    assert of_row not in site.director.settled or looked_at(site) == []
+    assert site.director.orphaned == 0
+    assert of_row not in site.director.unchanged or observed(site) == []
 
 
-def test_a_submission_with_a_killed_pilot_is_looked_at(site: Site) -> None:
+def test_a_submission_with_a_killed_pilot_is_observed(site: Site) -> None:
     bench = site.bench
     [row, *_] = pilots.live(bench.connection, "batch")
     ids = [PilotId(row.id)]
     bench.do(
         lambda tx: order_pilots(bench.pool, tx, ids, LeaveOrder.KILL, by="root", reason="", now=bench.now)
     )
-    assert looked_at(site) == [row.stamp.partition("/")[0]]
+    assert observed(site) == [row.stamp.partition("/")[0]]
 
 
 def test_ended_submissions_are_forgotten(site: Site) -> None:
-    assert site.director.settled
+    assert site.director.unchanged
     site.settle()
     site.cycle()
-    assert site.director.settled == {}
+    assert site.director.unchanged == {}
 
 
 @pytest.mark.parametrize("started", [True, False])

@@ -206,7 +206,7 @@ def known_properties(policy: Policy) -> list[str]:
         " priority 20 get .372, not .5",
         "rule dirac: among the queues that fit a node, the highest CPU bucket goes first: shares apply only within a"
         " bucket, and short jobs wait as long as longer jobs keep arriving",
-        'matching.rule = "proportional" has neither property',
+        'matching.rule = "proportional" draws in proportion to priority, over all CPU buckets that fit',
         *_instance_properties(policy),
     ]
 

@@ -154,18 +154,18 @@ class BatchCeDuty:
         """Apply a complete listing, a few submissions in each transaction; the calls that follow from it."""
         context, director = self._context, self._director
         comparison = await self._call(
-            lambda: compare(context.readers.connection(), director.ce, director.settled, listing, listed)
+            lambda: compare(context.readers.connection(), director.ce, director.unchanged, listing, listed)
         )
         comparison = await self._with_accounted(comparison)
-        looks = {look.row.stamp: look for look in comparison.looks}
+        observations = {observation.row.stamp: observation for observation in comparison.observations}
         steps: dict[str, BatchSteps] = {}
 
         def observe(tx: Transaction, stamps: Sequence[str]) -> int:
-            part = [looks[stamp] for stamp in stamps]
-            steps[stamps[0]] = director.observe_looks(context.pool, tx, comparison, part, context.clock())
+            part = [observations[stamp] for stamp in stamps]
+            steps[stamps[0]] = director.observe_some(context.pool, tx, comparison, part, context.clock())
             return len(part)
 
-        await self._rows.in_slices(COMPARE, list(looks), observe)
+        await self._rows.in_slices(COMPARE, list(observations), observe)
         await context.writer.acall(lambda tx: director.note_unchanged(tx, comparison))
         return sum(steps.values(), BatchSteps()).with_cancelled(comparison.cancel)
 

@@ -12,29 +12,29 @@ from dataclasses import replace
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.outside.batch.submission import ListedTask, NativeState
-from pilotage.services.director.listing_comparison import ListingComparison, Look
+from pilotage.services.director.listing_comparison import ListingComparison, Observation
 
 
 def unexplained(comparison: ListingComparison) -> dict[str, float]:
     """Released submissions with a pilot that is not listed or listed as ended: stamp → time of submission."""
     return {
-        look.row.stamp: look.row.submitted
-        for look in comparison.looks
-        if _was_released(look) and _without_live_task(look)
+        observation.row.stamp: observation.row.submitted
+        for observation in comparison.observations
+        if _was_released(observation) and _without_live_task(observation)
     }
 
 
-def _was_released(look: Look) -> bool:
+def _was_released(observation: Observation) -> bool:
     """Whether its batch jobs may have run: a listing or an acknowledged call says so."""
-    return look.row.phase is SubmissionPhase.RELEASED or look.row.releases > 0
+    return observation.row.phase is SubmissionPhase.RELEASED or observation.row.releases > 0
 
 
-def _without_live_task(look: Look) -> list[int]:
-    """The pilots to look at without a batch job that waits or runs."""
-    live = {task.index for task in look.tasks if task.state is not NativeState.ENDED}
+def _without_live_task(observation: Observation) -> list[int]:
+    """The pilots to observe without a batch job that waits or runs."""
+    live = {task.index for task in observation.tasks if task.state is not NativeState.ENDED}
     if None in live:
         return []
-    indexes = range(look.row.pilots) if look.indexes is None else sorted(look.indexes)
+    indexes = range(observation.row.pilots) if observation.indexes is None else sorted(observation.indexes)
     return [index for index in indexes if index not in live]
 
 
@@ -48,21 +48,25 @@ def with_accounted(comparison: ListingComparison, told: Sequence[ListedTask]) ->
     by_stamp: dict[str, list[ListedTask]] = defaultdict(list)
     for task in told:
         by_stamp[task.stamp].append(task)
-    looks = [_explained(look, by_stamp.get(look.row.stamp, ())) for look in comparison.looks]
-    return replace(comparison, looks=looks)
+    return replace(
+        comparison,
+        observations=[_explained(each, by_stamp.get(each.row.stamp, ())) for each in comparison.observations],
+    )
 
 
-def _explained(look: Look, told: Sequence[ListedTask]) -> Look:
-    if not _was_released(look):
-        return look
-    of_index = {task.index: task for task in told if task.array == look.row.batch_id}
+def _explained(observation: Observation, told: Sequence[ListedTask]) -> Observation:
+    if not _was_released(observation):
+        return observation
+    of_index = {task.index: task for task in told if task.array == observation.row.batch_id}
     explained = {
         index: replace(task, index=index)
-        for index in _without_live_task(look)
+        for index in _without_live_task(observation)
         if (task := of_index.get(index, of_index.get(None))) is not None
     }
     if not explained:
-        return look
+        return observation
     ended = {index: task for index, task in explained.items() if task.state is NativeState.ENDED}
-    kept = [task for task in look.tasks if task.index not in ended]
-    return replace(look, tasks=[*kept, *ended.values()], accounted=frozenset(explained.keys() - ended.keys()))
+    kept = [task for task in observation.tasks if task.index not in ended]
+    return replace(
+        observation, tasks=[*kept, *ended.values()], accounted=frozenset(explained.keys() - ended.keys())
+    )

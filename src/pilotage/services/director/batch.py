@@ -31,8 +31,8 @@ from pilotage.services.director.forwarding import (
 from pilotage.services.director.hand_over import give_up, pilots_of, take_step
 from pilotage.services.director.listing_comparison import (
     ListingComparison,
-    Look,
-    SettledSubmission,
+    Observation,
+    UnchangedSubmission,
     stamps_of,
 )
 from pilotage.services.director.look_back import is_unfit, note_cycle, observe_pilots
@@ -66,11 +66,11 @@ class BatchDirector:
     """The platform that its nodes are expected to have."""
     back_off: BackOff = field(default_factory=BackOff)
     memory: CeMemory = field(init=False)
-    settled: dict[str, SettledSubmission] = field(default_factory=dict)
+    unchanged: dict[str, UnchangedSubmission] = field(default_factory=dict)
     """By stamp: submissions that the last listing would not have changed."""
     largest: int | None = None
     """Pilots of one submission at most, after the batch system had no room for more; None: no limit is known."""
-    _lingering: dict[str, int] = field(default_factory=dict)
+    _orphaned: dict[str, int] = field(default_factory=dict)
     """By stamp."""
     _ce: Ce | None = None
 
@@ -142,7 +142,7 @@ class BatchDirector:
 
     def _within_room(self, ce: Ce, live: LiveTotals, orders: Sequence[BatchOrder]) -> tuple[BatchOrder, ...]:
         """The orders as far as the caps of the CE allow now."""
-        running = live.pilots - live.waiting + self.lingering
+        running = live.pilots - live.waiting + self.orphaned
         room = room_for_pilots(live.waiting, running, ce.max_waiting, ce.max_running)
         allowed = []
         for order in orders:
@@ -257,28 +257,33 @@ class BatchDirector:
         self.memory.note_listing(tx, listing, listed)
         self.memory.store(tx)
 
-    def observe_looks(
-        self, pool: Pool, tx: Transaction, comparison: ListingComparison, looks: Sequence[Look], now: float
+    def observe_some(
+        self,
+        pool: Pool,
+        tx: Transaction,
+        comparison: ListingComparison,
+        observations: Sequence[Observation],
+        now: float,
     ) -> BatchSteps:
         """Apply the listing to some of the submissions that may have changed."""
         self.memory.restore(tx)
         release, cancel, unwanted = [], [], []
-        for look in looks:
-            row = look.row
-            # The next comparison finds out whether a further look is needed.
-            tx.delete(self.settled, row.stamp)
-            ours, others = listed_tasks.without_doubles(row, look.tasks)
-            members = pilots.of_submission(tx.connection, stamps_of(look))
+        for observation in observations:
+            row = observation.row
+            # The next comparison finds out whether a further observation is needed.
+            tx.delete(self.unchanged, row.stamp)
+            ours, others = listed_tasks.without_doubles(row, observation.tasks)
+            members = pilots.of_submission(tx.connection, stamps_of(observation))
             unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
             listed_tasks.note_batch_ids(pool, tx, members, ours)
             listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
-            listed = self._listed(pool, comparison, look, ours)
-            if look.indexes is None:
+            listed = self._listed(pool, comparison, observation, ours)
+            if observation.indexes is None:
                 action = take_step(pool, tx, self.memory, row, members, ours, listed, now)
             else:
                 watch_released(pool, tx, self.memory, row, members, ours, listed, now)
                 action = Action.NONE
-            self._note_lingering(tx, row.stamp, listed_tasks.count_lingering(members, ours))
+            self._note_orphaned(tx, row.stamp, listed_tasks.count_orphaned(members, ours))
             if action is Action.RELEASE:
                 release.append(row.stamp)
             elif action is Action.CANCEL:
@@ -287,40 +292,40 @@ class BatchDirector:
         return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
     def note_unchanged(self, tx: Transaction, comparison: ListingComparison) -> None:
-        """After all looks: note the submissions that needed none, watch the returned ones, forget the ended ones."""
+        """After all observations: note the submissions without one, watch the returned ones, forget the ended ones."""
         for stamp in comparison.back:
             pilot_submissions.reopen(tx.connection, stamp)
-        settled = {stamp: facts for stamp, facts in self.settled.items() if stamp in comparison.live}
-        tx.set(self, "settled", {**settled, **comparison.settled})
-        for stamp in [*self._lingering]:
-            if stamp not in comparison.live or stamp in comparison.settled:
-                tx.delete(self._lingering, stamp)
+        unchanged = {stamp: facts for stamp, facts in self.unchanged.items() if stamp in comparison.live}
+        tx.set(self, "unchanged", {**unchanged, **comparison.unchanged})
+        for stamp in [*self._orphaned]:
+            if stamp not in comparison.live or stamp in comparison.unchanged:
+                tx.delete(self._orphaned, stamp)
 
     def _listed(
-        self, pool: Pool, comparison: ListingComparison, look: Look, tasks: Sequence[ListedTask]
+        self, pool: Pool, comparison: ListingComparison, observation: Observation, tasks: Sequence[ListedTask]
     ) -> Listed:
         """The part of a listing that is about a submission. `tasks`: its batch jobs, without doubles."""
-        whole = look.indexes is None
+        whole = observation.indexes is None
         return Listed(
             comparison.listed,
             self._settle(pool),
-            listed_tasks.wait_reason(tasks) if whole else look.reason,
-            listed_tasks.wait_class(tasks) if whole else look.row.wait_class,
-            look.others,
+            listed_tasks.wait_reason(tasks) if whole else observation.reason,
+            listed_tasks.wait_class(tasks) if whole else observation.row.wait_class,
+            observation.others,
             comparison.contradicted,
-            look.accounted,
+            observation.accounted,
         )
 
-    def _note_lingering(self, tx: Transaction, stamp: str, count: int) -> None:
+    def _note_orphaned(self, tx: Transaction, stamp: str, count: int) -> None:
         if count:
-            tx.put(self._lingering, stamp, count)
+            tx.put(self._orphaned, stamp, count)
         else:
-            tx.delete(self._lingering, stamp)
+            tx.delete(self._orphaned, stamp)
 
     @property
-    def lingering(self) -> int:
+    def orphaned(self) -> int:
         """Batch jobs at the last listing whose pilots were given up, say for their lease: they may come back."""
-        return sum(self._lingering.values())
+        return sum(self._orphaned.values())
 
     def _settle(self, pool: Pool) -> float:
         """Of the CE, also after it has gone from the policy."""

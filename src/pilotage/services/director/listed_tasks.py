@@ -101,7 +101,7 @@ def note_cores(
             pilots.update(tx.connection, pilot.id, cores_from=listed)
 
 
-def count_lingering(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
+def count_orphaned(members: Sequence[PilotRow], tasks: Sequence[ListedTask]) -> int:
     """Batch jobs that have not ended though their pilots have."""
     live = {pilot.idx for pilot in members}
     return sum(task.state is not NativeState.ENDED and task.index not in live for task in tasks)

@@ -1,6 +1,6 @@
-"""A listing compared with the one before: only submissions that may have changed are looked at again.
+"""A listing compared with the one before: only submissions that may have changed are observed again.
 
-Of most of them, only the pilots that may have changed are looked at. The comparison reads the store and changes
+Of most of them, only the pilots that may have changed are observed. The comparison reads the store and changes
 nothing, so it runs beside the event loop.
 """
 
@@ -22,8 +22,8 @@ from pilotage.store.tables.pilots import LiveMembers
 
 
 @dataclass(frozen=True, slots=True)
-class SettledSubmission:
-    """A submission that a look would not change. The same facts again change nothing either."""
+class UnchangedSubmission:
+    """A submission that an observation would not change. The same facts again change nothing either."""
 
     tasks: tuple[ListedTask, ...]
     live: int
@@ -33,16 +33,16 @@ class SettledSubmission:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A submission to look at, in the transaction that applies the listing."""
+class Observation:
+    """A submission to observe, in the transaction that applies the listing."""
 
     row: PilotSubmissionRow
     tasks: Sequence[ListedTask]
     """Its batch jobs; of the pilots in `indexes` only, if there are."""
     indexes: frozenset[int] | None = None
-    """The pilots to look at; None: all. Only a released submission has some that need no look."""
+    """The pilots to observe; None: all. Only a released submission has some that need no observation."""
     others: int = 0
-    """Live pilots that need no look."""
+    """Live pilots that need no observation."""
     reason: str = ""
     """With `indexes`: why its jobs wait."""
     accounted: frozenset[int] = frozenset()
@@ -51,7 +51,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class ListingComparison:
-    """A complete listing, and the submissions to look at."""
+    """A complete listing, and the submissions to observe."""
 
     listing: BatchListing
     listed: float
@@ -60,10 +60,10 @@ class ListingComparison:
     """The stamps of all submissions that have not ended."""
     cancel: tuple[str, ...]
     """Stamps of submissions that were given up and have batch jobs."""
-    looks: Sequence[Look]
+    observations: Sequence[Observation]
     """Submissions that have not ended and may have changed."""
-    settled: Mapping[str, SettledSubmission] = field(default_factory=dict)
-    """By stamp: further submissions that a look would not change."""
+    unchanged: Mapping[str, UnchangedSubmission] = field(default_factory=dict)
+    """By stamp: further submissions that an observation would not change."""
     contradicted: float | None = None
     """It has none of the CE's batch jobs, and a pilot called home at this instant since the first such listing.
 
@@ -76,29 +76,29 @@ class ListingComparison:
 def compare(
     connection: Connection,
     ce: str,
-    settled: Mapping[str, SettledSubmission],
+    noted: Mapping[str, UnchangedSubmission],
     listing: BatchListing,
     listed: float,
 ) -> ListingComparison:
-    """Compare a complete listing with the store, and with the facts at the last look at each submission."""
+    """Compare a complete listing with the store, and with the facts at the last observation of each submission."""
     tasks: dict[str, list[ListedTask]] = defaultdict(list)
     for task in listing.tasks:
         tasks[task.stamp].append(task)
     rows = pilot_submissions.live(connection, ce)
     live = pilots.live_by_submission(connection, ce)
-    looks, unchanged = list[Look](), dict[str, SettledSubmission]()
+    observations, unchanged = list[Observation](), dict[str, UnchangedSubmission]()
     for row in rows:
-        before, of_row = settled.get(row.stamp), tasks.get(row.stamp, [])
+        before, of_row = noted.get(row.stamp), tasks.get(row.stamp, [])
         if not _may_have_changed(before, of_row, live.get(row.stamp), listing):
             continue
-        look = None
+        observation = None
         if row.phase is SubmissionPhase.RELEASED and (before is None or before.epoch == listing.epoch):
             members = pilot_submissions.members(connection, _stamps(row, range(row.pilots)))
-            look = _look_at_some(row, of_row, members, listing.epoch)
-        if isinstance(look, SettledSubmission):
-            unchanged[row.stamp] = look
+            observation = _observe_some(row, of_row, members, listing.epoch)
+        if isinstance(observation, UnchangedSubmission):
+            unchanged[row.stamp] = observation
         else:
-            looks.append(look or Look(row, of_row))
+            observations.append(observation or Observation(row, of_row))
     known = frozenset(row.stamp for row in rows)
     ended = pilot_submissions.ended_stamps(connection, ce, _given_up(tasks, known))
     back = _with_pilots_that_may_come_back(connection, {stamp: tasks[stamp] for stamp in ended})
@@ -107,13 +107,14 @@ def compare(
         None if not rows or known & tasks.keys() else absent_pilots.last_contradiction(connection, ce)
     )
     return ListingComparison(
-        listing, listed, known, cancel, looks, unchanged, contradicted, tuple(sorted(back))
+        listing, listed, known, cancel, observations, unchanged, contradicted, tuple(sorted(back))
     )
 
 
-def stamps_of(look: Look) -> list[str]:
-    """The stamps of the pilots to look at."""
-    return _stamps(look.row, range(look.row.pilots) if look.indexes is None else sorted(look.indexes))
+def stamps_of(observation: Observation) -> list[str]:
+    """The stamps of the pilots to observe."""
+    row, indexes = observation.row, observation.indexes
+    return _stamps(row, range(row.pilots) if indexes is None else sorted(indexes))
 
 
 def _stamps(row: PilotSubmissionRow, indexes: Sequence[int]) -> list[str]:
@@ -146,22 +147,22 @@ def _with_pilots_that_may_come_back(
 
 
 def _may_have_changed(
-    settled: SettledSubmission | None,
+    before: UnchangedSubmission | None,
     tasks: Sequence[ListedTask],
     live: LiveMembers | None,
     listing: BatchListing,
 ) -> bool:
-    if settled is None or live is None or live.killed:
+    if before is None or live is None or live.killed:
         return True
     if any(task.wait is not None and has_deadline(task.wait) for task in tasks):
         return True
-    return settled != SettledSubmission(tuple(tasks), live.live, listing.epoch)
+    return before != UnchangedSubmission(tuple(tasks), live.live, listing.epoch)
 
 
-def _look_at_some(
+def _observe_some(
     row: PilotSubmissionRow, tasks: Sequence[ListedTask], members: Sequence[SubmissionMember], epoch: str
-) -> Look | SettledSubmission | None:
-    """Which pilots of a released submission need a look; None: all of them do, or the submission itself."""
+) -> Observation | UnchangedSubmission | None:
+    """Which pilots of a released submission need an observation; None: all of them do, or the submission itself."""
     of_index = {task.index: task for task in tasks}
     if (
         None in of_index
@@ -174,7 +175,7 @@ def _look_at_some(
         or (row.wait_class and has_deadline(WaitClass(row.wait_class)))
     ):
         return None
-    changed = {member.idx for member in members if _needs_look(member, of_index.get(member.idx))}
+    changed = {member.idx for member in members if _needs_observation(member, of_index.get(member.idx))}
     others, live = len(members) - len(changed), {member.idx for member in members}
     if not others:
         return None
@@ -186,11 +187,13 @@ def _look_at_some(
     }
     reason = listed_tasks.wait_reason(tasks)
     if not changed and row.reason == reason:
-        return SettledSubmission(tuple(tasks), len(members), epoch)
-    return Look(row, [task for task in tasks if task.index in changed], frozenset(changed), others, reason)
+        return UnchangedSubmission(tuple(tasks), len(members), epoch)
+    return Observation(
+        row, [task for task in tasks if task.index in changed], frozenset(changed), others, reason
+    )
 
 
-def _needs_look(pilot: SubmissionMember, task: ListedTask | None) -> bool:
+def _needs_observation(pilot: SubmissionMember, task: ListedTask | None) -> bool:
     """Whether a listing with this batch job may change something about a live pilot."""
     if task is None or task.state is NativeState.ENDED or pilot.absent_since is not None:
         return True

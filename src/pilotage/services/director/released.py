@@ -58,7 +58,7 @@ def watch_released(
     listed: Listed,
     now: float,
 ) -> None:
-    """Look at pilots of a released submission: all that have not ended, but for `listed.others`.
+    """Observe pilots of a released submission: all that have not ended, but for `listed.others`.
 
     A batch job that is listed as ended has ended. One that is not listed at all has ended if a second listing,
     a settle time later, does not have it either. A sign of life of its pilot contradicts, and so does the accounting.

@@ -275,7 +275,7 @@ class PilotRequest:
         verdict = _verdict(finish, job, decision)
         if job is not None and decision.effect is Effect.APPLY:
             if job.state is JobState.MATCHED:
-                # Its confirm was lost, or comes behind: without a try on record the finish could not be known again.
+                # The confirm was lost, or is late. The finish records the try, so that a repeated finish is recognized.
                 job = self._hold(job)
             apply_finish(self.pool, finish, job, self.pilot, moves)
             moves.finish_taken(moves.rows[job.id], finish.epoch, digest)
