@@ -129,10 +129,11 @@ def test_a_node_that_crashes_and_boots_again(
 def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tmp_path: Path) -> None:
     """Slurm has purged the pilots before the next listing: two listings without them say that they have ended."""
     with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
-        jobs = submit(instance, seconds=2, count=6)
+        jobs = submit(instance, seconds=10, count=6)
         client = instance.client()
         until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
-        running = [pilot for pilot in client.pilots() if pilot.started and not pilot.ended]
+        # One without a job may leave by itself before the kill.
+        running = [pilot for pilot in client.pilots() if pilot.jobs and not pilot.ended]
         assert running
         pids = [pid for pilot in running for pid in processes_of(cluster, pilot.batch_id)]
         for pid in pids:

@@ -1,4 +1,4 @@
-"""Looks at some pilots of a submission: they change the store exactly as looks at all of its pilots do."""
+"""Observations of some pilots of a submission: they change the store exactly as observations of all its pilots do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pilotage.core.errors import PilotageError
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director import listing_comparison
-from pilotage.services.director.listing_comparison import ListingComparison, Look, compare, stamps_of
+from pilotage.services.director.listing_comparison import ListingComparison, Observation, compare, stamps_of
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.store.tables import pilots
 from tests.paper_batch import PaperBatch, PaperJob
@@ -56,7 +56,7 @@ class WideSite(Site):
             "submissions": self._rows(f"SELECT {of_submissions} FROM pilot_submissions ORDER BY id"),
             "jobs": self._rows("SELECT id, state FROM jobs ORDER BY id"),
             "memory": (memory.trouble, memory.failures, memory.not_before, memory.alike, memory.failure),
-            "lingering": self.director.lingering,
+            "orphaned": self.director.orphaned,
             "listed": [(job.index, job.batch_id, job.state) for job in self.batch.jobs],
         }
 
@@ -65,7 +65,7 @@ class WideSite(Site):
 
     def compared(self) -> ListingComparison:
         listing, bench = self.batch.list_pilots(), self.bench
-        return compare(bench.connection, "batch", self.director.settled, listing, bench.now)
+        return compare(bench.connection, "batch", self.director.unchanged, listing, bench.now)
 
 
 @pytest.fixture
@@ -129,10 +129,10 @@ def set_state(batch: PaperBatch, job: PaperJob, state: NativeState) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_partial_looks_change_the_store_as_full_ones(
+def test_partial_observations_change_the_store_as_full_ones(
     make: Callable[[str], WideSite], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    partial, full, looks = make("partial"), make("full"), list[Look]()
+    partial, full, observations = make("partial"), make("full"), list[Observation]()
     for site in (partial, full):
         site.bench.submit(WAITING)
         site.cycle()
@@ -142,13 +142,15 @@ def test_partial_looks_change_the_store_as_full_ones(
             for _ in range(2):
                 change(site, rng)
             site.bench.do(site.director.memory.end_pause)
-        looks += [look for look in partial.compared().looks if look.indexes is not None]
+        observations += [
+            observation for observation in partial.compared().observations if observation.indexes is not None
+        ]
         partial.cycle()
         with monkeypatch.context() as patched:
-            patched.setattr(listing_comparison, "_look_at_some", lambda *_: None)
+            patched.setattr(listing_comparison, "_observe_some", lambda *_: None)
             full.cycle()
         assert partial.snapshot() == full.snapshot()
-    assert len(looks) > 10
+    assert len(observations) > 10
 
 
 def test_only_the_pilot_whose_job_has_changed_is_read(make: Callable[[str], WideSite]) -> None:
@@ -157,16 +159,16 @@ def test_only_the_pilot_whose_job_has_changed_is_read(make: Callable[[str], Wide
     site.cycle()
     site.start_pilots()
     site.cycle()
-    assert site.compared().looks == []
+    assert site.compared().observations == []
     first, *_ = site.batch.jobs
     site.batch.end(first.batch_id)
-    [look] = site.compared().looks
-    assert stamps_of(look) == [f"{first.stamp}/{first.index}"]
-    assert look.others == WAITING - 1
+    [observation] = site.compared().observations
+    assert stamps_of(observation) == [f"{first.stamp}/{first.index}"]
+    assert observation.others == WAITING - 1
 
 
 def test_a_settled_submission_is_noted_without_a_look(make: Callable[[str], WideSite]) -> None:
-    site = make("settled")
+    site = make("unchanged")
     site.bench.submit(WAITING)
     site.cycle()
     site.start_pilots()
@@ -174,7 +176,7 @@ def test_a_settled_submission_is_noted_without_a_look(make: Callable[[str], Wide
     site.cycle()
     site.director = site._new_director()
     comparison = site.compared()
-    assert comparison.looks == []
-    assert set(comparison.settled) == {job.stamp for job in site.batch.jobs}
+    assert comparison.observations == []
+    assert set(comparison.unchanged) == {job.stamp for job in site.batch.jobs}
     site.cycle()
-    assert site.director.settled == comparison.settled
+    assert site.director.unchanged == comparison.unchanged
