@@ -126,6 +126,18 @@ def test_a_node_that_crashes_and_boots_again(
     assert [attempt.outcome for attempt in instance.client().job(job).attempts] == ["lease over", "applied"]
 
 
+def killed_at_once(cluster: slurm.Cluster, batch_id: str) -> bool:
+    """Kill all processes of a batch job, and tell whether there were any.
+
+    The youngest is the first: the pilot dies before Slurm sees the end of its script and warns the others.
+    """
+    pids = sorted(processes_of(cluster, batch_id), reverse=True)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(pids)
+
+
 def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tmp_path: Path) -> None:
     """Slurm has purged the pilots before the next listing: two listings without them say that they have ended."""
     with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
@@ -134,14 +146,10 @@ def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tm
         until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
         # One without a job may leave by itself before the kill.
         running = [pilot for pilot in client.pilots() if pilot.jobs and not pilot.ended]
-        assert running
-        pids = [pid for pilot in running for pid in processes_of(cluster, pilot.batch_id)]
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        killed = {pilot.id for pilot in running if killed_at_once(cluster, pilot.batch_id)}
+        assert killed
         until(lambda: not cluster.run("squeue", "-h", "--states=all"), 120, "Slurm's purge")
         assert_all_done(instance, cluster, jobs, 6)
-        killed = {pilot.id for pilot in running}
-        ends = [pilot for pilot in client.pilots() if pilot.id in killed]
-        assert {pilot.state for pilot in ends} == {"Failed"}
-        assert all(pilot.reason.startswith("its batch job has ended without a word") for pilot in ends)
+        ends = {(pilot.state, pilot.reason) for pilot in client.pilots() if pilot.id in killed}
+        assert {state for state, _ in ends} == {"Failed"}, ends
+        assert all(reason.startswith("its batch job has ended without a word") for _, reason in ends), ends

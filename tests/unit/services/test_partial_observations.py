@@ -167,7 +167,7 @@ def test_only_the_pilot_whose_job_has_changed_is_read(make: Callable[[str], Wide
     assert observation.others == WAITING - 1
 
 
-def test_a_settled_submission_is_noted_without_a_look(make: Callable[[str], WideSite]) -> None:
+def test_a_settled_submission_is_noted_without_an_observation(make: Callable[[str], WideSite]) -> None:
     site = make("unchanged")
     site.bench.submit(WAITING)
     site.cycle()
