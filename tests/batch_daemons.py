@@ -1,9 +1,8 @@
-"""The daemons of a batch system that a test starts, and the Debian packages that have them."""
+"""The daemons of a batch system that a test starts."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -15,16 +14,6 @@ import pytest
 
 DEADLINE = 90.0
 """Seconds."""
-
-
-def install(packages: Sequence[str]) -> None:
-    """Install packages, as root on Debian; otherwise do nothing."""
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
-            )
 
 
 def skip_or_fail(reason: str, system: str) -> None:

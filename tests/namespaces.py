@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.debian_packages import still_lacking
+
 SERVER_ADDRESS = "198.51.100.1"
 CLIENT_ADDRESS = "198.51.100.2"
 
@@ -36,13 +38,7 @@ def missing() -> str:
     """Why there are no network namespaces here; empty: there are. As root on Debian the package is installed."""
     if os.geteuid() != 0:
         return "network namespaces cannot be made: not root"
-    if shutil.which("ip") is None and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "iproute2"]):
-            subprocess.run(
-                ["apt-get", *command], env=environment, check=False, capture_output=True, timeout=600
-            )
-    if shutil.which("ip") is None:
+    if still_lacking(_lacking, ["iproute2"]):
         return "network namespaces cannot be made: iproute2 is not installed"
     probe = f"pilotage-{os.getpid()}-probe"
     done = _ip("netns", "add", probe, check=False)
@@ -51,6 +47,10 @@ def missing() -> str:
         _ip("netns", "del", probe)
         done = cable
     return "" if done.returncode == 0 else f"network namespaces cannot be made: {done.stderr.strip()}"
+
+
+def _lacking() -> list[str]:
+    return [] if shutil.which("ip") else ["ip"]
 
 
 def _ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:

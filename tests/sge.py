@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 
 from pilotage.outside.batch.sge.cell import Cell
-from tests.batch_daemons import BatchDaemons, install, skip_or_fail
+from tests.batch_daemons import BatchDaemons, skip_or_fail
+from tests.debian_packages import still_lacking
 from tests.ports import free_port
 
 PROGRAMS = (
@@ -46,9 +47,7 @@ PE = "smp"
 @cache
 def missing() -> str:
     """Why there is no Grid Engine here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking():
-        install(PACKAGES)
-    if lacking := _lacking():
+    if lacking := still_lacking(_lacking, PACKAGES):
         return f"Grid Engine cannot be tested: {', '.join(lacking)} not installed"
     return "" if os.geteuid() == 0 else "Grid Engine cannot be tested: its daemons are started as root here"
 

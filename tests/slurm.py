@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from tests import slurm_accounting
-from tests.batch_daemons import BatchDaemons, install, skip_or_fail
+from tests.batch_daemons import BatchDaemons, skip_or_fail
+from tests.debian_packages import still_lacking
 from tests.namespaces import Namespace
 from tests.ports import free_port
 
@@ -29,9 +30,7 @@ PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 @cache
 def missing() -> str:
     """Why there is no Slurm here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking():
-        install(PACKAGES)
-    if lacking := _lacking():
+    if lacking := still_lacking(_lacking, PACKAGES):
         return f"Slurm cannot be tested: {', '.join(lacking)} not installed"
     return "" if os.geteuid() == 0 else "Slurm cannot be tested: its daemons are started as root here"
 

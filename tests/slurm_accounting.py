@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.batch_daemons import install
+from tests.debian_packages import still_lacking
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ grant all on slurm_accounting.* to slurm@'127.0.0.1';
 @cache
 def missing() -> str:
     """Why there is no accounting database here; empty: there is. As root on Debian the packages are installed."""
-    if _lacking():
-        install(PACKAGES)
-    if lacking := _lacking():
+    if lacking := still_lacking(_lacking, PACKAGES):
         return f"Slurm's accounting cannot be tested: {', '.join(lacking)} not installed"
     return ""
 
