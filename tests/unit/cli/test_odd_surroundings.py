@@ -13,6 +13,7 @@ import pytest
 
 from pilotage.cli.root import EXIT_CODES, INTERNAL, build
 from pilotage.main import SERVER_COMMANDS
+from tests import forked
 from tests.unit.client.fake_server import State, job
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -129,77 +130,29 @@ WORDS: dict[str, list[list[str]]] = {
     "db restore": [["db", "restore", "/nonexist/x"], ["db", "restore", "."]],
 }
 
-HARNESS = """
-import atexit, contextlib, gc, importlib, json, os, resource, sys, threading
-streams, commands = sys.argv[1], json.loads(sys.argv[2])
-import httpx, msgspec, rich.table, typer
-import pilotage.client
-from pilotage.cli.root import build, run
-from pilotage.main import SERVER_COMMANDS
-root = build(SERVER_COMMANDS)
-for module in {command.module for command in root.commands.values()}:
-    __import__(module)
-# Libraries import modules at the first command. They would do so again in each child.
-nowhere = ["up", "--database-url", "postgresql://127.0.0.1:1/none"]
-for words in (["queue", "list"], ["db", "check"], ["policy", "preset", "nothing"], ["ce", "add", "x"], nowhere):
-    if not os.fork():
-        sys.stdout = sys.stderr = open(os.devnull, "w")
-        with contextlib.suppress(SystemExit):
-            run(root, words)
-        with open(sys.argv[4], "w") as loaded:
-            json.dump(list(sys.modules), loaded)
-        os._exit(0)
-    os.wait()
-    for module in json.load(open(sys.argv[4])):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
-# A collection of garbage in a child would copy the memory of all these modules.
-gc.collect()
-gc.freeze()
-if streams == "no folder":
-    os.rmdir(os.getcwd())
-told = open(sys.argv[4], "w")
-for words in commands:
-    child = os.fork()
-    if not child:
-        # As Python begins with streams that are closed.
-        log = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        told.close()
-        os.dup2(log, 2)
-        os.close(log)
-        if streams in ("no stdout", "no streams"):
-            os.close(1)
-            sys.stdout = None
-        if streams == "no streams":
-            os.close(0)
-            sys.stdin = None
-            os.close(2)
-            sys.stderr = None
-        if streams == "full":
-            os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
-        if streams == "reader gone":
-            read, write = os.pipe()
-            os.close(read)
-            os.dup2(write, 1)
-        if streams == "few files":
-            resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))
-        code = run(root, [word.encode("latin-1").decode("utf-8", "surrogateescape") for word in words])
-        # The rest of an exit takes longer than most commands: it would copy all of the parent's memory.
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        os._exit(code or 0)
-    status = os.waitpid(child, 0)[1]
-    text = open(sys.argv[3], errors="replace").read()
-    told.write(json.dumps([words, os.waitstatus_to_exitcode(status), text]) + "\\n")
-    told.flush()
-"""
-
+PROGRAM = str(Path(__file__).with_name("odd_surroundings.py"))
 EVERY_ONE = slice(None)
 FINE = {code for code, _ in EXIT_CODES} - {INTERNAL}
 SPOILT = ("Traceback", "internal error", "Exception ignored", "report it")
+
+
+def run_program(
+    words: Sequence[str], environment: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fork that has Pilotage imported, unless its surroundings need a new interpreter."""
+    interpreter = {name: value for name, value in os.environ.items() if name.startswith(forked.STARTED_WITH)}
+    if not any(name.startswith(forked.STARTED_WITH) for name in environment):
+        return forked.run(words, environment=interpreter | environment, folder=folder, timeout=1500)
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
 
 
 def checked(
@@ -224,17 +177,12 @@ def checked(
         commands += [["status", "--name", "\xff"], ["submit", "--", "echo", "\xff"], ["submit", "\xff.jdl"]]
     keep = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     told = tmp_path / "told"
-    done = subprocess.run(
-        [sys.executable, "-c", HARNESS, streams, json.dumps(commands), str(tmp_path / "stderr"), str(told)],
-        cwd=work,
-        env={**keep, "PILOTAGE_HOME": str(home), **(more or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=1500,
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    environment = {**keep, "PILOTAGE_HOME": str(home), **(more or {})}
+    words = [PROGRAM, streams, json.dumps(commands), str(tmp_path / "stderr"), str(told)]
+    done = run_program(words, environment, work)
+    assert done.returncode == 0, done.stderr
     seen = [json.loads(line) for line in told.read_text().splitlines()]
-    assert len(seen) == len(commands), done.stderr.decode()
+    assert len(seen) == len(commands), done.stderr
     wrong = [one for one in seen if one[1] not in FINE or any(word in one[2] for word in SPOILT)]
     assert not wrong, "\n".join(map(str, wrong[:5]))
 
