@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -17,26 +18,41 @@ from pilotage.server.errors import response_for
 from pilotage.server.http.routes import routers
 from pilotage.wire.pilot import ErrorBody
 
-DECLARED: dict[int | str, dict[str, Any]] = {
-    "4XX": {
-        "model": ErrorBody,
-        "description": "The request is wrong or not allowed, or must be repeated later (429).",
-    },
-    "5XX": {
-        "model": ErrorBody,
-        "description": "A system behind the server does not answer (503), or the server has failed.",
-    },
+DECLARED = {
+    "4XX": "The request is wrong or not allowed, or must be repeated later (429).",
+    "5XX": "A system behind the server does not answer (503), or the server has failed.",
 }
-"""The errors of every address, for the OpenAPI document."""
+"""The errors of every address, for the OpenAPI document: each answers with an `ErrorBody`."""
+
+
+class Api(FastAPI):
+    """All routes of one server."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, with the errors of every address."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            schemas = document["components"]["schemas"]
+            for of_fastapi in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(of_fastapi, None)
+            schemas["ErrorBody"] = TypeAdapter(ErrorBody).json_schema()
+            content = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    operation["responses"].pop("422", None)
+                    for status, meaning in DECLARED.items():
+                        operation["responses"][status] = {"description": meaning, "content": content}
+        return self.openapi_schema or {}
 
 
 def build_routes(context: Context) -> FastAPI:
     """All routes of one server."""
-    api = FastAPI(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None, responses=DECLARED)
+    api = Api(title="Pilotage", version=__version__, docs_url="/docs", redoc_url=None)
     api.state.context = context
     _install_errors(api)
     for router in routers():
-        api.include_router(router)
+        # `include_router` would build each route a second time, in the event loop, at the first request.
+        api.router.routes.extend(router.routes)
     return api
 
 
