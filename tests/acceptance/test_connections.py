@@ -94,6 +94,8 @@ def test_a_call_in_pieces(server: Instance) -> None:
         (request("/v1/pilot/exchange", b"[1]", "AUTHORIZATION: bearer x"), (400, "invalid-input")),
         (request("/v1/pilot/enrol", b"\xff"), (400, "invalid-input")),
         (request("/v1/pilot/exchange?a=1", b"{", "Authorization: Bearer x"), (400, "invalid-input")),
+        (request("/v1/pilot/%65xchange", b"{", "Authorization: Bearer x"), (400, "invalid-input")),
+        (request("http://here/v1/pilot/exchange"), (401, "not-authenticated")),
         (request("/v1/pilot/exchange", b"", method="GET"), (400, "invalid-input")),
         (request("/v1/pilot/exchanges"), (404, "not-found")),
     ],

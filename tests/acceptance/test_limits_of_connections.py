@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from pilotage.server.http.connection_limits import (
+    BODY_WITHOUT_TOKEN,
     MAX_CONNECTIONS,
     MAX_PER_ADDRESS,
     RESERVED_FILES,
@@ -227,7 +228,7 @@ def test_a_large_body_is_not_taken_from_a_stranger(
 
 def test_enrolment_takes_a_small_body_only(server: Instance) -> None:
     with Raw(server) as raw:
-        raw.send(request("/v1/pilot/enrol", b" " * (LIMITS.body_without_token + 1)))
+        raw.send(request("/v1/pilot/enrol", b" " * (BODY_WITHOUT_TOKEN + 1)))
         assert code(raw.answer()) == (413, "too-large")
         assert raw.ended()
 

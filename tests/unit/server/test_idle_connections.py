@@ -11,8 +11,8 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
-from pilotage.server.http.http_protocol import HttpConnection
 
 ENOUGH = 90.0
 
@@ -21,10 +21,10 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("nothing is asked for")
 
 
-async def _told(begun: bytes) -> bytes:
+async def _told(begun: bytes, capacity: ConnectionCapacity) -> bytes:
     """What a client hears that sends this and then waits; until the connection ends."""
     config, state = uvicorn.Config(_nothing), ServerState()
-    admission, limits = Admission(ConnectionCapacity()), ConnectionLimits(first_byte=0.5, head_time=0.5)
+    admission, limits = Admission(capacity), ConnectionLimits(first_byte=0.5, head_time=0.5)
 
     def connection() -> HttpConnection:
         nothing: Any = None
@@ -45,4 +45,11 @@ async def _told(begun: bytes) -> bytes:
 @pytest.mark.parametrize("begun", [b"", b"POST /v1/pi", b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: he"])
 def test_it_is_ended(begun: bytes) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(_told(begun)) == b""
+        assert runner.run(_told(begun, ConnectionCapacity())) == b""
+
+
+def test_one_that_finds_no_room_is_told_and_ended() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(_told(b"", ConnectionCapacity(max_connections=0)))
+    assert told.startswith(b"HTTP/1.1 429 ")
+    assert b"connection: close\r\n" in told

@@ -13,8 +13,8 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
-from pilotage.server.http.http_protocol import HttpConnection
 
 ENOUGH = 90.0
 QUICK = ConnectionLimits(first_byte=0.4, idle=0.4, head_time=0.4, window=0.4, rate=100_000.0, linger=0.4)

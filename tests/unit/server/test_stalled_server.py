@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 
-from pilotage.server.http.admission import Admission
-from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
-from pilotage.server.http.timed_connection import Phase, TimedConnection
+from pilotage.server.http.connection_limits import ConnectionLimits
+from pilotage.server.http.connection_timer import ConnectionTimer, Phase
 
 LIMITS = ConnectionLimits()
 
@@ -25,8 +27,8 @@ class Loop:
     def time(self) -> float:
         return self.now
 
-    def call_later(self, delay: float, call: Callable[[], object]) -> object:
-        self.due, self.call = self.now + delay, call
+    def call_later(self, delay: float, call: Callable[..., object], *arguments: object) -> object:
+        self.due, self.call = self.now + delay, partial(call, *arguments)
         return self
 
     def run(self, until: float, late: float = 0.0) -> None:
@@ -37,29 +39,25 @@ class Loop:
         self.now = until
 
 
-class Transport:
-    """A transport that only ends."""
+class Peer:
+    """A connection of a peer with a token, which says what its timer does to it."""
 
+    is_trusted = True
+    flow = FlowControl(cast("asyncio.Transport", None))
+    body_size = 0
+    written = 0
+    unsent = 0
+    refused = False
     closed = False
 
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 1)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Connection(TimedConnection):
-    refused = False
-
-    def _refuse(self, error: BaseException) -> None:
+    def refuse(self, error: BaseException) -> None:
         self.refused = True
 
-    def receive_body(self, size: int) -> None:
-        self._size += size
+    def close_now(self) -> None:
+        self.closed = True
+
+    def evict(self) -> None:
+        raise AssertionError("nothing is left unread")
 
 
 @pytest.fixture
@@ -67,33 +65,32 @@ def loop() -> Loop:
     return Loop()
 
 
-def connection(loop: Loop, phase: Phase) -> tuple[Connection, Transport]:
-    """A connection of a peer with a token, in its first window."""
+def connection(loop: Loop, phase: Phase) -> Peer:
+    """A connection in its first window."""
     event_loop: Any = loop
-    transport: Any = Transport()
-    made = Connection(Admission(ConnectionCapacity()), LIMITS, event_loop)
-    assert made._admit(transport)
-    made.trust()
-    made._enter(phase, LIMITS.window)
-    return made, transport
+    peer = Peer()
+    timer = ConnectionTimer(LIMITS, event_loop)
+    timer.start(peer)
+    timer.enter(phase, LIMITS.window)
+    return peer
 
 
 def test_a_sender_gets_time_after_the_server_stood_still(loop: Loop) -> None:
-    sender, _ = connection(loop, Phase.BODY)
-    sender.receive_body(20_000)
+    sender = connection(loop, Phase.BODY)
+    sender.body_size += 20_000
     loop.run(loop.now + LIMITS.window)
     assert not sender.refused
     # The server is suspended for two minutes. It runs its timer before it reads.
     loop.now += 120
     loop.call()
     assert not sender.refused
-    sender.receive_body(20_000)
+    sender.body_size += 20_000
     loop.run(loop.now + LIMITS.window)
     assert not sender.refused
 
 
 def test_a_slow_sender_is_refused_soon_after_the_server_stood_still(loop: Loop) -> None:
-    sender, _ = connection(loop, Phase.BODY)
+    sender = connection(loop, Phase.BODY)
     loop.now += 120
     loop.call()
     assert not sender.refused
@@ -102,15 +99,15 @@ def test_a_slow_sender_is_refused_soon_after_the_server_stood_still(loop: Loop) 
 
 
 def test_an_idle_peer_gets_time_for_its_next_request(loop: Loop) -> None:
-    _, transport = connection(loop, Phase.IDLE)
+    peer = connection(loop, Phase.IDLE)
     loop.now += 120
     loop.call()
-    assert not transport.closed
+    assert not peer.closed
     loop.run(loop.now + LIMITS.tick)
-    assert transport.closed
+    assert peer.closed
 
 
 def test_timers_that_are_always_a_little_late_extend_nothing(loop: Loop) -> None:
-    _, transport = connection(loop, Phase.HEAD)
+    peer = connection(loop, Phase.HEAD)
     loop.run(loop.now + LIMITS.window + 1, late=0.1)
-    assert transport.closed
+    assert peer.closed

@@ -17,8 +17,8 @@ import uvloop
 from uvicorn.server import ServerState
 
 from pilotage.server.http.admission import Admission
+from pilotage.server.http.connection import http_protocol_factory
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
-from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.process.certificates import make_certificate, make_server_context
 from pilotage.wire.server_trust import ServerTrust
 

@@ -1,4 +1,4 @@
-"""The HTTP application: bare ASGI for the pilot's messages and /live, FastAPI for everything else.
+"""The HTTP application, for all but the pilots' messages: bare ASGI for /live, FastAPI for everything else.
 
 FastAPI and its routes take longer to import and to build than the rest of the server. Pilots do not wait for them.
 """
@@ -6,23 +6,27 @@ FastAPI and its routes take longer to import and to build than the rest of the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 
 from pilotage import __version__
-from pilotage.core.errors import PilotageError, TooLarge
+from pilotage.core.errors import InvalidInput, PilotageError, TooLarge
 from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import identify
-from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL, Receive, Scope, Send, serve
+from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL
 from pilotage.server.tokens import Caller
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 STREAMED_PREFIXES = ("/v1/uploads/", "/v1/pilot/jobs/")
 """Bodies for these addresses are streamed to disk, and need not declare their size."""
@@ -56,11 +60,9 @@ class Application:
             if path == "/live" and scope["method"] == "GET":
                 await JSONResponse(LIVE)(scope, receive, send)
                 return
-            endpoint = ENDPOINTS.get(path)
-            if endpoint is not None:
-                await serve(self.context, endpoint, scope, receive, send)
-                return
             try:
+                if path in ENDPOINTS:
+                    raise InvalidInput("this address accepts POST only")
                 authenticated = await identify(self.context, scope)
                 limit, hint = (
                     self._body_limit(path, scope["method"])

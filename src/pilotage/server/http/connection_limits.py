@@ -13,6 +13,7 @@ from pilotage.core.errors import InvalidInput
 RESERVED_FILES = 256
 """File descriptors reserved for the database, sandboxes and pilots' logs."""
 BODY_WITHOUT_TOKEN = 65_536
+"""Bytes of a body whose sender is not, or not yet, authenticated."""
 MAX_CONNECTIONS = 16_384
 MAX_PER_ADDRESS = 512
 MIN_CONNECTIONS = 64
@@ -27,8 +28,6 @@ class ConnectionLimits:
     request_line: int = 8_192
     fields: int = 100
     """Header fields of a request."""
-    body_without_token: int = BODY_WITHOUT_TOKEN
-    """A body whose sender is not, or not yet, authenticated."""
     handshake: float = 10.0
     """From the start of a connection to the end of its TLS handshake."""
     first_byte: float = 20.0

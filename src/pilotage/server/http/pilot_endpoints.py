@@ -1,36 +1,38 @@
-"""The endpoints for pilots' messages, decoded straight into the wire's dataclasses without routing or models.
+"""The endpoints for pilots' messages: from the body of a request to the writer, and from its result to the answer.
 
-Connections answer these calls themselves (`pilot_protocol`). `serve` answers the same calls as bare ASGI: requests
-with another method, and addresses with a query string or escapes.
+Messages are decoded straight into the wire's dataclasses, without routing or models. No task and no ASGI event lies
+between connection and writer; for a call about a single job these would cost half of its match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from uvicorn.protocols.http.flow_control import FlowControl
 
-from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge, TooSlow
+from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge
 from pilotage.server.context import Context
 from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
 from pilotage.server.http.json_bodies import check_values
+from pilotage.server.http.request_reader import IncomingRequest
 from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
+from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Message = TypeVar("Message")
 
 MAX_BODY = 32_000_000
@@ -62,15 +64,8 @@ class PilotCall(NamedTuple):
 
 
 Body = bytes | bytearray
-Handler = Callable[[Context, str, Body], PilotCall]
+Decode = Callable[[Context, str, Body], PilotCall]
 """(context, token, body) → the call. Raises the error that the caller receives (`error_answer`)."""
-
-
-class EndpointError(NamedTuple):
-    status: int
-    payload: bytes
-    retry_after: int
-    """Seconds; 0: the header is not sent."""
 
 
 def _exchange(context: Context, token: str, body: Body) -> PilotCall:
@@ -126,9 +121,9 @@ def _decode(decoder: msgspec.json.Decoder[Message], body: Body) -> Message:
 
 
 class PilotEndpoint(NamedTuple):
-    """The handler and limits of one address for pilots' calls."""
+    """The decoder and limits of one address for pilots' calls."""
 
-    handler: Handler
+    decode: Decode
     max_body: int
     """Bytes."""
     needs_token: bool
@@ -142,6 +137,16 @@ ENDPOINTS: dict[str, PilotEndpoint] = {
 }
 
 
+_BY_URL = {path.encode(): endpoint for path, endpoint in ENDPOINTS.items()}
+
+
+def endpoint_of(request: IncomingRequest) -> PilotEndpoint | None:
+    """The endpoint of a pilot's call; None for any other request."""
+    if request.method != b"POST":
+        return None
+    return _BY_URL.get(request.url) or ENDPOINTS.get(request.target().path)
+
+
 async def pilot_is_known(context: Context, token: str) -> bool:
     """Whether a pilot has this token."""
     if not token:
@@ -152,11 +157,11 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
-def error_answer(error: BaseException) -> EndpointError:
-    """The answer for a call that failed."""
+def error_answer(error: BaseException) -> tuple[int, bytes, int]:
+    """The answer for a request that failed: status, body, and the seconds of Retry-After (0: none)."""
     status, error_body = answer(_as_input_error(error))
     retry_after = max(1, round(error_body.retry_after)) if error_body.retry_after else 0
-    return EndpointError(status, _encode(error_body), retry_after)
+    return status, _encode(error_body), retry_after
 
 
 def _as_input_error(error: BaseException) -> BaseException:
@@ -174,43 +179,137 @@ def bearer(value: bytes) -> str:
     return token.decode("latin-1").strip() if kind.lower() == b"bearer" else ""
 
 
-async def serve(
-    context: Context, endpoint: PilotEndpoint, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Answer one request as an ASGI application."""
-    status, headers = 200, [(b"content-type", b"application/json")]
-    try:
-        if scope["method"] != "POST":
-            raise InvalidInput("this address accepts POST only")
-        token = _token_of(scope)
-        body = await _read_body(context, endpoint, token, receive)
-        call = endpoint.handler(context, token, body)
-        payload = call.encode(await call.carry_out(context.writer))
-    except Exception as error:
-        status, payload, retry_after = error_answer(error)
-        if retry_after:
-            headers.append((b"retry-after", str(retry_after).encode()))
-    headers.append((b"content-length", str(len(payload)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": payload})
+class CallConnection(Protocol):
+    """The part of a connection that the handler of a call uses."""
+
+    flow: FlowControl
+    loop: asyncio.AbstractEventLoop
+
+    def trust(self) -> None: ...
+    def write(self, data: bytes) -> None: ...
+    def answer(self, payload: bytes) -> None: ...
+    def refuse(self, error: BaseException) -> None: ...
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
-async def _read_body(context: Context, endpoint: PilotEndpoint, token: str, receive: Receive) -> Body:
-    body, known = bytearray(), not endpoint.needs_token
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise TooSlow("the request is incomplete")
-        body += message.get("body", b"")
-        if len(body) > endpoint.max_body:
-            raise TooLarge(f"the body has more than {endpoint.max_body} bytes")
-        if len(body) > BODY_WITHOUT_TOKEN and not known:
-            known = await pilot_is_known(context, token)
-            if not known:
-                raise NotAuthenticated("this pilot's token is not known", hint="enrol first")
-        if not message.get("more_body"):
-            return body
+class TokenCheck(Enum):
+    """Whether the caller's token must be looked up before more than `BODY_WITHOUT_TOKEN` bytes are read."""
+
+    OPEN = "not yet"
+    RUNNING = "it is being looked up"
+    DONE = "the token is known, or the whole body was received before"
 
 
-def _token_of(scope: Scope) -> str:
-    return next((bearer(value) for name, value in scope["headers"] if name == b"authorization"), "")
+class PilotCallHandler:
+    """Reads the body of one call, hands the call to the writer, and answers it over the connection."""
+
+    __slots__ = (
+        "_body",
+        "_call",
+        "_connection",
+        "_context",
+        "_endpoint",
+        "_request",
+        "_token",
+        "_token_check",
+    )
+
+    starts_early = False
+    response_started = False
+
+    def __init__(
+        self, context: Context, connection: CallConnection, request: IncomingRequest, endpoint: PilotEndpoint
+    ) -> None:
+        self._context = context
+        self._connection = connection
+        self._request = request
+        self._endpoint = endpoint
+        self._token = bearer(request.unique_fields.get(b"authorization", b""))
+        self._token_check = TokenCheck.OPEN if endpoint.needs_token else TokenCheck.DONE
+        self._body: Body = b""
+        self._call: PilotCall
+
+    @property
+    def wants_body(self) -> bool:
+        return self._token_check is not TokenCheck.RUNNING
+
+    def start(self) -> None:
+        """Begin, once the header is complete. Raises the error with which the call is refused."""
+        self._limit_body(self._request.declared_size)
+        if self.wants_body:
+            self._send_continue()
+
+    def _send_continue(self) -> None:
+        if self._request.expects_continue:
+            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _limit_body(self, size: int) -> None:
+        """Refuse a body that is too large, and look up the token of a large one."""
+        if size > self._endpoint.max_body:
+            raise TooLarge(f"the body has more than {self._endpoint.max_body} bytes")
+        if size > BODY_WITHOUT_TOKEN and self._token_check is TokenCheck.OPEN:
+            self._token_check = TokenCheck.RUNNING
+            self._connection.start_task(self._look_up_token())
+
+    async def _look_up_token(self) -> None:
+        """Resume the body if the token is valid. No other request is read meanwhile, since reading is paused."""
+        error: Exception | None = None
+        try:
+            if not await pilot_is_known(self._context, self._token):
+                error = NotAuthenticated("this pilot's token is not known", hint="enrol first")
+        except Exception as lookup_error:
+            error = lookup_error
+        if self._token_check is not TokenCheck.RUNNING:
+            return
+        self._token_check = TokenCheck.DONE
+        if error is not None:
+            self._connection.refuse(error)
+            return
+        self._connection.trust()
+        self._send_continue()
+        self._connection.flow.resume_reading()
+
+    def add_body(self, data: Body) -> None:
+        self._limit_body(self._request.size)
+        if not self._body:
+            self._body = data
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+
+    def complete(self) -> None:
+        self._token_check = TokenCheck.DONE
+        loop, context = self._connection.loop, self._context
+        try:
+            call = self._call = self._endpoint.decode(context, self._token, self._body)
+            if call.earlier:
+                self._connection.start_task(self._carry_out())
+            else:
+                context.writer.submit(call.request, LoopReply(loop, self._finish))
+        except Exception as error:
+            # Not now: the connection has yet to handle the data that arrived together with the request.
+            loop.call_soon(self._connection.refuse, error)
+
+    def abandon(self) -> None:
+        self._token_check = TokenCheck.DONE
+
+    async def _carry_out(self) -> None:
+        """Answer a call of several parts."""
+        try:
+            result = await self._call.carry_out(self._context.writer)
+        except Exception as error:
+            self._finish(None, error)
+        else:
+            self._finish(result, None)
+
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        try:
+            if error is None:
+                if self._call.authenticates:
+                    self._connection.trust()
+                self._connection.answer(self._call.encode(result))
+                return
+        except Exception as unexpected:
+            error = unexpected
+        self._connection.refuse(error)

@@ -20,7 +20,6 @@ class TlsHandshake(asyncio.Protocol):
     """
 
     is_idle = True
-    closes_after_answer = True
 
     def __init__(
         self,

@@ -36,12 +36,12 @@ from pilotage.server.home_token import HomeToken
 from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.app import Application
+from pilotage.server.http.connection import http_protocol_factory
 from pilotage.server.http.connection_limits import (
     ConnectionCapacity,
     ConnectionLimits,
     raise_file_limit,
 )
-from pilotage.server.http.http_protocol import http_protocol_factory
 from pilotage.server.http.sockets import accept_handles, listen, listen_again
 from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.process import gc_tuning
