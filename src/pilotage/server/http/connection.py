@@ -29,7 +29,6 @@ from pilotage.server.http.request_cycle import Cycle, scope_of
 from pilotage.server.http.request_reader import IncomingRequest, Received, RequestReader
 from pilotage.server.http.tls_handshake import TlsHandshake
 
-_READING = (Phase.IDLE, Phase.HEAD, Phase.BODY)
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
@@ -82,6 +81,13 @@ class AfterAnswer(Enum):
     LINGER = "unread data is discarded, then the connection closes"
 
 
+# Looked up once: an attribute of an enumeration is dear where every request asks for it.
+_IDLE, _HEAD, _BODY, _ANSWER = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.ANSWER
+_PART_OF_HEADER, _HEADER = Received.PART_OF_HEADER, Received.HEADER
+_NEXT_REQUEST = AfterAnswer.NEXT_REQUEST
+_READING = (_IDLE, _HEAD, _BODY)
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection, from its first byte to its end."""
 
@@ -100,7 +106,7 @@ class HttpConnection(asyncio.Protocol):
             config.load()
         self._app = config.loaded_app
         self._app_state = app_state
-        self._context = context
+        self.context = context
         self._admission = admission
         self._limits = limits
         self._state = server_state
@@ -111,7 +117,7 @@ class HttpConnection(asyncio.Protocol):
         self._reader = RequestReader(limits)
         self._handler: RequestHandler | None = None
         """Of the present request, once its header is complete."""
-        self._after = AfterAnswer.NEXT_REQUEST
+        self._after = _NEXT_REQUEST
         self.address = ""
         self.is_trusted = False
         """A request with a valid token was received."""
@@ -130,8 +136,8 @@ class HttpConnection(asyncio.Protocol):
             self._state.connections.add(self)  # type: ignore[arg-type]
             return
         self._after = AfterAnswer.CLOSE
-        self._timer.enter(Phase.ANSWER, self._limits.window)
-        self._send(*error_answer(Overloaded("the server has too many connections", retry_after=5.0)))
+        self._timer.enter(_ANSWER, self._limits.window)
+        self.answer(*error_answer(Overloaded("the server has too many connections", retry_after=5.0)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
@@ -156,7 +162,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         phase = self._timer.phase
         if phase not in _READING:
-            if phase is Phase.ANSWER:
+            if phase is _ANSWER:
                 self._stop_reading()
             return
         try:
@@ -170,18 +176,18 @@ class HttpConnection(asyncio.Protocol):
     def _proceed(self, request: IncomingRequest) -> None:
         """Go on with the request after more of it was received. Raises the error with which it is refused."""
         received, timer = request.received, self._timer
-        if received is Received.PART_OF_HEADER:
-            if timer.phase is not Phase.HEAD:
-                timer.enter(Phase.HEAD, self._limits.head_time)
+        if received is _PART_OF_HEADER:
+            if timer.phase is not _HEAD:
+                timer.enter(_HEAD, self._limits.head_time)
             return
         handler = self._handler or self._begin(request)
         if request.body:
-            handler.add_body(request.take_body())
-        if received is not Received.HEADER:
+            handler.add_body(request.body)
+        if received is not _HEADER:
             self._complete(request, handler)
             return
-        if timer.phase is not Phase.BODY:
-            timer.enter(Phase.BODY, self._limits.window)
+        if timer.phase is not _BODY:
+            timer.enter(_BODY, self._limits.window)
         if not handler.wants_body:
             self.flow.pause_reading()
             timer.pause_body()
@@ -190,8 +196,9 @@ class HttpConnection(asyncio.Protocol):
         """Choose the handler of a request whose header is complete."""
         endpoint = endpoint_of(request)
         if endpoint is not None:
-            call = self._handler = PilotCallHandler(self._context, self, request, endpoint)
-            call.start()
+            call = self._handler = PilotCallHandler(self, request, endpoint)
+            if request.received is _HEADER:
+                call.await_body()
             return call
         scope = scope_of(request, self._transport, {**self._app_state, "connection": self})
         cycle = self._handler = Cycle(self, request, scope, self._state.default_headers)
@@ -201,7 +208,7 @@ class HttpConnection(asyncio.Protocol):
     def _complete(self, request: IncomingRequest, handler: RequestHandler) -> None:
         if not self.is_trusted:
             self._admission.mark_busy(self)
-        self._timer.enter(Phase.ANSWER, self._limits.window)
+        self._timer.enter(_ANSWER, self._limits.window)
         if request.received is Received.TOO_MUCH:
             self._stop_reading()
         elif not request.keep_alive:
@@ -217,7 +224,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def closes_after_answer(self) -> bool:
-        return self._after is not AfterAnswer.NEXT_REQUEST or self._timer.phase in _READING
+        return self._after is not _NEXT_REQUEST or self._timer.phase in _READING
 
     def trust(self) -> None:
         """Record that the peer has sent a valid token."""
@@ -237,9 +244,14 @@ class HttpConnection(asyncio.Protocol):
     def is_closing(self) -> bool:
         return self._timer.phase in (Phase.LINGER, Phase.CLOSING) or self._transport.is_closing()
 
-    def answer(self, payload: bytes) -> None:
-        """Send the answer to a request that has succeeded."""
-        self._send(200, payload)
+    def answer(self, payload: bytes, status: int = 200, retry_after: int = 0) -> None:
+        """Send an answer in JSON. `retry_after`: seconds, 0 for none."""
+        if self._transport.is_closing():
+            return
+        self._state.total_requests += 1
+        close = self._after is not _NEXT_REQUEST
+        self.write(_answer_bytes(status, payload, self._state.default_headers, retry_after, close=close))
+        self._follow_answer()
 
     def refuse(self, error: BaseException) -> None:
         """Answer with an error. If the request was not complete, the rest is not read, and the connection closes."""
@@ -252,7 +264,7 @@ class HttpConnection(asyncio.Protocol):
             if handler.response_started:
                 self._transport.abort()
                 return
-        self._send(*error_answer(error))
+        self.answer(*error_answer(error))
 
     def responded(self) -> None:
         """Continue after the application has written the end of its answer."""
@@ -277,25 +289,16 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write_eof()
         self.flow.resume_reading()
 
-    def _send(self, status: int, payload: bytes, retry_after: int = 0) -> None:
-        """Send an answer in JSON. `retry_after`: seconds, 0 for none."""
-        if self._transport.is_closing():
-            return
-        self._state.total_requests += 1
-        close = self._after is not AfterAnswer.NEXT_REQUEST
-        self.write(_answer_bytes(status, payload, self._state.default_headers, retry_after, close=close))
-        self._follow_answer()
-
     def _follow_answer(self) -> None:
         """Wait for the next request, or close."""
-        if self._after is not AfterAnswer.NEXT_REQUEST:
+        if self._after is not _NEXT_REQUEST:
             self.close()
             return
         self._handler = None
         self._reader.next_request()
         if not self.is_trusted:
             self._admission.mark_idle(self)
-        self._timer.enter(Phase.IDLE, self._limits.idle if self.is_trusted else self._limits.first_byte)
+        self._timer.enter(_IDLE, self._limits.idle if self.is_trusted else self._limits.first_byte)
         if not self.flow.write_paused:
             self.flow.resume_reading()
 
@@ -303,7 +306,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return self._timer.phase is Phase.IDLE
+        return self._timer.phase is _IDLE
 
     @property
     def body_size(self) -> int:
@@ -322,7 +325,7 @@ class HttpConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Accept no further request: the server is stopping (called by uvicorn)."""
-        if self._after is AfterAnswer.NEXT_REQUEST:
+        if self._after is _NEXT_REQUEST:
             self._after = AfterAnswer.CLOSE
         if self._timer.phase in _READING and (self._handler is None or not self._handler.starts_early):
             self._transport.close()

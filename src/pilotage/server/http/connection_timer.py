@@ -86,8 +86,7 @@ class ConnectionTimer:
         """Begin a phase, which may take this time, or longer at the minimum rate."""
         self.phase = phase
         self._deadline = self._loop.time() + seconds
-        if phase is Phase.BODY:
-            self._window_size = 0
+        self._window_size = 0
 
     def pause_body(self) -> None:
         """Do not blame the peer for this time window: the server has paused reading."""

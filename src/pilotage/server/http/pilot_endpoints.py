@@ -157,11 +157,11 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
-def error_answer(error: BaseException) -> tuple[int, bytes, int]:
-    """The answer for a request that failed: status, body, and the seconds of Retry-After (0: none)."""
+def error_answer(error: BaseException) -> tuple[bytes, int, int]:
+    """The answer for a request that failed: body, status, and the seconds of Retry-After (0: none)."""
     status, error_body = answer(_as_input_error(error))
     retry_after = max(1, round(error_body.retry_after)) if error_body.retry_after else 0
-    return status, _encode(error_body), retry_after
+    return _encode(error_body), status, retry_after
 
 
 def _as_input_error(error: BaseException) -> BaseException:
@@ -182,7 +182,9 @@ def bearer(value: bytes) -> str:
 class CallConnection(Protocol):
     """The part of a connection that the handler of a call uses."""
 
+    context: Context
     flow: FlowControl
+    is_trusted: bool
     loop: asyncio.AbstractEventLoop
 
     def trust(self) -> None: ...
@@ -193,48 +195,42 @@ class CallConnection(Protocol):
 
 
 class TokenCheck(Enum):
-    """Whether the caller's token must be looked up before more than `BODY_WITHOUT_TOKEN` bytes are read."""
+    """How far the look-up of a token is, which a body of more than `BODY_WITHOUT_TOKEN` bytes needs."""
 
-    OPEN = "not yet"
-    RUNNING = "it is being looked up"
-    DONE = "the token is known, or the whole body was received before"
+    OPEN = "no such body has come yet"
+    RUNNING = "the token is being looked up"
+    DONE = "the token is known, or the body is complete"
+
+
+_OPEN, _RUNNING, _DONE = TokenCheck.OPEN, TokenCheck.RUNNING, TokenCheck.DONE
 
 
 class PilotCallHandler:
     """Reads the body of one call, hands the call to the writer, and answers it over the connection."""
 
-    __slots__ = (
-        "_body",
-        "_call",
-        "_connection",
-        "_context",
-        "_endpoint",
-        "_request",
-        "_token",
-        "_token_check",
-    )
+    __slots__ = ("_body", "_call", "_connection", "_endpoint", "_request", "_token_check")
 
     starts_early = False
     response_started = False
 
-    def __init__(
-        self, context: Context, connection: CallConnection, request: IncomingRequest, endpoint: PilotEndpoint
-    ) -> None:
-        self._context = context
+    def __init__(self, connection: CallConnection, request: IncomingRequest, endpoint: PilotEndpoint) -> None:
         self._connection = connection
         self._request = request
         self._endpoint = endpoint
-        self._token = bearer(request.unique_fields.get(b"authorization", b""))
-        self._token_check = TokenCheck.OPEN if endpoint.needs_token else TokenCheck.DONE
+        self._token_check = _OPEN
         self._body: Body = b""
         self._call: PilotCall
 
     @property
-    def wants_body(self) -> bool:
-        return self._token_check is not TokenCheck.RUNNING
+    def _token(self) -> str:
+        return bearer(self._request.unique_fields.get(b"authorization", b""))
 
-    def start(self) -> None:
-        """Begin, once the header is complete. Raises the error with which the call is refused."""
+    @property
+    def wants_body(self) -> bool:
+        return self._token_check is not _RUNNING
+
+    def await_body(self) -> None:
+        """Prepare for a body that is not complete yet. Raises the error with which the call is refused."""
         self._limit_body(self._request.declared_size)
         if self.wants_body:
             self._send_continue()
@@ -247,21 +243,21 @@ class PilotCallHandler:
         """Refuse a body that is too large, and look up the token of a large one."""
         if size > self._endpoint.max_body:
             raise TooLarge(f"the body has more than {self._endpoint.max_body} bytes")
-        if size > BODY_WITHOUT_TOKEN and self._token_check is TokenCheck.OPEN:
-            self._token_check = TokenCheck.RUNNING
+        if size > BODY_WITHOUT_TOKEN and self._endpoint.needs_token and self._token_check is _OPEN:
+            self._token_check = _RUNNING
             self._connection.start_task(self._look_up_token())
 
     async def _look_up_token(self) -> None:
         """Resume the body if the token is valid. No other request is read meanwhile, since reading is paused."""
         error: Exception | None = None
         try:
-            if not await pilot_is_known(self._context, self._token):
+            if not await pilot_is_known(self._connection.context, self._token):
                 error = NotAuthenticated("this pilot's token is not known", hint="enrol first")
         except Exception as lookup_error:
             error = lookup_error
-        if self._token_check is not TokenCheck.RUNNING:
+        if self._token_check is not _RUNNING:
             return
-        self._token_check = TokenCheck.DONE
+        self._token_check = _DONE
         if error is not None:
             self._connection.refuse(error)
             return
@@ -270,7 +266,8 @@ class PilotCallHandler:
         self._connection.flow.resume_reading()
 
     def add_body(self, data: Body) -> None:
-        self._limit_body(self._request.size)
+        if self._request.size > BODY_WITHOUT_TOKEN:
+            self._limit_body(self._request.size)
         if not self._body:
             self._body = data
         else:
@@ -279,25 +276,25 @@ class PilotCallHandler:
             self._body += data
 
     def complete(self) -> None:
-        self._token_check = TokenCheck.DONE
-        loop, context = self._connection.loop, self._context
+        self._token_check = _DONE
+        connection, loop = self._connection, self._connection.loop
         try:
-            call = self._call = self._endpoint.decode(context, self._token, self._body)
+            call = self._call = self._endpoint.decode(connection.context, self._token, self._body)
             if call.earlier:
-                self._connection.start_task(self._carry_out())
+                connection.start_task(self._carry_out())
             else:
-                context.writer.submit(call.request, LoopReply(loop, self._finish))
+                connection.context.writer.submit(call.request, LoopReply(loop, self._finish))
         except Exception as error:
             # Not now: the connection has yet to handle the data that arrived together with the request.
-            loop.call_soon(self._connection.refuse, error)
+            loop.call_soon(connection.refuse, error)
 
     def abandon(self) -> None:
-        self._token_check = TokenCheck.DONE
+        self._token_check = _DONE
 
     async def _carry_out(self) -> None:
         """Answer a call of several parts."""
         try:
-            result = await self._call.carry_out(self._context.writer)
+            result = await self._call.carry_out(self._connection.context.writer)
         except Exception as error:
             self._finish(None, error)
         else:
@@ -306,7 +303,7 @@ class PilotCallHandler:
     def _finish(self, result: Any, error: BaseException | None) -> None:
         try:
             if error is None:
-                if self._call.authenticates:
+                if self._call.authenticates and not self._connection.is_trusted:
                     self._connection.trust()
                 self._connection.answer(self._call.encode(result))
                 return

@@ -29,6 +29,10 @@ class Received(Enum):
     TOO_MUCH = "the request and further data, which is not read"
 
 
+# Looked up once: an attribute of an enumeration is dear where every request asks for it.
+_PART_OF_HEADER, _HEADER, _ALL = Received.PART_OF_HEADER, Received.HEADER, Received.ALL
+
+
 class Target(NamedTuple):
     """The URL of a request, without scheme and host."""
 
@@ -47,16 +51,16 @@ class IncomingRequest:
     )
 
     def __init__(self) -> None:
-        self.received = Received.PART_OF_HEADER
+        self.received = _PART_OF_HEADER
         self.url = b""
         self.fields: list[tuple[bytes, bytes]] = []
         self.unique_fields: dict[bytes, bytes] = {}
         """Header fields that must not be repeated, because they decide how the request is read."""
-        self.method = b""
-        self.version = ""
-        self.keep_alive = True
+        self.method: bytes
+        self.version: str
+        self.keep_alive: bool
         self.body: bytes | bytearray = b""
-        """The part of the body that was received last."""
+        """The part of the body that was received since the last `feed`."""
         self.size = 0
         """Bytes of the body received so far."""
 
@@ -70,11 +74,6 @@ class IncomingRequest:
     def expects_continue(self) -> bool:
         """Whether the client waits for "100 Continue" before it sends the body."""
         return self.unique_fields.get(b"expect", b"").lower() == b"100-continue"
-
-    def take_body(self) -> bytes | bytearray:
-        """The part of the body that was received last, which is then forgotten here."""
-        body, self.body = self.body, b""
-        return body
 
     def target(self) -> Target:
         """The parsed URL. Raises `InvalidInput` if the URL has no path."""
@@ -113,15 +112,16 @@ class RequestReader:
         """Read on. Raises the error with which the request is refused."""
         self._header_bytes += len(data)
         request = self.request
+        request.body = b""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
             # Upgrades to other protocols are not supported.
-            if request.received is not Received.ALL:
+            if request.received is not _ALL:
                 self._raise_cause(error)
             request.received = Received.TOO_MUCH
             return
-        if self._header_bytes > self._limits.head and request.received is not Received.ALL:
+        if self._header_bytes > self._limits.head and request.received is not _ALL:
             raise self._header_too_large()
 
     def _raise_cause(self, error: Exception) -> NoReturn:
@@ -133,7 +133,7 @@ class RequestReader:
         return HeaderTooLarge(f"the header of the request has more than {self._limits.head} bytes")
 
     def on_message_begin(self) -> None:
-        if self.request.received is Received.ALL:
+        if self.request.received is _ALL:
             raise InvalidInput("a further request came before the answer")
 
     def on_url(self, url: bytes) -> None:
@@ -146,7 +146,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         request = self.request
-        if request.received is not Received.PART_OF_HEADER:
+        if request.received is not _PART_OF_HEADER:
             return
         name = name.lower()
         request.fields.append((name, value))
@@ -159,7 +159,7 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         request, parser = self.request, self._parser
-        request.received = Received.HEADER
+        request.received = _HEADER
         if self._header_bytes > self._limits.head:
             self._check_header_size()
         self._header_bytes = 0
@@ -199,4 +199,4 @@ class RequestReader:
             request.body += body
 
     def on_message_complete(self) -> None:
-        self.request.received = Received.ALL
+        self.request.received = _ALL
