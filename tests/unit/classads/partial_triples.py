@@ -286,7 +286,7 @@ def draw(rng: Random, declared: float = 0.8) -> Triple:
 
 
 def of_kind(kind: Kind) -> int:
-    from pilotage.core.classads.partial.kinds import OUTCOMES_OF
+    from pilotage.core.classads.partial.unknowns import OUTCOMES_OF
 
     return OUTCOMES_OF[kind]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.classads import ClassAd, evaluate, parse_ad, parse_expression, unparse
+from pilotage.core.classads import ClassAd, Expression, evaluate, parse_ad, parse_expression, unparse
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
 
 DOCUMENT = """other.GlueHostBenchmarkSI00 > 500 ?
@@ -202,11 +202,22 @@ def test_ads_known_in_part(text: str, left: str) -> None:
 
 def test_a_scope_that_the_requester_hides_is_not_used() -> None:
     assert reduced("F && other > 2", my="[other = 3]") == "target.F"
-    assert reduced("F && other > 2", my="[other = 3; target = 1]") == "false || F"
+    assert reduced("F && other > 2", my="[other = 3; target = 1]") == "F && other > 2"
+    assert can_be_true(parse_expression("F && other > 2"), KINDS)
+
+
+def test_an_expression_stays_where_an_ad_is_compared_as_a_whole() -> None:
+    text = "F && [a = B] =?= other.X"
+    assert reduced(text) == text
+
+
+def of_target(text: str) -> Expression:
+    """The residual where nothing is known."""
+    return residual(parse_expression(text), None, ClassAd(), KINDS)
 
 
 def conditions(text: str, most: int = 64) -> Any:
-    return host_conditions(parse_expression(text), KINDS, most)
+    return host_conditions(of_target(text), KINDS, most)
 
 
 def test_conditions_on_hosts() -> None:
@@ -230,26 +241,30 @@ def test_conditions_on_hosts() -> None:
     assert conditions("B + 1 > 3") is None
     assert conditions("time() > 5") is None
     many = " && ".join(f'(B == {n} || S == "{n}" || R == {n})' for n in range(9))
-    assert conditions(many) is not None or not can_be_true(parse_expression(many), KINDS)
+    assert conditions(many) is not None or not can_be_true(of_target(many), KINDS)
     wide = " || ".join(f"B == {n}" for n in range(70))
     assert conditions(wide) is None
     assert len(conditions(wide, 70)) == 70
 
 
 def test_what_cannot_be_true() -> None:
-    assert not can_be_true(parse_expression("B > 3 && B < 2"))
-    assert can_be_true(parse_expression("B > 3 && C < 2"))
-    assert can_be_true(parse_expression("my.X > 3"))
+    assert not can_be_true(parse_expression("other.B > 3 && other.B < 2"))
+    assert can_be_true(parse_expression("other.B > 3 && other.C < 2"))
     assert not can_be_true(parse_expression("false"))
-    assert can_be_true(parse_expression("B > 3 && B < 4"))
-    assert not can_be_true(parse_expression("B > 3 && B < 4"), KINDS)
+    assert can_be_true(parse_expression("other.B > 3 && other.B < 4"))
+    assert not can_be_true(parse_expression("other.B > 3 && other.B < 4"), KINDS)
+
+
+@pytest.mark.parametrize("text", ["my.X > 3 && my.X < 2", "X > 3 && X < 2"])
+def test_names_that_may_be_of_the_requester_can_be_anything(text: str) -> None:
+    assert can_be_true(parse_expression(text))
 
 
 def test_work_is_bounded() -> None:
     text = " && ".join(f"(A{n} > 3 || B{n} < 2 || C{n})" for n in range(500))
     expression = parse_expression(text)
     assert residual(expression, None, ClassAd(), steps=100) == expression
-    assert can_be_true(parse_expression(f"{text} && D > 3 && D < 3"), steps=100)
+    assert can_be_true(parse_expression(f"{text} && other.D > 3 && other.D < 3"), steps=100)
     doubling = "; ".join(["a0 = other.F", *(f"a{n} = a{n - 1} && a{n - 1}" for n in range(1, 40))])
     assert residual(parse_expression("other.a39"), None, parse_ad(f"[{doubling}]")) == parse_expression(
         "other.a39"

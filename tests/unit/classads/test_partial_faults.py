@@ -14,7 +14,6 @@ from pilotage.core.classads.partial import (
     atoms,
     contexts,
     domain,
-    folding,
     inversion,
     operators,
     outcomes,
@@ -23,11 +22,12 @@ from pilotage.core.classads.partial import (
     simplify_calls,
 )
 from pilotage.core.classads.partial.contexts import TruthContext
-from pilotage.core.classads.partial.folding_run import Folding
+from pilotage.core.classads.partial.unknowns import Unknowns
 from tests.unit.classads.partial_triples import counterexample, draw
 
 MOST_TRIPLES = 8000
-# The package exports a function of this name.
+# The packages export functions of these names.
+evaluate = importlib.import_module("pilotage.core.classads.evaluate")
 host_conditions = importlib.import_module("pilotage.core.classads.partial.host_conditions")
 Patch = pytest.MonkeyPatch
 
@@ -82,17 +82,23 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         simplify, "_choice", lambda original, test, yes, no, *others: original(test, no, yes, *others)
     ),
     "an unknown attribute is undefined": replaced(
-        Folding, "unknown_attribute", lambda original, *arguments: Literal(UNDEFINED)
+        Unknowns, "_unknown", lambda original, *arguments: UNDEFINED
     ),
     "my.x looks into the target": replaced(
-        folding, "_lookup", lambda original, *arguments, fall_back: original(*arguments, fall_back=True)
+        evaluate,
+        "_lookup",
+        lambda original, node, scope, run, depth, fall_back: original(
+            node, scope, run, depth, fall_back=fall_back or run.is_partial
+        ),
     ),
-    "time is folded": lambda patch: patch.setattr(folding, "VOLATILE", frozenset()),
+    "time is folded": lambda patch: patch.setattr(evaluate, "VOLATILE", frozenset()),
     "a circle is an error": replaced(
-        folding,
+        evaluate,
         "_enter",
         lambda original, node, key, scope, run, depth: (
-            ERROR if (id(node), id(scope.top), key) in run.active else original(node, key, scope, run, depth)
+            ERROR
+            if run.is_partial and (id(node), id(scope.top), key) in run.active
+            else original(node, key, scope, run, depth)
         ),
     ),
     "not below is above": entry(domain.NEGATED, "<", ">"),
@@ -149,11 +155,6 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         lambda original, known, group, operands: original(
             known, [(tree, atom._replace(wanted=not atom.wanted)) for tree, atom in group], operands
         ),
-    ),
-    "lists begin with item 1": replaced(
-        folding,
-        "_value_of",
-        lambda original, node: original(Literal("x")),
     ),
     "x == false is !x, also for a number": replaced(
         simplify,

@@ -10,8 +10,8 @@ from pilotage.core.classads.functions_patterns import PATTERNS
 from pilotage.core.classads.functions_programs import PROGRAMS
 from pilotage.core.classads.functions_string_lists import STRING_LISTS
 from pilotage.core.classads.functions_text import TEXT
-from pilotage.core.classads.tree import ERROR, UNDEFINED
-from pilotage.core.classads.values import BINARY, Record
+from pilotage.core.classads.tree import ERROR, UNDEFINED, Expression, Literal, children
+from pilotage.core.classads.values import BINARY, TEXT_PER_STEP, Record
 
 _COMPARISONS: Final = {
     "<": "<",
@@ -124,5 +124,38 @@ FUNCTIONS: Final[dict[str, Function]] = {
 
 NAMES: Final = frozenset(FUNCTIONS) | {LAZY_CHOICE}
 
-PAIRWISE: Final = frozenset({"member", "identicalmember", "anycompare", "allcompare"})
+_PAIRWISE: Final = frozenset({"member", "identicalmember", "anycompare", "allcompare"})
 """Functions that compare one argument with each item of another."""
+
+
+def work_of_call(function: str, arguments: list[Any]) -> int:
+    """The steps that a function takes for these arguments: it goes through each of them once.
+
+    One of `_PAIRWISE` compares an argument with each item of a list.
+    """
+    steps = _extent(arguments)
+    if function in _PAIRWISE:
+        length = max((len(value) for value in arguments if isinstance(value, tuple)), default=0)
+        steps += length * (
+            1 + max((len(v) for v in arguments if isinstance(v, str)), default=0) // TEXT_PER_STEP
+        )
+    return steps
+
+
+def _extent(values: list[Any]) -> int:
+    """Items, nodes and characters of values, counted in steps."""
+    steps = 0
+    stack: list[Any] = list(values)
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            steps += len(value) // TEXT_PER_STEP
+            continue
+        steps += 1
+        if isinstance(value, tuple):
+            stack.extend(value)
+        elif isinstance(value, Record):
+            stack.append(value.ad)
+        elif isinstance(value, Expression):
+            stack.append(value.value) if isinstance(value, Literal) else stack.extend(children(value))
+    return steps

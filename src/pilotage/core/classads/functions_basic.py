@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from pilotage.core.classads.tree import ERROR, INT_MAX, UNDEFINED, Error, Expression, Undefined
+from pilotage.core.classads.tree import ERROR, INT_MAX, UNDEFINED, Error, Undefined
 from pilotage.core.classads.values import (
     Record,
     Value,
@@ -55,16 +55,6 @@ def two(apply: Callable[[Any, Any], Value]) -> Function:
 
 def is_of(*kinds: type) -> Function:
     return one(lambda value: type(value) in kinds)
-
-
-def choose(arguments: Sequence[Expression], value_of: Callable[[Expression], Any]) -> Any:
-    """`ifThenElse`: only the branch chosen is evaluated."""
-    if len(arguments) != 3:
-        return ERROR
-    test = truth(value_of(arguments[0]))
-    if not isinstance(test, bool):
-        return test
-    return value_of(arguments[1] if test else arguments[2])
 
 
 def number(value: Any) -> int | float | None:

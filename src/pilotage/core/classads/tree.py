@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, TypeAlias, final
+from typing import Final, NoReturn, TypeAlias, final, get_args
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -172,6 +172,8 @@ class ClassAd:
 Expression: TypeAlias = (
     Literal | Attribute | Subscript | Unary | Logic | Chain | Conditional | Call | ListOf | ClassAd
 )
+NODES: Final = frozenset(get_args(Expression))
+"""The types of nodes."""
 
 # Binary operators that are strict and nest to the left, by how tightly they bind.
 LEVEL: Final[dict[str, int]] = {

@@ -11,13 +11,32 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from pilotage.core.classads.printer import scalar_text, unparse
-from pilotage.core.classads.tree import ERROR, INT_MAX, INT_MIN, UNDEFINED, ClassAd, Error, Undefined
+from pilotage.core.classads.tree import (
+    ERROR,
+    INT_MAX,
+    INT_MIN,
+    NODES,
+    UNDEFINED,
+    ClassAd,
+    Error,
+    Expression,
+    ListOf,
+    Literal,
+    Undefined,
+)
+
+TEXT_PER_STEP: Final = 4
+"""Characters that are worked through for one step."""
 
 _MASK = 2**64 - 1
 
 
 class TextTooLong(Exception):
     """A string would grow beyond its limit; the call that made it is ERROR. Never leaves this package."""
+
+
+class Irreducible(Exception):
+    """A value cannot be written outside of its ad. Never leaves this package."""
 
 
 class Record:
@@ -37,6 +56,20 @@ class Record:
 
 Value: TypeAlias = int | float | str | bool | Undefined | Error | tuple[Any, ...] | Record
 Operation: TypeAlias = Callable[[Any, Any], Any]
+
+
+def written(value: Any) -> Expression:
+    """A partial value as a tree; raises `Irreducible`."""
+    if type(value) in NODES:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, tuple):
+        return ListOf(tuple([written(item) for item in value]))
+    if isinstance(value, Record):
+        if all(type(member) is Literal for member in value.ad.index.values()):
+            return value.ad
+        raise Irreducible
+    return Literal(value)
+
 
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")

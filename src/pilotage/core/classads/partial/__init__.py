@@ -9,7 +9,7 @@ docs/reference/classads.md has the rules.
 """
 
 from pilotage.core.classads.partial.host_conditions import HostCondition, host_conditions
-from pilotage.core.classads.partial.kinds import LARGEST_QUANTITY, Kind
 from pilotage.core.classads.partial.reduction import can_be_true, residual
+from pilotage.core.classads.partial.unknowns import LARGEST_QUANTITY, Kind
 
 __all__ = ["LARGEST_QUANTITY", "HostCondition", "Kind", "can_be_true", "host_conditions", "residual"]

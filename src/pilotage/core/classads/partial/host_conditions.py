@@ -10,9 +10,8 @@ from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.partial.atoms import MOST_IN_GROUP
 from pilotage.core.classads.partial.domain import NEGATED, Domain
-from pilotage.core.classads.partial.kinds import Kind
 from pilotage.core.classads.partial.reduction import MAX_STEPS, reduced
-from pilotage.core.classads.partial.unknowns import Unknowns
+from pilotage.core.classads.partial.unknowns import Kind, Unknowns
 from pilotage.core.classads.tree import (
     Attribute,
     Call,

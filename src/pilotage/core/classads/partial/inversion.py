@@ -14,8 +14,7 @@ from struct import pack, unpack
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pilotage.core.classads.partial import outcomes as of
-from pilotage.core.classads.partial.kinds import LARGEST_QUANTITY
-from pilotage.core.classads.partial.unknowns import Unknowns
+from pilotage.core.classads.partial.unknowns import LARGEST_QUANTITY, Kind, Unknowns
 from pilotage.core.classads.tree import INT_MAX, INT_MIN, Attribute, Chain, Expression, Literal, Unary
 from pilotage.core.classads.values import BINARY, UNARY
 
@@ -110,7 +109,9 @@ def solved(tree: Chain, unknowns: Unknowns) -> list[Expression] | bool | None:
     if outcomes & ~of.NUMBER:
         return None
     unknowns.charge(_STEPS)
-    conditions = _conditions(operations, op, right, outcomes, attribute.key in unknowns.quantities)
+    conditions = _conditions(
+        operations, op, right, outcomes, unknowns.kinds.get(attribute.key) is Kind.QUANTITY
+    )
     if conditions is None or isinstance(conditions, bool):
         return conditions
     return [Chain(attribute, (condition,)) for condition in conditions]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pilotage.core.classads.tree import ERROR as ERROR_VALUE
 from pilotage.core.classads.tree import UNDEFINED as UNDEFINED_VALUE
+from pilotage.core.classads.tree import Expression, Literal
 
 TRUE: Final = 1
 FALSE: Final = 2
@@ -237,3 +238,53 @@ def of_call(function: str, arguments: list[int]) -> int:
     """Outcomes of a function, by its name in lower case; anything where nothing better is known."""
     rule = _OF_CALL.get(function)
     return ANYTHING if rule is None else rule(arguments)
+
+
+_ORDER: Final = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_IDENTITY: Final = frozenset({"=?=", "=!="})
+_ARITHMETIC: Final = frozenset({"+", "-", "*", "/", "%"})
+
+
+def of_operator(op: str, left: int, right: int, operand: Expression) -> int:
+    """Outcomes of a binary operator; `operand` is its right side."""
+    if op in _ORDER:
+        return of_comparison(left, right)
+    if op in _IDENTITY:
+        outcomes = of_identity(left, right)
+        return outcomes if op == "=?=" else NOT[outcomes]
+    if op in _ARITHMETIC:
+        nonzero = type(operand) is Literal and operand.value not in (0, False)
+        return of_arithmetic(op, left, right, nonzero)
+    return of_bits(left, right)
+
+
+def of_logic(op: str, truths: list[int]) -> int:
+    """Outcomes of `||` and `&&` for the truth values that each operand can have."""
+    decisive, neutral = (TRUE, FALSE) if op == "||" else (FALSE, TRUE)
+    result = 0
+    passes = True
+    is_undefined = False
+    for truth in truths:
+        result |= truth & (decisive | ERROR)
+        is_undefined = is_undefined or bool(truth & UNDEFINED)
+        if not truth & neutral:
+            passes = False
+            if not truth & UNDEFINED:
+                # Nothing gets beyond this operand.
+                return result
+    return result | (neutral if passes else 0) | (UNDEFINED if is_undefined else 0)
+
+
+def of_unary(op: str, outcomes: int) -> int:
+    if op == "!":
+        return NOT[TRUTHS[outcomes]]
+    return of_complement(outcomes) if op == "~" else of_sign(outcomes)
+
+
+def of_conditional(test: int, yes: int | None, no: int) -> int:
+    """Outcomes of `test ? yes : no`, or of `test ?: no` without `yes`."""
+    if yes is None:
+        return test & ~UNDEFINED | (no if test & UNDEFINED else 0)
+    truths = TRUTHS[test]
+    result = truths & (UNDEFINED | ERROR)
+    return result | (yes if truths & TRUE else 0) | (no if truths & FALSE else 0)

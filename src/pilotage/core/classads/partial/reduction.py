@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pilotage.core.classads.evaluate import OutOfSteps
+from pilotage.core.classads.evaluate import OutOfSteps, value_in
 from pilotage.core.classads.parser import MAX_NODES
 from pilotage.core.classads.partial.contexts import TruthContext
-from pilotage.core.classads.partial.folding import fold
-from pilotage.core.classads.partial.folding_run import TREES, Folding, Irreducible
-from pilotage.core.classads.partial.kinds import OUTCOMES_OF, Kind
 from pilotage.core.classads.partial.outcomes import BOOLEAN
 from pilotage.core.classads.partial.satisfiability import can_be
 from pilotage.core.classads.partial.simplify import simplify
-from pilotage.core.classads.partial.unknowns import Unknowns
-from pilotage.core.classads.tree import ClassAd, Conditional, Expression, Literal, Logic, children
+from pilotage.core.classads.partial.unknowns import Kind, Unknowns
+from pilotage.core.classads.tree import (
+    NODES,
+    ClassAd,
+    Conditional,
+    Expression,
+    Literal,
+    Logic,
+    children,
+)
+from pilotage.core.classads.values import Irreducible
 
 MAX_STEPS: Final = 20_000
 
@@ -62,8 +68,8 @@ def can_be_true(
 ) -> bool:
     """False only if the expression is true for no values of its attributes, each of its kind.
 
-    It is meant for residuals: each name stands for an unknown attribute of the target. An expression that
-    takes too many steps can be true.
+    It is meant for residuals, which name unknown attributes as `other.NAME`. An expression with other names, or one
+    that takes too many steps, can be true.
     """
     if type(expression) is Literal:
         return expression.value is True
@@ -78,35 +84,32 @@ def partial(
     steps: int = MAX_STEPS,
 ) -> Residual:
     """As `residual`, with the unknown attributes of the tree."""
-    return _guarded(Folding(my, target, kinds, steps), expression, kinds)
+    return _guarded(Unknowns(my, target, kinds, steps), expression)
 
 
 def reduced(expression: Expression, kinds: Mapping[str, Kind], steps: int) -> Residual:
     """The residual of an expression of which no attribute is known, with its unknown attributes."""
-    return _guarded(Folding(None, _NOTHING, kinds, steps, is_complete=False), expression, kinds)
+    return _guarded(Unknowns(None, _NOTHING, kinds, steps, is_complete=False), expression)
 
 
-def _guarded(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
+def _guarded(unknowns: Unknowns, expression: Expression) -> Residual:
     try:
-        return _evaluated(run, expression, kinds)
+        return _evaluated(unknowns, expression)
     except (OutOfSteps, Irreducible, RecursionError):
         return Residual(expression, None)
 
 
-def _evaluated(run: Folding, expression: Expression, kinds: Mapping[str, Kind]) -> Residual:
-    steps = run.steps
-    value = fold(expression, run)
-    if run.is_ambiguous:
-        run = run.again()
-        value = fold(expression, run)
-    if type(value) not in TREES:
+def _evaluated(unknowns: Unknowns, expression: Expression) -> Residual:
+    steps = unknowns.steps
+    value = value_in(expression, unknowns.mine, unknowns)
+    if not unknowns.borrowed.isdisjoint(unknowns.nodes):
+        # A name that the target took from `my` is an unknown attribute elsewhere.
+        raise Irreducible
+    if type(value) not in NODES:
         return Residual(_TRUE if value is True else _FALSE, None)
-    known = {name: OUTCOMES_OF[kinds.get(name, Kind.ANY)] for name in run.unknown}
-    quantities = {name for name in run.unknown if kinds.get(name) is Kind.QUANTITY}
-    unknowns = Unknowns(run.unknown, known, run.repeated, run.kept, run.steps, quantities)
     tree, outcomes = simplify(value, TruthContext.MATCH, unknowns)
     # Conditions on different attributes cannot contradict each other.
-    if run.repeated and type(tree) in (Logic, Conditional):
+    if unknowns.repeated and type(tree) in (Logic, Conditional):
         if not can_be(tree, True, unknowns):
             tree = _FALSE
         elif not outcomes & ~BOOLEAN and not can_be(tree, False, unknowns):

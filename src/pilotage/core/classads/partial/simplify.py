@@ -23,14 +23,7 @@ from pilotage.core.classads.partial.contexts import (
 from pilotage.core.classads.partial.inversion import solved
 from pilotage.core.classads.partial.operators import negation, operation, truth_compared
 from pilotage.core.classads.partial.simplify_calls import simplified_call
-from pilotage.core.classads.partial.unknowns import (
-    Unknowns,
-    is_comparable,
-    of_conditional,
-    of_logic,
-    of_operator,
-    of_unary,
-)
+from pilotage.core.classads.partial.unknowns import Unknowns, is_comparable
 from pilotage.core.classads.tree import (
     Attribute,
     Call,
@@ -57,10 +50,7 @@ def simplify(node: Expression, context: TruthContext, unknowns: Unknowns) -> Res
     if type(node) is Literal:
         constant = node if context is TruthContext.VALUE else constant_in(node.value, context)
         return constant, of.outcome_of(constant.value)
-    if unknowns.kept and id(node) in unknowns.kept:
-        tree, outcomes = unknowns.kept[id(node)]
-    else:
-        tree, outcomes = _RULES[type(node)](node, context, unknowns)
+    tree, outcomes = _RULES[type(node)](node, context, unknowns)
     decided = DECISIONS[context][outcomes]
     return (tree, outcomes) if decided is None else (decided, of.outcome_of(decided.value))
 
@@ -103,9 +93,9 @@ def _unary(node: Unary, context: TruthContext, unknowns: Unknowns) -> Result:
         operand, outcomes = simplify(node.operand, TruthContext.VALUE, unknowns)
         if type(operand) is Literal:
             return _constant(UNARY[node.op](operand.value), context)
-        return Unary(node.op, operand), of_unary(node.op, outcomes)
+        return Unary(node.op, operand), of.of_unary(node.op, outcomes)
     operand, outcomes = simplify(node.operand, BELOW_NOT[context], unknowns)
-    tree, result = negation(operand, unknowns), of_unary("!", outcomes)
+    tree, result = negation(operand, unknowns), of.of_unary("!", outcomes)
     if type(operand) is Unary and operand.op == "!":
         return _as_truth(tree, unknowns.outcomes_of(tree), context)
     return tree, result
@@ -194,7 +184,7 @@ def _distinct(operands: list[Result]) -> list[Result]:
 def _written(op: str, operands: list[Result]) -> Result:
     return (
         Logic(op, tuple([tree for tree, _ in operands])),
-        of_logic(op, [of.TRUTHS[outcomes] for _, outcomes in operands]),
+        of.of_logic(op, [of.TRUTHS[outcomes] for _, outcomes in operands]),
     )
 
 
@@ -225,7 +215,7 @@ def _chain(node: Chain, context: TruthContext, unknowns: Unknowns) -> Result:
             if truth is not None:
                 tree, outcomes, is_same = truth, unknowns.outcomes_of(truth), False
                 continue
-        outcomes = of_operator(op, outcomes, right_outcomes, right)
+        outcomes = of.of_operator(op, outcomes, right_outcomes, right)
         decided = LITERALS.get(outcomes)
         is_same = is_same and right is operand and type(tree) is Attribute and decided is None
         if not is_same:
@@ -269,7 +259,7 @@ def _choice(test: Result, yes: Result, no: Result, context: TruthContext, unknow
         return yes
     rewritten = _as_logic(truth, yes, no, context)
     if rewritten is None or _needs_number(yes, no, context):
-        return Conditional(test[0], yes[0], no[0]), of_conditional(test[1], yes[1], no[1])
+        return Conditional(test[0], yes[0], no[0]), of.of_conditional(test[1], yes[1], no[1])
     op, is_negated, branch = rewritten
     if is_negated:
         left = negation(test[0], unknowns)
@@ -315,7 +305,7 @@ def _default(node: Conditional, context: TruthContext, unknowns: Unknowns) -> Re
     if tested == of.UNDEFINED:
         return simplify(node.no, context, unknowns)
     no, outcomes = simplify(node.no, context, unknowns)
-    return Conditional(test, None, no), of_conditional(tested, None, outcomes)
+    return Conditional(test, None, no), of.of_conditional(tested, None, outcomes)
 
 
 def _call(node: Call, context: TruthContext, unknowns: Unknowns) -> Result:

@@ -1,13 +1,15 @@
-"""The unknown attributes of one partial evaluation, and the steps left to it."""
+"""Unknown attributes: their kinds, and the state of one partial evaluation that meets them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Final
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
 
-from pilotage.core.classads.evaluate import OutOfSteps
+from pilotage.core.classads.evaluate import Run, matched
 from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.tree import (
+    UNDEFINED,
     Attribute,
     Call,
     Chain,
@@ -20,45 +22,116 @@ from pilotage.core.classads.tree import (
     Unary,
     children,
 )
+from pilotage.core.classads.values import Irreducible, Record
 
-_ORDER = frozenset({"==", "!=", "<", "<=", ">", ">="})
-_IDENTITY = frozenset({"=?=", "=!="})
-_ARITHMETIC = frozenset({"+", "-", "*", "/", "%"})
+LARGEST_QUANTITY: Final = 2**42
+"""It times 2^20 still fits into 64 bits, as for bytes of a size in megabytes."""
 
 
-class Unknowns:
-    """The unknown attributes of a tree with the outcomes of each, by lower-case name.
+class Kind(StrEnum):
+    """The declared type of an unknown attribute: every full ad gives it a value of this type.
 
-    `nodes` has the one node that stands for an attribute. Names in
-    `repeated` stand in the tree more than once. Nodes in `kept` stay as they are. `quantities` are integers of a
-    limited size.
-    Functions of constants have this as their world: it has neither a clock nor chance.
+    INTEGER and NUMBER (an integer or a real) are never infinite and never NaN. STRINGS is a list of strings.
+    QUANTITY is an integer of at most `LARGEST_QUANTITY`, negative or not, so that sums with it do not overflow.
+    ANY stands for every value, undefined and error included: the attribute may be absent.
     """
 
-    now = None
-    rng = None
-    __slots__ = ("kept", "nodes", "outcomes", "quantities", "repeated", "steps")
+    INTEGER = "integer"
+    QUANTITY = "quantity"
+    NUMBER = "number"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    STRINGS = "strings"
+    ANY = "any"
+
+
+OUTCOMES_OF: Final[Mapping[Kind, int]] = {
+    Kind.INTEGER: of.INTEGER,
+    Kind.QUANTITY: of.INTEGER,
+    Kind.NUMBER: of.NUMBER,
+    Kind.STRING: of.STRING,
+    Kind.BOOLEAN: of.BOOLEAN,
+    Kind.STRINGS: of.LIST,
+    Kind.ANY: of.ANYTHING,
+}
+
+
+_SCOPES: Final = (Attribute("other"), Attribute("target"))
+
+
+class Unknowns(Run):
+    """One partial evaluation: its ads, the unknown attributes that it met, and the steps left.
+
+    `nodes` has the one node that stands for an unknown attribute, and `outcomes` the values that it can have, by
+    lower-case name. Names in `repeated` stand in the tree more than once.
+    """
+
+    __slots__ = (
+        "borrowed",
+        "is_complete",
+        "kinds",
+        "mine",
+        "nodes",
+        "outcomes",
+        "prefix",
+        "repeated",
+        "theirs",
+    )
 
     def __init__(
         self,
-        nodes: Mapping[str, Attribute],
-        outcomes: Mapping[str, int],
-        repeated: Set[str],
-        kept: Mapping[int, tuple[Expression, int]],
+        my: ClassAd | None,
+        target: ClassAd,
+        kinds: Mapping[str, Kind],
         steps: int,
-        quantities: Set[str] = frozenset(),
+        *,
+        is_complete: bool = True,
     ) -> None:
-        self.nodes = nodes
-        self.outcomes = outcomes
-        self.repeated = repeated
-        self.kept = kept
-        self.steps = steps
-        self.quantities = quantities
+        """Not `is_complete`: the expression is a residual, so its names are of the target and say so."""
+        super().__init__(None, None, steps, is_partial=True)
+        self.mine = matched(my, target)
+        self.theirs: Record = self.mine.other  # type: ignore[assignment]
+        self.kinds = kinds
+        self.is_complete = is_complete
+        self.nodes: dict[str, Attribute] = {}
+        self.outcomes: dict[str, int] = {}
+        self.repeated: set[str] = set()
+        # None: `my` hides both names of the target.
+        self.prefix = next((scope for scope in _SCOPES if scope.key not in self.mine.ad.index), None)
+        # Names that the target lacks and takes from `my`; a full ad must not define them.
+        self.borrowed: set[str] = set()
 
-    def charge(self, steps: int = 1) -> None:
-        self.steps -= steps
-        if self.steps < 0:
-            raise OutOfSteps
+    def missing(
+        self, name: str, key: str, scope: Record, *, is_open: bool = False, source: Attribute | None = None
+    ) -> Any:
+        if scope.top is self.theirs or (is_open and self.is_complete):
+            return self._unknown(name, key, source)
+        if self.is_complete:
+            return UNDEFINED
+        raise Irreducible
+
+    def takes_from_other(self, key: str, scope: Record) -> bool:
+        """A name that the target uses and lacks is unknown if it is declared, else that of `my`."""
+        if scope is self.mine:
+            return True
+        if key in self.kinds:
+            return False
+        self.borrowed.add(key)
+        return True
+
+    def _unknown(self, name: str, key: str, source: Attribute | None) -> Attribute:
+        """The one node that stands for an unknown attribute of the target; `source` can be it."""
+        node = self.nodes.get(key)
+        if node is not None:
+            self.repeated.add(key)
+            return node
+        if source is None:
+            if self.prefix is None:
+                raise Irreducible
+            source = Attribute(name, self.prefix)
+        node = self.nodes[key] = source
+        self.outcomes[key] = OUTCOMES_OF[self.kinds.get(key, Kind.ANY)]
+        return node
 
     def is_unknown(self, node: Expression) -> bool:
         return type(node) is Attribute and self.nodes.get(node.key) is node
@@ -68,12 +141,10 @@ class Unknowns:
         self.charge()
         if type(node) is Literal:
             return of.outcome_of(node.value)
-        if self.kept and id(node) in self.kept:
-            return self.kept[id(node)][1]
         if isinstance(node, Chain):
             outcomes = self.outcomes_of(node.first)
             for op, right in node.rest:
-                outcomes = of_operator(op, outcomes, self.outcomes_of(right), right)
+                outcomes = of.of_operator(op, outcomes, self.outcomes_of(right), right)
             return outcomes
         return self._outcomes_of_others(node)
 
@@ -82,12 +153,12 @@ class Unknowns:
             case Attribute():
                 return self.outcomes[node.key] if self.nodes.get(node.key) is node else of.ANYTHING
             case Logic(op=op, operands=operands):
-                return of_logic(op, [of.TRUTHS[self.outcomes_of(operand)] for operand in operands])
+                return of.of_logic(op, [of.TRUTHS[self.outcomes_of(operand)] for operand in operands])
             case Unary(op=op, operand=operand):
-                return of_unary(op, self.outcomes_of(operand))
+                return of.of_unary(op, self.outcomes_of(operand))
             case Conditional(test=test, yes=yes, no=no):
                 below = None if yes is None else self.outcomes_of(yes)
-                return of_conditional(self.outcomes_of(test), below, self.outcomes_of(no))
+                return of.of_conditional(self.outcomes_of(test), below, self.outcomes_of(no))
             case Call(key=key, arguments=arguments):
                 return of.of_call(key, [self.outcomes_of(argument) for argument in arguments])
             case ListOf():
@@ -96,51 +167,6 @@ class Unknowns:
                 return of.AD
             case _:
                 return of.ANYTHING
-
-
-def of_operator(op: str, left: int, right: int, operand: Expression) -> int:
-    """Outcomes of a binary operator; `operand` is its right side."""
-    if op in _ORDER:
-        return of.of_comparison(left, right)
-    if op in _IDENTITY:
-        outcomes = of.of_identity(left, right)
-        return outcomes if op == "=?=" else of.NOT[outcomes]
-    if op in _ARITHMETIC:
-        nonzero = type(operand) is Literal and operand.value not in (0, False)
-        return of.of_arithmetic(op, left, right, nonzero)
-    return of.of_bits(left, right)
-
-
-def of_logic(op: str, truths: list[int]) -> int:
-    """Outcomes of `||` and `&&` for the truth values that each operand can have."""
-    decisive, neutral = (of.TRUE, of.FALSE) if op == "||" else (of.FALSE, of.TRUE)
-    result = 0
-    passes = True
-    is_undefined = False
-    for truth in truths:
-        result |= truth & (decisive | of.ERROR)
-        is_undefined = is_undefined or bool(truth & of.UNDEFINED)
-        if not truth & neutral:
-            passes = False
-            if not truth & of.UNDEFINED:
-                # Nothing gets beyond this operand.
-                return result
-    return result | (neutral if passes else 0) | (of.UNDEFINED if is_undefined else 0)
-
-
-def of_unary(op: str, outcomes: int) -> int:
-    if op == "!":
-        return of.NOT[of.TRUTHS[outcomes]]
-    return of.of_complement(outcomes) if op == "~" else of.of_sign(outcomes)
-
-
-def of_conditional(test: int, yes: int | None, no: int) -> int:
-    """Outcomes of `test ? yes : no`, or of `test ?: no` without `yes`."""
-    if yes is None:
-        return test & ~of.UNDEFINED | (no if test & of.UNDEFINED else 0)
-    truths = of.TRUTHS[test]
-    result = truths & (of.UNDEFINED | of.ERROR)
-    return result | (yes if truths & of.TRUE else 0) | (no if truths & of.FALSE else 0)
 
 
 # Nodes of a tree that is compared with others. Larger ones are compared with none: it would cost too much.
