@@ -172,20 +172,18 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "integers do not overflow": lambda patch: patch.setattr(
         inversion.Operation, "wraps", lambda operation, value: False
     ),
-    "bounds of integers hold for reals": replaced(
-        inversion, "_numbers", lambda original, known, is_quantity: original(known, is_quantity)[:1]
-    ),
     "every integer is a quantity": replaced(
-        inversion, "_numbers", lambda original, known, is_quantity: original(known, True)
+        Unknowns,
+        "is_quantity",
+        lambda original, known, node: known.is_unknown(node) and known.outcomes[node.key] == outcomes.INTEGER,
     ),
     "a bound is looser by one": replaced(
-        inversion, "_first", lambda original, is_true, numbers: original(is_true, numbers) - 1
-    ),
-    "any bound that holds at the edge will do": replaced(
-        inversion, "_is_bound", lambda original, condition, part, is_low: True
+        inversion, "_first", lambda original, is_true: original(is_true) - 1
     ),
     "an inequality is an equality": replaced(
-        inversion, "_point", lambda original, op, ranges: original("==", ranges)
+        inversion,
+        "_conditions",
+        lambda original, operations, op, bound: original(operations, "==" if op == "!=" else op, bound),
     ),
     "no solution of one equation means none for the other": replaced(
         inversion,

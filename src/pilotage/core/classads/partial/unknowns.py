@@ -136,6 +136,9 @@ class Unknowns(Run):
     def is_unknown(self, node: Expression) -> bool:
         return type(node) is Attribute and self.nodes.get(node.key) is node
 
+    def is_quantity(self, node: Expression) -> bool:
+        return self.is_unknown(node) and self.kinds.get(node.key) is Kind.QUANTITY  # type: ignore[union-attr]
+
     def outcomes_of(self, node: Expression) -> int:
         """All outcomes that the tree can have, or more."""
         self.charge()
