@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.classads import ERROR, UNDEFINED, ListOf, Literal, Logic
+from pilotage.core.classads import ERROR, UNDEFINED, Literal, Logic
 from pilotage.core.classads.partial import (
     atoms,
     contexts,
@@ -19,7 +19,6 @@ from pilotage.core.classads.partial import (
     outcomes,
     satisfiability,
     simplify,
-    simplify_calls,
 )
 from pilotage.core.classads.partial.contexts import TruthContext
 from pilotage.core.classads.partial.unknowns import Unknowns
@@ -136,13 +135,6 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     "=?= is never false": replaced(
         outcomes, "of_identity", lambda original, *arguments: original(*arguments) & ~outcomes.FALSE
     ),
-    "unknown items of a list don't count": replaced(
-        simplify_calls,
-        "_member",
-        lambda original, item, items, known: (
-            False if isinstance(answer := original(item, items, known), ListOf) else answer
-        ),
-    ),
     "an alternative is forgotten": replaced(
         satisfiability, "_alternatives", lambda original, tree, wanted: original(tree, wanted)[:1]
     ),
@@ -151,9 +143,9 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
     ),
     "the stronger condition is redundant": replaced(
         atoms,
-        "_implied",
-        lambda original, known, group, operands: original(
-            known, [(tree, atom._replace(wanted=not atom.wanted)) for tree, atom in group], operands
+        "_narrowed",
+        lambda original, known, group: original(
+            known, [atom._replace(wanted=not atom.wanted) for atom in group]
         ),
     ),
     "x == false is !x, also for a number": replaced(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pilotage.core.classads.partial import outcomes as of
@@ -13,7 +13,7 @@ from pilotage.core.classads.tree import Attribute, Call, Chain, Expression, Lite
 
 _ORDER: Final = frozenset({"<", "<=", ">", ">="})
 # Atoms of one attribute that are compared with each other; more are left as they are.
-MOST_IN_GROUP: Final = 8
+_MOST_IN_GROUP: Final = 8
 
 
 class Atom(NamedTuple):
@@ -70,43 +70,48 @@ def redundant(
     one_sided = context in TRUE_SIDE if wanted else context == TruthContext.IS_FALSE
     if not one_sided and any(of.TRUTHS[outcomes] & of.ERROR for _, outcomes in operands):
         return []
-    groups: dict[str, list[tuple[Expression, Atom]]] = {}
+    groups: dict[str, list[tuple[Expression, Atom, int]]] = {}
     for tree, outcomes in operands:
         atom = atom_of(tree, wanted)
         if atom is None or type(atom.term) is not Attribute or atom.term.key not in unknowns.repeated:
             continue
         if unknowns.is_unknown(atom.term) and (one_sided or not outcomes & ~of.BOOLEAN):
-            groups.setdefault(atom.term.key, []).append((tree, atom))
+            groups.setdefault(atom.term.key, []).append((tree, atom, outcomes))
     dropped: list[Expression] = []
     for name, group in groups.items():
-        if len(group) == 1:
-            continue
         unknowns.charge(len(group))
-        if not _narrowed(unknowns.outcomes[name], [atom for _, atom in group]).is_possible:
+        kept = consistent(
+            unknowns.outcomes[name], [(atom, not known & ~of.BOOLEAN) for _, atom, known in group]
+        )
+        if kept is None:
             return None
-        if len(group) <= MOST_IN_GROUP:
-            dropped += _implied(unknowns.outcomes[name], group, dict(operands))
+        dropped += [tree for tree, atom, _ in group if not any(atom is other for other in kept)]
     return dropped
 
 
-def _narrowed(outcomes: int, atoms: list[Atom]) -> Domain:
+def consistent(outcomes: int, atoms: Sequence[tuple[Atom, bool]]) -> list[Atom] | None:
+    """Conditions on a term of these outcomes without such as follow from the others; None: they contradict each other.
+
+    Each comes with whether it is true or false for all values of the term. Only such a condition can be left out.
+    """
+    left = [atom for atom, _ in atoms]
+    if len(left) == 1:
+        return left
+    if not _narrowed(outcomes, left).is_possible:
+        return None
+    if len(left) > _MOST_IN_GROUP:
+        return left
+    for atom, is_boolean in atoms:
+        others = [other for other in left if other is not atom]
+        if is_boolean and others:
+            domain = _narrowed(outcomes, others)
+            if not domain.require(atom.op, atom.value, not atom.wanted):
+                left = others
+    return left
+
+
+def _narrowed(outcomes: int, atoms: Iterable[Atom]) -> Domain:
     domain = Domain(outcomes)
     for atom in atoms:
         domain.require(atom.op, atom.value, atom.wanted)
     return domain
-
-
-def _implied(
-    outcomes: int, group: list[tuple[Expression, Atom]], operands: dict[Expression, int]
-) -> Iterator[Expression]:
-    """Conditions that follow from the others on the same attribute."""
-    left = list(group)
-    for pair in group:
-        tree, atom = pair
-        others = [other for other in left if other is not pair]
-        if not others or operands[tree] & ~of.BOOLEAN:
-            continue
-        domain = _narrowed(outcomes, [other for _, other in others])
-        if not domain.require(atom.op, atom.value, not atom.wanted):
-            left = others
-            yield tree

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 from pilotage.core.classads.evaluate import OutOfSteps
 from pilotage.core.classads.partial import outcomes as of
-from pilotage.core.classads.partial.atoms import MOST_IN_GROUP
-from pilotage.core.classads.partial.domain import NEGATED, Domain
+from pilotage.core.classads.partial.atoms import Atom, consistent
+from pilotage.core.classads.partial.domain import NEGATED
 from pilotage.core.classads.partial.reduction import MAX_STEPS, reduced
 from pilotage.core.classads.partial.unknowns import Kind, Unknowns
 from pilotage.core.classads.tree import (
@@ -150,17 +150,13 @@ class _Expansion:
         for condition in kept:
             by_attribute.setdefault(condition.attribute, []).append(condition)
         for name, group in by_attribute.items():
-            if len(group) == 1:
-                continue
             outcomes = self.unknowns.outcomes[name.lower()]
-            if not _domain(outcomes, group).is_possible:
+            atoms = [(_atom_of(condition), _is_boolean(outcomes, condition)) for condition in group]
+            left = consistent(outcomes, atoms)
+            if left is None:
                 return None
-            if len(group) > MOST_IN_GROUP:
-                continue
-            for condition in list(group):
-                others = [other for other in group if other is not condition]
-                if others and _follows(outcomes, condition, others):
-                    group.remove(condition)
+            for condition, (atom, _) in zip(group, atoms, strict=True):
+                if not any(atom is other for other in left):
                     kept.remove(condition)
         return tuple(kept)
 
@@ -202,28 +198,19 @@ class _Expansion:
         return [tuple(HostCondition(attribute.name, "!=", value) for value in constants)]
 
 
-def _domain(outcomes: int, conditions: list[HostCondition]) -> Domain:
-    domain = Domain(outcomes)
-    for condition in conditions:
-        _require(domain, condition, True)
-    return domain
+def _atom_of(condition: HostCondition) -> Atom:
+    is_negated = condition.operator == "not-member"
+    operator = "member" if is_negated else condition.operator
+    return Atom(Attribute(condition.attribute), operator, condition.value, not is_negated)
 
 
-def _require(domain: Domain, condition: HostCondition, wanted: bool) -> bool:
-    if condition.operator == "not-member":
-        return domain.require("member", condition.value, not wanted)
-    return domain.require(condition.operator, condition.value, wanted)
-
-
-def _follows(outcomes: int, condition: HostCondition, others: list[HostCondition]) -> bool:
-    """Whether the others imply the condition, for an attribute that compares with its value."""
+def _is_boolean(outcomes: int, condition: HostCondition) -> bool:
+    """Whether the condition is true or false for all values of an attribute."""
     if condition.operator in ("member", "not-member"):
-        is_boolean = outcomes == of.LIST
-    elif condition.operator in ("=?=", "=!="):
-        is_boolean = not outcomes & (of.LIST | of.AD)
-    else:
-        is_boolean = not of.of_comparison(outcomes, of.outcome_of(condition.value)) & ~of.BOOLEAN
-    return is_boolean and not _require(_domain(outcomes, others), condition, False)
+        return outcomes == of.LIST
+    if condition.operator in ("=?=", "=!="):
+        return not outcomes & (of.LIST | of.AD)
+    return not of.of_comparison(outcomes, of.outcome_of(condition.value)) & ~of.BOOLEAN
 
 
 def _smallest(alternatives: list[Alternative]) -> tuple[Alternative, ...]:

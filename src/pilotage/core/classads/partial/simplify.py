@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from pilotage.core.classads.evaluate import value_in
+from pilotage.core.classads.functions_basic import VOLATILE
 from pilotage.core.classads.partial import outcomes as of
 from pilotage.core.classads.partial.atoms import redundant
 from pilotage.core.classads.partial.contexts import (
@@ -22,7 +24,6 @@ from pilotage.core.classads.partial.contexts import (
 )
 from pilotage.core.classads.partial.inversion import solved
 from pilotage.core.classads.partial.operators import negation, operation, truth_compared
-from pilotage.core.classads.partial.simplify_calls import simplified_call
 from pilotage.core.classads.partial.unknowns import Unknowns, is_comparable
 from pilotage.core.classads.tree import (
     Attribute,
@@ -72,10 +73,6 @@ def _attribute(node: Attribute, context: TruthContext, unknowns: Unknowns) -> Re
 def _subscript(node: Subscript, context: TruthContext, unknowns: Unknowns) -> Result:
     base, _ = simplify(node.base, TruthContext.VALUE, unknowns)
     index, _ = simplify(node.index, TruthContext.VALUE, unknowns)
-    if type(base) is ListOf and type(index) is Literal and type(index.value) is int:
-        if 0 <= index.value < len(base.items):
-            return simplify(base.items[index.value], context, unknowns)
-        return LITERALS[of.ERROR], of.ERROR
     return Subscript(base, index), of.ANYTHING
 
 
@@ -310,7 +307,10 @@ def _default(node: Conditional, context: TruthContext, unknowns: Unknowns) -> Re
 
 def _call(node: Call, context: TruthContext, unknowns: Unknowns) -> Result:
     arguments = [simplify(argument, TruthContext.VALUE, unknowns) for argument in node.arguments]
-    return simplified_call(node, arguments, context, unknowns)
+    call = Call(node.name, tuple([tree for tree, _ in arguments]))
+    if node.key not in VOLATILE and all(type(tree) is Literal for tree in call.arguments):
+        return _constant(value_in(call, unknowns.mine, unknowns), context)
+    return call, of.of_call(node.key, [outcomes for _, outcomes in arguments])
 
 
 _RULES: Final[dict[type, Callable[[Any, TruthContext, Unknowns], Result]]] = {
