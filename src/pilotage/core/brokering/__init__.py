@@ -13,9 +13,10 @@ Ads:
 Match:
     match              one requester with one CE: the rule
     broker             many requesters with many CEs: the same answers, each computed once
-    ad_columns         ads grouped by the values that an expression refers to (dependencies)
+    numbered_ads       ads whose values have numbers; what an expression refers to
+    ad_columns         ads grouped by the values that an expression refers to
     truth_columns      the truth of an expression in many ads at once
-    answers, parts     the answers that are kept
+    answers            the answers that are kept
 Explanation:
     explanation        the sub-expressions that said no
     ce_answer          the answer for one CE with its explanation

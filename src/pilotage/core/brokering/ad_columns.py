@@ -1,4 +1,4 @@
-"""Values of ads as numbers, and ads grouped by the values of some attributes.
+"""Ads grouped by the values of some attributes.
 
 Ads with equal values of all attributes that an expression refers to share one answer.
 """
@@ -7,91 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.dependencies import Dependencies, dependencies_of
-from pilotage.core.classads import ClassAd, Expression, ListOf, Literal
+from pilotage.core.brokering.numbered_ads import ABSENT, Dependencies, NumberedAd, is_constant
+from pilotage.core.classads import Expression, ListOf
 from pilotage.core.classads.values import lower
 
-CONSTANT: Final = Dependencies()
 LISTS_AT_ONCE: Final = 32
 """Lists that are indexed between two pauses."""
-ABSENT: Final = 0
-"""The number of an attribute that an ad does not define."""
 
 Places = NDArray[np.int64]
-
-
-class ValueNumbers:
-    """Gives equal expressions equal numbers. Several threads may use it. A number is never given to another value."""
-
-    def __init__(self, most: int = 1_000_000) -> None:
-        """`most`: values kept. All are dropped when there are more, and equal ads then share answers later."""
-        self._most = most
-        self._numbers: dict[Any, tuple[int, Dependencies]] = {}
-        self._next = count(ABSENT + 1)
-
-    def number(self, expression: Expression) -> tuple[int, Dependencies]:
-        """The number of an expression, and the attributes that it refers to."""
-        key = _key(expression)
-        entry = self._numbers.get(key)
-        if entry is None:
-            needs = CONSTANT if _is_constant(expression) else dependencies_of(expression)
-            needs = CONSTANT if needs == CONSTANT else needs
-            if len(self._numbers) >= self._most:
-                self._numbers = {}
-            # One thread's entry counts, whichever comes first.
-            entry = self._numbers.setdefault(key, (next(self._next), needs))
-        return entry
-
-
-def _key(expression: Expression) -> Any:
-    """A hashable value, equal for equal expressions only. Constants are the most frequent by far."""
-    if type(expression) is Literal:
-        value = expression.value
-        return (float, repr(value)) if type(value) is float else (type(value), value)
-    if _is_constant(expression) and isinstance(expression, ListOf):
-        return tuple([_key(item) for item in expression.items])
-    return expression
-
-
-def _is_constant(expression: Expression) -> bool:
-    """Whether it is a constant or a list of constants. Other constant expressions are found by their names."""
-    if type(expression) is ListOf:
-        return all(type(item) is Literal for item in expression.items)
-    return type(expression) is Literal
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberedAd:
-    """An ad whose values have numbers."""
-
-    ad: ClassAd
-    numbers: Mapping[str, int]
-    """By name in lower case."""
-    dependencies: Mapping[str, Dependencies]
-    """Of attributes that are no constants."""
-
-    @classmethod
-    def of(cls, ad: ClassAd, values: ValueNumbers, like: NumberedAd | None = None) -> NumberedAd:
-        """`like`: an ad that has many of the same expressions; their numbers are taken from there."""
-        known = like.ad.index if like is not None else {}
-        numbers: dict[str, int] = {}
-        dependencies: dict[str, Dependencies] = {}
-        for name, expression in ad.index.items():
-            if like is not None and known.get(name) is expression:
-                numbers[name] = like.numbers[name]
-                if name in like.dependencies:
-                    dependencies[name] = like.dependencies[name]
-                continue
-            numbers[name], needs = values.number(expression)
-            if needs is not CONSTANT:
-                dependencies[name] = needs
-        return cls(ad, numbers, dependencies)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +28,7 @@ class Grouping:
 
     names: tuple[str, ...]
     groups: Places
-    """Of each ad, the place of its group in `keys`."""
+    """The place in `keys` of each ad's group."""
     keys: Sequence[tuple[int, ...]]
     """Numbers of the values, in the order of `names`."""
     examples: Places
@@ -113,7 +41,7 @@ class ListColumn:
 
     is_list: NDArray[np.bool_]
     places: Mapping[str, Places]
-    """By item in lower case: the ads whose list has it."""
+    """The ads whose list has an item, by item in lower case."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +101,7 @@ class AdColumns:
         places: dict[str, list[int]] = {}
         for number, place in enumerate(np.flatnonzero(is_list).tolist()):
             value = self.ads[place].ad.index[name]
-            if not isinstance(value, ListOf) or not _is_constant(value):
+            if not isinstance(value, ListOf) or not is_constant(value):
                 return None
             items = {lower(item.value) for item in value.items if isinstance(item.value, str)}  # type: ignore[union-attr]
             for item in items:

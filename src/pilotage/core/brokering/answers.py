@@ -10,10 +10,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ad_columns import AdColumns, Grouping, NumberedAd, Places
-from pilotage.core.brokering.dependencies import SCOPES, Dependencies, dependencies_of
+from pilotage.core.brokering.ad_columns import AdColumns, Grouping, Places
 from pilotage.core.brokering.match import join_requirements, split_requirements
-from pilotage.core.brokering.parts import Part, own_key
+from pilotage.core.brokering.numbered_ads import (
+    SCOPES,
+    Dependencies,
+    NumberedAd,
+    Part,
+    dependencies_of,
+    own_key,
+)
 from pilotage.core.brokering.truth_columns import TRUE, TruthColumns
 from pilotage.core.classads import ClassAd, Expression, Literal
 from pilotage.core.classads.partial import Kind, can_be_true, residual
@@ -35,7 +41,7 @@ class SharedResidual:
     can_be_true: bool
     needs: Dependencies
     on_hosts: dict[Any, bool] = field(default_factory=dict)
-    """By the values on a host: whether it can be true there."""
+    """Whether it can be true on a host, by the values there."""
 
 
 class Answers:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ad_columns import ABSENT, AdColumns, NumberedAd, Places, ValueNumbers
+from pilotage.core.brokering.ad_columns import AdColumns, Places
 from pilotage.core.brokering.answers import Answers, Mask, SharedResidual
 from pilotage.core.brokering.match import (
     REASONS,
@@ -23,7 +23,7 @@ from pilotage.core.brokering.match import (
     ce_requirements,
     state_of,
 )
-from pilotage.core.brokering.parts import own_key
+from pilotage.core.brokering.numbered_ads import ABSENT, NumberedAd, ValueNumbers, own_key
 from pilotage.core.classads import ClassAd, Expression, Literal
 from pilotage.core.classads.partial import Kind
 
@@ -58,7 +58,7 @@ class CeTable:
         self.host_counts: Places = np.array(counts, dtype=np.int64)
         self.first_hosts: Places = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         self.owners: Places = np.repeat(np.arange(len(ces)), self.host_counts)
-        """Of each host class, the place of its CE."""
+        """The place of the CE of each host class."""
         self.state_codes = np.array([_CODES[ce.state] for ce in ces], dtype=np.uint8)
         self.requirements = _by_requirements(ces)
         self._memories: tuple[Answers | None, dict[str, dict[Any, Any]]] = (None, {})
@@ -171,7 +171,7 @@ class Broker:
                 return matches
 
     def match_in_steps(self, requester: NumberedAd, table: CeTable) -> Generator[None, None, Matches]:
-        """As `match`. It pauses after each evaluation, so that the caller may do other work."""
+        """The answer of `match`. It pauses after each evaluation, so that the caller may do other work."""
         if self._answers.computed > self._most:
             self._dropped += self._answers.computed
             self._answers = Answers(self._kinds)

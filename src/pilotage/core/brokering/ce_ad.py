@@ -101,10 +101,10 @@ class CeAd:
     hosts: tuple[HostAd, ...] = ()
     """One for each class of hosts; none: the hosts are not known."""
     host_classes: tuple[HostClass, ...] = ()
-    """Of the information that the ad was made from, in the order of `hosts`."""
+    """The classes of the information that the ad was made from, in the order of `hosts`."""
     host_names: HostNames = field(default_factory=lambda: HostNames(()), repr=False)
     _offered: dict[int, ClassAd] = field(default_factory=dict, repr=False)
-    """By the place of a class: its ad, with minima for the attributes that it does not tell. Made when asked for."""
+    """The ad of a class by its place, with minima for the attributes that it does not tell. Made when asked for."""
 
     def is_current(self, now: float) -> bool:
         return not self.updated or now < self.updated + self.expiry

@@ -38,7 +38,7 @@ MOST_REFUSALS: Final = 12
 """Sub-expressions named in one explanation."""
 MOST_DEPTH: Final = 60
 DEFAULT_STEPS: Final = 20_000
-"""As at a match: an evaluation that needs more is an error."""
+"""The steps of a match: an evaluation that needs more is an error."""
 
 _TRUE: Final = Literal(True)
 

@@ -125,7 +125,7 @@ REASONS: Final[Mapping[CeVerdict, str]] = {
     CeVerdict.NO_HOSTS: "the Requirements are true on none of its hosts",
     CeVerdict.REFUSED: "the Requirements of the CE are not true for the submitting identity",
 }
-"""Of verdicts that have one reason."""
+"""The reason of each verdict that has a single one."""
 
 
 def ce_requirements(ad: ClassAd) -> Expression:

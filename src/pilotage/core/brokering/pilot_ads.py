@@ -31,7 +31,7 @@ ATTRIBUTES = {
 """Besides these, the attributes of the CE's ad, and every one that the pilot found. A number where it reads as one."""
 
 BATCH_HOST: Final = "BatchHost"
-"""Of a pilot's attributes: the name of its host in the batch system."""
+"""The attribute of a pilot with the name of its host in the batch system."""
 
 _OWN: Final = frozenset(name.lower() for name in ATTRIBUTES)
 _FREE: Final = "GlueCEStateFreeCPUs"

@@ -16,7 +16,7 @@ ATTRIBUTES: Final = {
     "OwnerGroup": "the group of the job",
     "Requirements": "what the job asks of a CE and its nodes; absent if it asks nothing",
 }
-"""Of the requester's ad, with their meanings."""
+"""The attributes of the requester's ad, with their meanings."""
 
 _ONE: Final = ParserLimits()
 LIMITS: Final = ParserLimits(text=3 * _ONE.text, depth=_ONE.depth + 2, nodes=3 * _ONE.nodes)

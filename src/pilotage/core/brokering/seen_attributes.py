@@ -28,11 +28,11 @@ class SeenAttribute:
     """An attribute that a sub-expression names, with its value there."""
 
     name: str
-    """As written, without `other.` or `target.`."""
+    """The name as written, without `other.` or `target.`."""
     value: str = ""
-    """As a ClassAd constant, perhaps cut; empty where the attribute is absent."""
+    """A ClassAd constant, perhaps cut; empty where the attribute is absent."""
     nearest: str = ""
-    """Of an absent attribute: the most similar name that the ad, else the GLUE schema, has."""
+    """The name most similar to that of an absent attribute, in the ad, else in the GLUE schema."""
     is_unknown: bool = False
     """It is absent because its value is not known yet: each node has its own."""
 

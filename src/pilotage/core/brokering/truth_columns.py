@@ -12,10 +12,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotage.core.brokering.ad_columns import AdColumns, NumberedAd
-from pilotage.core.brokering.dependencies import SCOPES, Dependencies
+from pilotage.core.brokering.ad_columns import AdColumns
 from pilotage.core.brokering.match import STEPS
-from pilotage.core.brokering.parts import Part, own_key
+from pilotage.core.brokering.numbered_ads import SCOPES, Dependencies, NumberedAd, Part, own_key
 from pilotage.core.classads import (
     UNDEFINED,
     Attribute,

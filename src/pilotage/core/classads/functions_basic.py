@@ -6,7 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from pilotage.core.classads.tree import ERROR, INT_MAX, UNDEFINED, Error, Undefined
+from pilotage.core.classads.tree import (
+    ERROR,
+    INT_MAX,
+    UNDEFINED,
+    Call,
+    Error,
+    Expression,
+    Undefined,
+    nodes_of,
+)
 from pilotage.core.classads.values import (
     Record,
     Value,
@@ -22,6 +31,11 @@ from pilotage.core.classads.values import (
 LAZY_CHOICE: Final = "ifthenelse"
 VOLATILE: Final = frozenset({"time", "random"})
 """Functions that may have another value in each evaluation."""
+
+
+def is_steady(expression: Expression) -> bool:
+    """Whether the value depends on attributes alone: no function in it is volatile."""
+    return not any(isinstance(node, Call) and node.key in VOLATILE for node in nodes_of(expression))
 
 
 class Chance(Protocol):

@@ -9,7 +9,16 @@ from pilotage.core.classads.functions import NAMES
 from pilotage.core.classads.functions_patterns import OPTIONS_PLACE
 from pilotage.core.classads.patterns import check_pattern
 from pilotage.core.classads.printer import unparse
-from pilotage.core.classads.tree import Attribute, Call, ClassAd, Expression, ListOf, Literal, children
+from pilotage.core.classads.tree import (
+    Attribute,
+    Call,
+    ClassAd,
+    Expression,
+    ListOf,
+    Literal,
+    children,
+    nodes_of,
+)
 
 _SCOPES = {"my": "my", "target": "target", "other": "target"}
 _SPECIAL = frozenset({*_SCOPES, "self", "parent", "root", "toplevel"})
@@ -99,12 +108,9 @@ def _of_value(path: str, node: Expression, known: frozenset[str]) -> list[Suspic
             text = unparse(node)
             message = f'{text} selects from {root.name!r}, which nothing defines: quote it? "{text}"'
             suspicious.append(Suspicion(path, message))
-    stack = [node]
-    while stack:
-        below = stack.pop()
-        if isinstance(below, Call) and below.key not in NAMES:
-            suspicious.append(
-                Suspicion(path, f"there is no function {below.name!r}: the value will be an error")
-            )
-        stack.extend(children(below))
+    suspicious += [
+        Suspicion(path, f"there is no function {below.name!r}: the value will be an error")
+        for below in nodes_of(node)
+        if isinstance(below, Call) and below.key not in NAMES
+    ]
     return suspicious

@@ -53,7 +53,7 @@ def canonical(tree: Expression) -> str:
 
 
 def indented(ad: ClassAd) -> str:
-    """As `unparse`, with each attribute of the ad, and of ads that are its values, in a line of its own."""
+    """The text of `unparse`, with each attribute of the ad, and of ads that are its values, in a line of its own."""
     return "\n".join(_lines(ad, 1))
 
 

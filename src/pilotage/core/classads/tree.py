@@ -205,6 +205,15 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
             yield node
 
 
+def nodes_of(tree: Expression) -> Iterator[Expression]:
+    """All nodes of a tree, each once for each place where it stands."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(children(node))
+
+
 def children(node: Expression) -> tuple[Expression, ...]:
     """The sub-expressions directly below a node, in the order written."""
     match node:

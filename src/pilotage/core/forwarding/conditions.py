@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, floor, isfinite
 
-from pilotage.core.classads import UNDEFINED, Call, ClassAd, Expression, Literal, evaluate, references
-from pilotage.core.classads.functions_basic import VOLATILE
+from pilotage.core.classads import UNDEFINED, ClassAd, Expression, Literal, evaluate, references
+from pilotage.core.classads.functions_basic import is_steady
 from pilotage.core.classads.partial import HostCondition, Kind, can_be_true, host_conditions, residual
-from pilotage.core.classads.tree import children
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
@@ -32,22 +31,22 @@ class ForwardingFacts:
     """The hosts of a CE and the terms of its batch system, as far as one forwarding needs them."""
 
     rules: Mapping[str, Rule]
-    """By attribute in lower case."""
+    """Rules by attribute in lower case."""
     kinds: Mapping[str, Kind]
-    """By attribute in lower case."""
+    """Kinds by attribute in lower case."""
     hosts: Sequence[HostValues]
     """One for each class of hosts; empty: the hosts are not known."""
     wall: float = 0.0
     """Seconds that each pilot asks for."""
     minima: HostValues = field(default_factory=dict)
-    """Of the CE: they hold on hosts that do not tell the value of an attribute with a rule."""
+    """The least values at the CE: they hold on hosts that do not tell the value of an attribute with a rule."""
 
     _truths: dict[tuple[object, ...], bool | None] = field(default_factory=dict)
-    """By part and values. Many classes of hosts have equal values."""
+    """Answers of `holds` by part and values. Many classes of hosts have equal values."""
     _parts: dict[int, tuple[Expression, list[str], bool]] = field(default_factory=dict)
-    """By identity of a part: the part, which keeps its identity its own, its attributes, and `_is_steady`."""
+    """The part, which keeps its identity its own, its attributes, and whether it is steady; by identity of the part."""
     _features: dict[int, frozenset[str]] = field(default_factory=dict)
-    """By identity of a host."""
+    """Answers of `features_of` by identity of the host."""
 
     @cached_property
     def published(self) -> frozenset[str]:
@@ -67,8 +66,8 @@ class ForwardingFacts:
         An attribute with a rule that some known host has is known everywhere: the others do not have it.
         """
         if id(part) not in self._parts:
-            self._parts[id(part)] = part, sorted(attributes_of(part)), _is_steady(part)
-        _, names, is_steady = self._parts[id(part)]
+            self._parts[id(part)] = part, sorted(attributes_of(part)), is_steady(part)
+        _, names, steady = self._parts[id(part)]
         values = tuple((name, type(host[name]), host[name]) for name in names if name in host)
         key = (id(part), values)
         if key not in self._truths:
@@ -77,9 +76,7 @@ class ForwardingFacts:
                 if name in self.published and name not in host:
                     known[name] = literal(self.minima[name]) if name in self.minima else _UNDEFINED
             ad = ClassAd(tuple(known.items()))
-            self._truths[key] = _truth(
-                part, ad, self.kinds, can_evaluate=is_steady and len(known) == len(names)
-            )
+            self._truths[key] = _truth(part, ad, self.kinds, can_evaluate=steady and len(known) == len(names))
         return self._truths[key]
 
 
@@ -95,17 +92,6 @@ class Mapped:
 def attributes_of(part: Expression) -> frozenset[str]:
     """The attributes that an expression refers to, in lower case."""
     return frozenset(reference.name for reference in references(part))
-
-
-def _is_steady(part: Expression) -> bool:
-    """Whether the value of a part depends on attributes alone."""
-    pending = [part]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Call) and node.key in VOLATILE:
-            return False
-        pending += children(node)
-    return True
 
 
 def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind], *, can_evaluate: bool) -> bool | None:

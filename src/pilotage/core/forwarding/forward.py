@@ -39,7 +39,7 @@ class CeTerms:
 
     table: ForwardTable
     rules: Mapping[str, Rule]
-    """By attribute in GLUE's spelling: `ForwardTable.with_rules`."""
+    """Rules by attribute in GLUE's spelling: `ForwardTable.with_rules`."""
     own_features: str = ""
     """Features that the policy asks for in each submission."""
     own_queue: str = ""

@@ -11,7 +11,7 @@ from pilotage.core.glue.information import HostClass
 MAX_HOSTS = 2000
 """Names in one flag."""
 MAX_CHARACTERS = 60_000
-"""Of one flag. Linux allows 131,072 in an argument."""
+"""Characters of one flag. Linux allows 131,072 in an argument."""
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?"
 _HOST = {

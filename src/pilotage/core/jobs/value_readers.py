@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pilotage.core.classads import Call, Expression, Literal, canonical, check_call, parse_expression
 from pilotage.core.classads.parser import check_size
-from pilotage.core.classads.tree import children
+from pilotage.core.classads.tree import nodes_of
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
 from pilotage.core.jobs.durations import clock_seconds
@@ -245,14 +245,11 @@ def _expression(field: Field, value: Any) -> str:
 def _check_constants(field: Field, tree: Expression) -> None:
     """Refuses placeholders in strings, and invalid patterns."""
     # Outside of strings, `%` is the remainder operator, as in `a %n`.
-    stack = [tree]
-    while stack:
-        node = stack.pop()
+    for node in nodes_of(tree):
         if isinstance(node, Literal) and isinstance(node.value, str) and PLACEHOLDER.search(node.value):
             raise placeholder_error(field, node.value)
         if isinstance(node, Call):
             _check_patterns(field, node)
-        stack.extend(children(node))
 
 
 def _check_patterns(field: Field, call: Call) -> None:

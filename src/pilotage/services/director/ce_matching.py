@@ -11,8 +11,8 @@ from pilotage.core.brokering.answers import Mask
 from pilotage.core.brokering.broker import CeTable, Matches, NumberedCe
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.brokering.ce_answer import explain_match
-from pilotage.core.brokering.dependencies import dependencies_of
 from pilotage.core.brokering.match import CeVerdict
+from pilotage.core.brokering.numbered_ads import dependencies_of
 from pilotage.core.brokering.requester_ad import requester, submitting_identity
 from pilotage.core.classads import ClassAd, Literal
 from pilotage.core.glue.schema import kinds

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilotage.core.brokering.broker import Broker, CeTable
-from pilotage.core.brokering.dependencies import SCOPES, dependencies_of
 from pilotage.core.brokering.match import UNRANKED, CeFacts, CeVerdict, MatchedCe, match, rank_of
+from pilotage.core.brokering.numbered_ads import SCOPES, dependencies_of
 from pilotage.core.classads import ClassAd, Expression, ListOf, Literal, evaluate, parse_expression
 from pilotage.core.classads.partial import Kind
 

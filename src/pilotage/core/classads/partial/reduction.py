@@ -20,7 +20,7 @@ from pilotage.core.classads.tree import (
     Expression,
     Literal,
     Logic,
-    children,
+    nodes_of,
 )
 from pilotage.core.classads.values import Irreducible
 
@@ -83,7 +83,7 @@ def partial(
     kinds: Mapping[str, Kind] = _NO_KINDS,
     steps: int = MAX_STEPS,
 ) -> Residual:
-    """As `residual`, with the unknown attributes of the tree."""
+    """The answer of `residual`, with the unknown attributes of the tree."""
     return _guarded(Unknowns(my, target, kinds, steps), expression)
 
 
@@ -121,10 +121,5 @@ def _evaluated(unknowns: Unknowns, expression: Expression) -> Residual:
 
 def _check_size(tree: Expression) -> None:
     """Refuse a tree that the parser would refuse: attributes inlined many times grow without bound."""
-    nodes = 0
-    stack = [tree]
-    while stack:
-        nodes += 1
-        if nodes > MAX_NODES:
-            raise OutOfSteps
-        stack.extend(children(stack.pop()))
+    if any(count > MAX_NODES for count, _ in enumerate(nodes_of(tree), 1)):
+        raise OutOfSteps

@@ -20,7 +20,7 @@ from pilotage.core.classads.tree import (
     Literal,
     Logic,
     Unary,
-    children,
+    nodes_of,
 )
 from pilotage.core.classads.values import Irreducible, Record
 
@@ -178,12 +178,7 @@ MOST_COMPARED: Final = 64
 
 def is_comparable(tree: Expression) -> bool:
     """Whether the tree is small, and two evaluations of it can't differ."""
-    nodes = 0
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        nodes += 1
-        if nodes > MOST_COMPARED or (type(node) is Call and node.key == "random"):
-            return False
-        stack.extend(children(node))
-    return True
+    return not any(
+        count > MOST_COMPARED or (type(node) is Call and node.key == "random")
+        for count, node in enumerate(nodes_of(tree), 1)
+    )
