@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parsers import parse_yaml_mapping
+from tests.conformance.recorded import dirac_suites
 
 SUITE = "job-description/model"
 NAMES = {
@@ -31,20 +30,11 @@ DELIBERATE = {
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        return {}
-    suites = json.loads(file.read_text())["suites"]
-    found = next(suite for suite in suites if suite["id"] == SUITE)["cases"]
+    found = dirac_suites()[SUITE]["cases"]
     return {case["field"] + ("/none valid" if "validSites" in case else ""): case for case in found}
 
 
 CASES = cases()
-pytestmark = pytest.mark.skipif(
-    not CASES, reason="DIRAC's cases are not here: set PILOTAGE_CONFORMANCE to the folder of dirac.json"
-)
 
 
 def described(**fields: Any) -> JobDescription:

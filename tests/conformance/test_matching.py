@@ -12,10 +12,8 @@ unparenthesised OR among it, has the tests at the end.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -29,6 +27,7 @@ from pilotage.core.queues.identity import QueueIdentity, cpu_bucket
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.shares.priorities import Priorities
+from tests.conformance.recorded import dirac_suites
 
 SUITE = "match/integration"
 HOUR, DAY = 3600, 86400
@@ -41,20 +40,9 @@ GROUPS = ("myGroup", "group00", "group03")
 NOBODYS = "mentioned by nobody"
 
 
-def cases() -> dict[str, list[dict[str, Any]]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        return {}
-    suites = json.loads(file.read_text())["suites"]
-    return {case["name"]: case["steps"] for case in next(s for s in suites if s["id"] == SUITE)["cases"]}
-
-
-CASES = cases()
-dirac = pytest.mark.skipif(
-    not CASES, reason="DIRAC's cases are not here: set PILOTAGE_CONFORMANCE to the folder of dirac.json"
-)
+CASES: dict[str, list[dict[str, Any]]] = {
+    case["name"]: case["steps"] for case in dirac_suites()[SUITE]["cases"]
+}
 
 
 def holds(_: QueueIdentity) -> bool:
@@ -173,7 +161,6 @@ class Dirac:
         return list(jobs)
 
 
-@dirac
 @pytest.mark.parametrize("name", CASES)
 def test_diracs_case(name: str) -> None:
     dirac_, compared = Dirac(), 0
@@ -195,7 +182,6 @@ def test_diracs_case(name: str) -> None:
     assert compared
 
 
-@dirac
 def test_every_call_of_the_cases_is_replayed() -> None:
     assert len(CASES) >= 6
     calls = {step["call"] for steps in CASES.values() for step in steps}

@@ -12,10 +12,7 @@ waiting pilots, and at least 0.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -31,6 +28,7 @@ from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
+from tests.conformance.recorded import dirac_suites
 
 SUITE = "pilots/needed"
 GROUP = "dteam"
@@ -38,21 +36,7 @@ GROUP = "dteam"
 ROOM = 1000
 
 
-def cases() -> list[dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        return []
-    suites = json.loads(file.read_text())["suites"]
-    found: list[dict[str, Any]] = next(suite for suite in suites if suite["id"] == SUITE)["cases"]
-    return found
-
-
-CASES = cases()
-dirac = pytest.mark.skipif(
-    not CASES, reason="DIRAC's cases are not here: set PILOTAGE_CONFORMANCE to the folder of dirac.json"
-)
+CASES: list[dict[str, Any]] = dirac_suites()[SUITE]["cases"]
 
 
 class Everywhere:
@@ -116,20 +100,17 @@ def told(case: dict[str, Any]) -> str:
     return f"{case['queues']}, {case['waitingPilots']} waiting"
 
 
-@dirac
 @pytest.mark.parametrize("case", CASES, ids=told)
 def test_demand_matched_submits_as_many_pilots_as_diracs_rule(case: dict[str, Any]) -> None:
     assert matched(case) == case["expected"]
 
 
-@dirac
 @pytest.mark.parametrize("case", [case for case in CASES if len(own(case)) < 2], ids=told)
 def test_demand_document_without_extra_pilots_follows_diracs_rule_for_one_queue(case: dict[str, Any]) -> None:
     answer = document(case, [case["waitingPilots"]], extra_pilot_fraction=0.0, extra_pilots=0)
     assert answer == case["expected"]
 
 
-@dirac
 @pytest.mark.parametrize("case", [case for case in CASES if len(own(case)) < 2], ids=told)
 def test_demand_document_allows_extra_pilots(case: dict[str, Any]) -> None:
     """At most int(1.2 · jobs) + 4 wait: 16 instead of 10, and 11 instead of 5."""
@@ -137,7 +118,6 @@ def test_demand_document_allows_extra_pilots(case: dict[str, Any]) -> None:
     assert document(case, [case["waitingPilots"]]) == max(0, sum(allowed) - case["waitingPilots"])
 
 
-@dirac
 def test_demand_document_counts_a_waiting_pilot_for_its_own_queue() -> None:
     """8 and 2 jobs and 10 pilots: DIRAC needs none, wherever they wait. All for the first queue cover 8 jobs here."""
     [case] = [case for case in CASES if len(own(case)) == 2 and case["waitingPilots"]]
@@ -147,7 +127,6 @@ def test_demand_document_counts_a_waiting_pilot_for_its_own_queue() -> None:
     assert document(case, [10, 0], **no_extra) == 2
 
 
-@dirac
 def test_the_suite_is_whole() -> None:
     assert len(CASES) == 8
     assert {"queues", "waitingPilots", "expected"} == set(CASES[0])

@@ -13,12 +13,9 @@ LIFE-05, the cancellation, needs a store: tests/unit/services/test_changed_reque
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -37,23 +34,14 @@ from pilotage.core.workqueue.release import (
 )
 from pilotage.core.workqueue.roll_up import CANCELING, PartProgress, progress_of_whole, state_of_request
 from pilotage.core.workqueue.states import ElementState
+from tests.conformance.recorded import wmcore_scenarios
 from tests.unit.services.bench import Bench
 from tests.unit.services.request_bench import RequestBench
 
 STAGING_IS_OPTIONAL = ("assigned->acquired",)
 
 
-def scenarios() -> dict[str, dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder.parent / "wmcore.json" if folder.suffix == ".json" else folder / "wmcore.json"
-    if not file.is_file():
-        return {}
-    return {case["id"]: case for case in json.loads(file.read_text())["scenarios"]}
-
-
-CASES = scenarios()
-pytestmark = pytest.mark.skipif(not CASES, reason="the recorded cases of WMCore are not there")
+CASES = wmcore_scenarios()
 
 STOPS = {
     "NoPendingSlot": ReleaseRefusal.PENDING,
@@ -76,7 +64,7 @@ def pass_over(loads: AgentLoads, *groups: ReleaseGroup) -> list[JobRelease]:
     return one_pass.take(10_000)
 
 
-@pytest.mark.parametrize("name", CASES["SUB-02"]["given"]["rows"] if CASES else [])
+@pytest.mark.parametrize("name", CASES["SUB-02"]["given"]["rows"])
 def test_a_site_takes_jobs_up_to_the_first_limit(name: str) -> None:
     case = CASES["SUB-02"]
     row = dict(zip(case["given"]["columns"], case["given"]["rows"][name], strict=True))
@@ -143,7 +131,7 @@ def test_draining_sites_take_only_jobs_without_another_choice() -> None:
     assert not usable_sites(("S1",), {"S1": SiteState.DOWN})
 
 
-@pytest.mark.parametrize("name", CASES["RETRY-01"]["expect"] if CASES else [])
+@pytest.mark.parametrize("name", CASES["RETRY-01"]["expect"])
 def test_a_cooloff_ends_after_its_pause(name: str, tmp_path: Path) -> None:
     """The rule gives the pause, and the statement of the release duty takes the jobs whose pause is over."""
     case = CASES["RETRY-01"]
@@ -180,14 +168,14 @@ def test_the_limits_of_retries_are_those_of_each_type() -> None:
         assert after_failed_try(FailedTry(kind, 0, "payload", 71), rules).pause == 0.0
 
 
-@pytest.mark.parametrize("index", range(len(CASES["LIFE-01"]["given"]["sets"])) if CASES else [])
+@pytest.mark.parametrize("index", range(len(CASES["LIFE-01"]["given"]["sets"])))
 def test_a_requests_state_is_that_of_its_elements(index: int) -> None:
     states = CASES["LIFE-01"]["given"]["sets"][index]
     expected = CASES["LIFE-01"]["expect"]["+".join(states)]
     assert state_of_request(map(ElementState, states)) == expected.replace("canceled", CANCELING)
 
 
-@pytest.mark.parametrize("name", CASES["LIFE-02"]["given"]["cases"] if CASES else [])
+@pytest.mark.parametrize("name", CASES["LIFE-02"]["given"]["cases"])
 def test_a_whole_ends_as_its_parts(name: str) -> None:
     case = CASES["LIFE-02"]
     before = re.search(r"\(parent (\w+)\)", name)
@@ -204,7 +192,7 @@ def test_a_whole_ends_as_its_parts(name: str) -> None:
     } == expected  # fmt: skip
 
 
-@pytest.mark.parametrize("index", range(len(CASES["LIFE-03"]["given"]["pairs"])) if CASES else [])
+@pytest.mark.parametrize("index", range(len(CASES["LIFE-03"]["given"]["pairs"])))
 def test_the_moves_of_requests(index: int) -> None:
     pair = CASES["LIFE-03"]["given"]["pairs"][index]
     old, new = map(RequestState, pair.split("->"))

@@ -15,11 +15,8 @@ Answered otherwise on purpose, each with a test of what Pilotage answers instead
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +26,7 @@ from pilotage.core.shares.correction import Facts, correct
 from pilotage.core.shares.correctors.wms_history import CorrectionSlice, HistoryInstance
 from pilotage.core.shares.priorities import Priorities
 from pilotage.core.shares.use import Use
+from tests.conformance.recorded import dirac_suites
 
 HOUR, DAY = 3600, 86400
 CPU_BUCKETS = (
@@ -39,28 +37,13 @@ REGISTRY = {"myGroup": 1000.0, "group00": 1000.0, "group03": 1000.0}
 SHARING = frozenset({"group03"})
 
 
-def suites() -> dict[str, list[dict[str, Any]]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        return {}
-    return {
-        suite["id"]: suite["cases"] for suite in json.loads(file.read_text())["suites"] if "cases" in suite
-    }
-
-
 def named(suite: str) -> dict[str, dict[str, Any]]:
-    return {case["name"]: case for case in SUITES.get(suite, ())}
+    return {case["name"]: case for case in dirac_suites()[suite]["cases"]}
 
 
-SUITES = suites()
 RECORDED = named("priority/recorded-9.1.22")
 CALCULATED = named("priority/calculate_priority")
 CORRECTED = named("shares/correction")
-dirac = pytest.mark.skipif(
-    not SUITES, reason="DIRAC's cases are not here: set PILOTAGE_CONFORMANCE to the folder of dirac.json"
-)
 
 # --- priorities, recorded: what Pilotage answers where it is not what DIRAC does
 
@@ -109,7 +92,6 @@ def answered(case: dict[str, Any]) -> Answer:
     }
 
 
-@dirac
 @pytest.mark.parametrize("name", RECORDED)
 def test_diracs_recorded_priorities(name: str) -> None:
     case = RECORDED[name]
@@ -145,7 +127,6 @@ def parts(sums: Sequence[int], share: float) -> list[float]:
     return [priority for _, priority in sorted(priorities.recompute())]
 
 
-@dirac
 @pytest.mark.parametrize("name", CALCULATED)
 def test_diracs_calculated_priorities(name: str) -> None:
     case = CALCULATED[name]
@@ -208,7 +189,6 @@ def corrected(case: dict[str, Any]) -> dict[str, float]:
     return {group: share * found.groups[group] for group, share in shares.items()}
 
 
-@dirac
 @pytest.mark.parametrize("name", CORRECTED)
 def test_diracs_corrections(name: str) -> None:
     case = CORRECTED[name]
@@ -220,7 +200,6 @@ def test_diracs_corrections(name: str) -> None:
         assert ours == pytest.approx(theirs, rel=1e-12)
 
 
-@dirac
 def test_all_cases_are_replayed_and_each_exception_is_one_of_them() -> None:
     assert len(RECORDED) >= 7
     assert len(CALCULATED) >= 5

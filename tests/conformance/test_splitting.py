@@ -10,9 +10,6 @@ Answered otherwise on purpose, each with an assertion of Pilotage's answer:
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,22 +18,13 @@ from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
 from pilotage.core.splitting.parser import parse_splitting
 from pilotage.core.splitting.split import split
 from pilotage.core.splitting.totals import first_part
+from tests.conformance.recorded import wmcore_scenarios
 
 EVENT = {"time_per_event": 12, "size_per_event": 400}
 """The reference's cases: 12 s and 400 kB for one event."""
 
 
-def scenarios() -> dict[str, dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = folder.with_name("wmcore.json") if folder.suffix == ".json" else folder / "wmcore.json"
-    if not file.is_file():
-        return {}
-    return {case["id"]: case for case in json.loads(file.read_text())["scenarios"]}
-
-
-SCENARIOS = scenarios()
-pytestmark = pytest.mark.skipif(not SCENARIOS, reason="the recorded cases are not there")
+SCENARIOS = wmcore_scenarios()
 
 
 def wanted(case: str, *path: str) -> list[dict[str, Any]]:

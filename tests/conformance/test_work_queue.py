@@ -8,10 +8,7 @@ MATCH-09, MATCH-10, MATCH-11 and WQE-03 need a store: tests/unit/services/workqu
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -30,6 +27,7 @@ from pilotage.core.requests.start_policy import (
 from pilotage.core.workqueue.eligibility import Locations, SiteRules, eligible_sites
 from pilotage.core.workqueue.identity import element_digest
 from pilotage.core.workqueue.pull import Candidate, CandidateGroup, SiteRoom, admit
+from tests.conformance.recorded import wmcore_scenarios
 
 HERE = (
     *("WQE-01", "WQE-02", "SITE-01", "SITE-02", "SITE-03", "MATCH-02", "MATCH-03", "MATCH-04", "MATCH-05"),
@@ -40,19 +38,7 @@ SCALE = 10
 """WMCore's priorities may be fractions; the smallest of the cases is 0.1."""
 
 
-def cases() -> dict[str, dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[3] / "shared" / "conformance"
-    file = (folder.parent if folder.suffix == ".json" else folder) / "wmcore.json"
-    if not file.is_file():
-        return {}
-    return {case["id"]: case for case in json.loads(file.read_text())["scenarios"]}
-
-
-CASES = cases()
-pytestmark = pytest.mark.skipif(
-    not CASES, reason="WMCore's cases are not here: set PILOTAGE_CONFORMANCE to the folder of wmcore.json"
-)
+CASES = wmcore_scenarios()
 
 
 def digest(element: Mapping[str, Any]) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from pilotage.core.pilots.states import PILOT_STATES, PilotState
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.core.state_table import StateTable
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES, ElementJobState, ElementState
+from tests.conformance.recorded import dirac_suites
 
 S = JobState
 
@@ -124,13 +122,7 @@ def test_the_diagram_has_every_move_and_no_other() -> None:
 
 
 def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> None:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[4] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        pytest.skip(f"DIRAC's table is not here ({file}): set PILOTAGE_CONFORMANCE to its folder")
-    suites = json.loads(file.read_text())["suites"]
-    theirs = next(suite for suite in suites if suite["id"] == "job/state-machine")["transitions"]
+    theirs = dirac_suites()["job/state-machine"]["transitions"]
     assert set(theirs) == {str(state) for state in JobState} - {"Superseded"}
     dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
     ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}

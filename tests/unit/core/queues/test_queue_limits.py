@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.limits import ATTRIBUTES, Limit, Limiter
+from tests.conformance.recorded import dirac_suites
 
 RECONSTRUCTION = QueueIdentity("o", "g", job_type="MCReconstruction")
 SIMULATION = QueueIdentity("o", "g", job_type="MCSimulation")
@@ -28,20 +26,7 @@ OTHERWISE = {
 }
 
 
-def cases() -> dict[str, dict[str, Any]]:
-    place = os.environ.get("PILOTAGE_CONFORMANCE")
-    folder = Path(place) if place else Path(__file__).parents[5] / "shared" / "conformance"
-    file = folder if folder.suffix == ".json" else folder / "dirac.json"
-    if not file.is_file():
-        return {}
-    suites = json.loads(file.read_text())["suites"]
-    return {case["name"]: case for case in next(s for s in suites if s["id"] == "limiter")["cases"]}
-
-
-CASES = cases()
-dirac = pytest.mark.skipif(
-    not CASES, reason="DIRAC's cases are not here: set PILOTAGE_CONFORMANCE to the folder of dirac.json"
-)
+CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in dirac_suites()["limiter"]["cases"]}
 
 
 def limiter(*limits: Limit) -> Limiter:
@@ -77,7 +62,6 @@ def replay(of: Limiter, events: list[list[Any]]) -> None:
             assert is_open(of, RECONSTRUCTION, now) == (event == "allowed"), (now, event)
 
 
-@dirac
 @pytest.mark.parametrize("name", ["delay without burst", "burst 3 every 0.5 s"])
 def test_diracs_delays(name: str) -> None:
     case = CASES[name]
@@ -90,7 +74,6 @@ def test_diracs_delays(name: str) -> None:
         assert not is_open(of, RECONSTRUCTION, 100.5)
 
 
-@dirac
 def test_dirac_gives_a_token_back_that_was_not_used_here_none_is_taken() -> None:
     case = CASES["no match gives the token back; a match of another type too"]
     of = limiter(*limits_of(case))
@@ -99,7 +82,6 @@ def test_dirac_gives_a_token_back_that_was_not_used_here_none_is_taken() -> None
     assert [limit.value for limit in of.closed_limits(SITE, CE, 0)] == ["MCSimulation"]
 
 
-@dirac
 def test_diracs_fifty_requests_for_one_token() -> None:
     case = CASES["50 concurrent requests, one token"]
     of = limiter(*limits_of(case))
@@ -111,7 +93,6 @@ def test_diracs_fifty_requests_for_one_token() -> None:
     assert started == case["allowed"]
 
 
-@dirac
 def test_dirac_keeps_the_time_since_the_last_start_when_the_delay_changes() -> None:
     case = CASES["shortening the delay 10->1 keeps elapsed time"]
     of = limiter(Limit("job_type", "MCReconstruction", site=SITE, delay=10))
@@ -122,7 +103,6 @@ def test_dirac_keeps_the_time_since_the_last_start_when_the_delay_changes() -> N
             replay(of, [[now, event]])
 
 
-@dirac
 def test_dirac_counts_matches_made_since_its_count() -> None:
     case = CASES["running limit counts matches made since the cached count"]
     [(value, most)] = case["limit"]["JobType"].items()
@@ -133,7 +113,6 @@ def test_dirac_counts_matches_made_since_its_count() -> None:
     assert is_open(of, QUEUES[value], 0) == (case["afterOneMatch"] == "allowed")
 
 
-@dirac
 def test_dirac_does_not_add_matches_that_its_count_has_seen() -> None:
     case = CASES["matches older than the count are not added"]
     of = limiter(Limit("job_type", "MCReconstruction", site=SITE, running=case["limit"]))
@@ -142,7 +121,6 @@ def test_dirac_does_not_add_matches_that_its_count_has_seen() -> None:
     assert is_open(of, RECONSTRUCTION, case["countTakenAt"]) == (case["expected"] == "allowed")
 
 
-@dirac
 def test_no_case_of_dirac_is_left_out() -> None:
     replayed = {"delay without burst", "burst 3 every 0.5 s", "shortening the delay 10->1 keeps elapsed time"}
     assert set(CASES) == replayed | set(OTHERWISE)
