@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.policy import parse
+from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.wire.jobs import Selection
 from tests import sge
 from tests.instance import Instance, until
@@ -125,7 +126,7 @@ def test_jobs_run_in_pilots_of_grid_engine(
 ) -> None:
     client = instance.client()
     added = parse(client.policy().text).ces[ce]
-    assert (added.type, added.sge.queue, added.wall) == ("sge", "all.q", 1200.0)
+    assert (added.type, added.options_as(SgeOptions).queue, added.wall) == ("sge", "all.q", 1200.0)
     sent = client.submit({"executable": "true", "grid_ces": [ce]}, values=range(30))
     selection = Selection(submission=sent.submission)
     until(lambda: client.counts(selection).final == 30, 120, "the end of all jobs")

@@ -8,6 +8,7 @@ import pytest
 
 from pilotage.client import Client
 from pilotage.core.policy import parse
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
@@ -58,7 +59,7 @@ def add_second(instance: Instance, second: slurm.Cluster) -> None:
     assert added.returncode == 0, added.stderr
     client = instance.client()
     text = client.policy().text
-    assert parse(text).ces["second"].slurm.conf == conf
+    assert parse(text).ces["second"].options_as(SlurmOptions).conf == conf
     client.apply_policy(
         text.replace("listing_period = 60", "listing_period = 0.5")
         .replace("idle = 120", "idle = 2")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.policy import Ce, Policy, annotated, changes, initial, parse
+from pilotage.core.policy.batch_systems.sge import SgeOptions
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.ce_names import mistake_in_name
 from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.core.policy.new_ce import (
@@ -39,7 +41,7 @@ def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
     ce = proposed(NEW, SHORT).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (4, 16000, 1800.0)
     assert (ce.max_waiting, ce.max_running, ce.idle, ce.heartbeat) == (5, 20, 120.0, 60.0)
-    assert (ce.listing_period, ce.submit_rate, ce.slurm.partition) == (60.0, 1.0, "short")
+    assert (ce.listing_period, ce.submit_rate, ce.options_as(SlurmOptions).partition) == (60.0, 1.0, "short")
     ce = proposed(NEW, LONG).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (3, 6000, 86400.0)
     # Its nodes do not say how much memory they have.
@@ -73,7 +75,8 @@ def test_a_person_may_choose() -> None:
     ce = proposed(wanted, SHORT).ces["c"]
     assert (ce.owners, ce.pilot_processors, ce.pilot_memory, ce.wall) == ("any", 8, 500, 600.0)
     assert (ce.max_waiting, ce.max_running) == (1, 2)
-    assert (ce.slurm.account, ce.slurm.qos, ce.slurm.partition) == ("phys", "night", "short")
+    chosen = ce.options_as(SlurmOptions)
+    assert (chosen.account, chosen.qos, chosen.partition) == ("phys", "night", "short")
     local = parse(
         insert_section(initial("ada", "here"), "two", local_section(NewCe("two", "here", processors=2)))
     )
@@ -169,7 +172,7 @@ def test_a_text_without_room_for_it_is_left_alone() -> None:
 def test_every_proposal_is_a_valid_policy(name: str, cores: int, memory: int, wall: float | None) -> None:
     partition = PartitionFacts('p "q\\', True, True, wall, (NodeSize(2, cores, memory),))
     ce = proposed(NewCe(name, "here"), partition).ces[name]
-    assert ce.slurm.partition == 'p "q\\'
+    assert ce.options_as(SlurmOptions).partition == 'p "q\\'
     assert cores % ce.pilot_processors == 0
     assert 1 <= ce.pilot_processors <= 4
     assert ce.pilot_memory * (cores // ce.pilot_processors) <= memory
@@ -183,9 +186,9 @@ def test_the_type_names_its_queue_and_how_many_cores_its_pilots_may_have() -> No
         section = batch_section(NewCe("cell", "here", options=options), "sge", LONG)
         return parse(insert_section(text, "cell", section)).ces["cell"]
 
-    assert (ce().sge.queue, ce().pilot_processors) == ("long", 1)
-    assert (ce(pe="smp").pilot_processors, ce(queue="other.q").sge.queue) == (3, "other.q")
-    assert ce(qmaster_port="6444").sge.qmaster_port == 6444
+    assert (ce().options_as(SgeOptions).queue, ce().pilot_processors) == ("long", 1)
+    assert (ce(pe="smp").pilot_processors, ce(queue="other.q").options_as(SgeOptions).queue) == (3, "other.q")
+    assert ce(qmaster_port="6444").options_as(SgeOptions).qmaster_port == 6444
     changed = insert_section(text, "cell", batch_section(NewCe("cell", "here"), "sge", LONG))
     with pytest.raises(InvalidInput, match="parallel environment"):
         parse(changed.replace("pilot_processors = 1", "pilot_processors = 2"))

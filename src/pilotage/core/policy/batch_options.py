@@ -36,6 +36,11 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         """The queue or partition of its pilots; empty: the batch system's default."""
         return ""
 
+    @property
+    def own_log_folder(self) -> str:
+        """The folder on the nodes for the output of its pilots; empty: their output is thrown away."""
+        return ""
+
     partition_key: ClassVar[str] = "partition"
     """The key that names the part of the batch system, if the type has it."""
 

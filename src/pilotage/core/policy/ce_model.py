@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 import msgspec
 
 from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
-from pilotage.core.policy.batch_systems.sge import SgeOptions
-from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
 from pilotage.core.policy.isolation import TrustSettings
 from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import COUNT, SECONDS, YEAR, Setting
 
+OptionsType = TypeVar("OptionsType", bound=BatchOptions)
+OptionsClass = type[OptionsType]
+"""A name for the signatures of a class that has a field `type`."""
 PilotType = Literal["private", "generic"]
 if TYPE_CHECKING:
     CeType = str
@@ -227,19 +228,22 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
         """The options of its own batch system. A local CE has none."""
         return cast(BatchOptions, getattr(self, self.type))
 
+    def options_as(self, kind: OptionsClass[OptionsType]) -> OptionsType:
+        """The options of its own batch system, for the adapter that knows their class."""
+        options = self.batch_options()
+        assert isinstance(options, kind), f"the options of {self.type} are {type(options).__name__}"
+        return options
+
     @property
     def log_folder(self) -> str:
         """The folder on the nodes for the output of pilots, if the batch system has such an option."""
-        return "" if self.type == "local" else str(getattr(self.batch_options(), "log_folder", ""))
+        return "" if self.type == "local" else self.batch_options().own_log_folder
 
 
 if TYPE_CHECKING:
 
     class Ce(_CeSection, frozen=True):
         """A CE as the policy has it."""
-
-        sge: SgeOptions = SgeOptions()
-        slurm: SlurmOptions = SlurmOptions()
 
 else:
     Ce = msgspec.defstruct(

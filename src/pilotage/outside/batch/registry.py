@@ -16,7 +16,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.policy import Ce
 from pilotage.outside import batch
 from pilotage.outside.batch.adapter import BatchAdapter
-from pilotage.outside.batch.runner import TIMEOUT
+from pilotage.outside.batch.runner import TIMEOUT, LocalRunner, Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class ServerMachine:
     """The name of this machine where servers of several machines share a database."""
     open_files: int | None = None
     """The limit of open files for this machine's pilots; None: the server's."""
+    runner: Callable[[Mapping[str, str]], Runner] = LocalRunner
+    """Makes what runs the commands of a batch system, of their environment. Tests answer from a transcript."""
 
     def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """These variables of the environment, as far as they are set."""

@@ -96,6 +96,10 @@ class SgeOptions(BatchOptions, frozen=True):
     def own_queue(self) -> str:
         return self.queue
 
+    @property
+    def own_log_folder(self) -> str:
+        return self.log_folder
+
     def mistakes(self) -> Iterator[tuple[str, str]]:
         for key in ("root", "log_folder"):
             path = getattr(self, key)

@@ -6,7 +6,6 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.registry import ServerMachine
-from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.sge.cell import Cell
 
@@ -19,12 +18,11 @@ VARIABLES = (
 
 def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> SgeBatch:
     """The adapter of the CE's cell, under the account of the server."""
-    options = ce.batch_options()
-    assert isinstance(options, SgeOptions)
+    options = ce.options_as(SgeOptions)
     environment = machine.variables(VARIABLES)
     own = {"SGE_ROOT": options.root, "SGE_CELL": options.cell}
     if options.qmaster_port:
         own["SGE_QMASTER_PORT"] = str(options.qmaster_port)
     environment |= {name: value for name, value in own.items() if value}
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
-    return SgeBatch(LocalRunner(environment), machine.user, options, Cell.of(environment), timeout, shape)
+    return SgeBatch(machine.runner(environment), machine.user, options, Cell.of(environment), timeout, shape)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pilotage.core.policy import Ce
+from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.registry import ServerMachine
-from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 
 VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
@@ -13,7 +13,8 @@ VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF")
 
 def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> SlurmBatch:
     """The adapter of the CE's cluster, under the account of the server."""
+    options = ce.options_as(SlurmOptions)
     environment = machine.variables(VARIABLES)
-    if ce.slurm.conf:
-        environment["SLURM_CONF"] = ce.slurm.conf
-    return SlurmBatch(LocalRunner(environment), machine.user, ce.slurm, timeout, ce.wall)
+    if options.conf:
+        environment["SLURM_CONF"] = options.conf
+    return SlurmBatch(machine.runner(environment), machine.user, options, timeout, ce.wall)
