@@ -68,9 +68,6 @@ def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
     usage.save_correction(connection, 7.0, remembered)
     usage.save_correction(connection, 8.0, remembered)
     assert usage.corrector_memory(connection) == (8.0, remembered)
-    # As stored when WMSHistory was the only corrector.
-    connection.execute("UPDATE corrections SET memory = ?", ('[["Groups", "Week", "physics", 2.5]]',))
-    assert usage.corrector_memory(connection) == (8.0, {("WMSHistory", "Groups", "Week", "physics"): 2.5})
 
 
 def test_decayed_use_is_the_same_after_a_restart(connection: Any) -> None:

@@ -8,10 +8,12 @@ from typing import Any, Final
 from pilotage.core.jobs.fields import Field
 from pilotage.core.requests.retries import PauseRule
 from pilotage.core.requests.specification import (
+    BLOCK,
     DEFAULT_PRIORITY,
     LOG_BYTES,
     LOG_FILES,
     MAX_PRIORITY,
+    MONTE_CARLO,
     PROCESSING,
     STEP_TYPES,
 )
@@ -109,7 +111,7 @@ STEP: Final = (
         "choice",
         "How the input becomes elements: "
         + "; ".join(f"{name}: {START_POLICIES[name].meaning}" for name in GIVEN_BY_USERS)
-        + ". Absent: Block with an input, MonteCarlo with `events`.",
+        + f". Absent: {BLOCK} with an input, {MONTE_CARLO} with `events`.",
         "",
         choices=GIVEN_BY_USERS,
     ),

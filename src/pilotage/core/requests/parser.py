@@ -12,7 +12,9 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.fields import LOG_COLLECT, MERGE, OUTPUT, REQUEST, RETRY, STEP
 from pilotage.core.requests.reading import Lines, MistakeLog, Path, TableReader
 from pilotage.core.requests.specification import (
+    BLOCK,
     MAX_STEPS,
+    MONTE_CARLO,
     LogCollect,
     Merge,
     Output,
@@ -109,7 +111,7 @@ def _read_step(log: MistakeLog, reader: TableReader, name: str, before: str = ""
         splitting=read_splitting(log, reader.path("splitting"), reader.table("splitting"))
         or StepSplitting(""),
         type=reader.value("type"),
-        start_policy=reader.value("start_policy") or ("MonteCarlo" if reader.has("events") else "Block"),
+        start_policy=reader.value("start_policy") or (MONTE_CARLO if reader.has("events") else BLOCK),
         input=inputs,
         after=after,
         events=events,

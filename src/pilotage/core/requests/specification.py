@@ -18,7 +18,8 @@ MERGE, CLEANUP, LOG_COLLECT = "Merge", "Cleanup", "LogCollect"
 STEP_TYPES: Final = (PROCESSING, SKIM, HARVEST)
 """The types that a specification may give. Steps of the other types are added."""
 
-BLOCK, DATASET, MONTE_CARLO, RESUBMIT = "Block", "Dataset", "MonteCarlo", "Resubmit"
+BLOCK, MONTE_CARLO, RESUBMIT = "Block", "MonteCarlo", "Resubmit"
+"""The start policies of steps that name none."""
 
 MERGE_ALGORITHM: Final = "MergeBySize"
 CLEANUP_ALGORITHM: Final = "FileBased"

@@ -7,7 +7,7 @@ from collections import Counter
 from pilotage.core.requests.plan import LOGS
 from pilotage.core.requests.reading import MistakeLog, Path
 from pilotage.core.requests.specification import Specification, Step
-from pilotage.core.requests.start_policies import START_POLICIES
+from pilotage.core.requests.start_policies import GIVEN_BY_USERS, START_POLICIES
 from pilotage.core.requests.start_policy import Reads
 from pilotage.core.requests.step_parts import check_patterns
 from pilotage.core.splitting.algorithms import ALGORITHMS
@@ -52,8 +52,11 @@ def _check_input(step: Step, earlier: dict[str, Step], path: Path, log: MistakeL
         log.add(path, f"the step {step.after} writes no data set that could be the input", hint)
     generates = START_POLICIES[step.start_policy].reads is Reads.GENERATOR
     if generates != bool(step.events) and given:
-        hint = "MonteCarlo generates events; Block and Dataset read an input"
-        log.add((*path, "start_policy"), f"{step.start_policy} does not go with {given[0]}", hint)
+        able = (
+            name for name in GIVEN_BY_USERS if (START_POLICIES[name].reads is Reads.GENERATOR) != generates
+        )
+        message = f"{step.start_policy} does not go with {given[0]}"
+        log.add((*path, "start_policy"), message, f"those that do: {', '.join(able)}")
     if step.events and (step.blocks or step.banned_blocks or step.runs):
         log.add(
             path, "events that are generated have no blocks or runs", "remove blocks, banned_blocks and runs"

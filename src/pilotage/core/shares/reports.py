@@ -36,4 +36,4 @@ class InstanceReport(NamedTuple):
     name: str
     group: str
     entities: tuple[EntityReport, ...]
-    corrector: str = "WMSHistory"
+    corrector: str

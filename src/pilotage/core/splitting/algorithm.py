@@ -38,6 +38,18 @@ KILOBYTE: Final = 1000
 """The unit of `size_per_event`, in bytes."""
 
 
+class GeneratedJob(NamedTuple):
+    """The size of a job of generated events. The last job of a range may be smaller."""
+
+    events: int
+    events_per_lumi: int
+
+    @property
+    def lumis(self) -> int:
+        """Lumi numbers that it uses."""
+        return ceil_div(self.events, self.events_per_lumi)
+
+
 class Estimate(NamedTuple):
     """The expected needs of one job."""
 
@@ -62,6 +74,10 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Valid parameters, in TOML."""
     generates: ClassVar[bool] = False
     """Whether it also splits a range of events to generate."""
+    needs_lumis: ClassVar[bool] = False
+    """Whether it counts lumis: it is told those of each block, and its masks may name them."""
+    uses_time_per_event: ClassVar[bool] = False
+    """Whether `split` reads it: where a request gives none, the step's done jobs tell it."""
     total_unit: ClassVar[str] = ""
     """"files" or "events": it has a parameter total_files or total_events."""
 
@@ -96,13 +112,17 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """
         raise NotImplementedError
 
+    @property
+    def generated_job(self) -> GeneratedJob:
+        """The size of its jobs, if it generates. Elements are made of whole jobs."""
+        raise self._cannot_generate()
+
     def generate(self, whole: Window, part: Window) -> Iterator[Mask]:
         """Yield masks that cover `part`, a part of the element's range `whole`, once."""
-        raise InvalidInput(
-            f"{self.algorithm} cannot split events that are generated",
-            hint="EventBased can",
-            field="algorithm",
-        )
+        raise self._cannot_generate()
+
+    def _cannot_generate(self) -> InvalidInput:
+        return InvalidInput(f"{self.algorithm} cannot split events that are generated", field="algorithm")
 
     def estimate_jobs(self, amount: Amount) -> int:
         """About how many masks data of this amount become; at least 1."""

@@ -16,6 +16,7 @@ class EventTarget(LumiAlgorithm, frozen=True, kw_only=True):
     """Whole lumis until a number of events. The events of a file are spread evenly over its lumis."""
 
     total_unit: ClassVar[str] = "events"
+    uses_time_per_event: ClassVar[bool] = True
 
     events_per_job: Annotated[int, Setting("the events that a job is to have", 1, 10**12)]
     total_events: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.setting import Setting
@@ -48,6 +48,8 @@ class LumiAlgorithm(Algorithm, frozen=True, kw_only=True):
     first mask, where `lumi_correction` is on. Such a lumi counts with its events in all files. With `split_on_file` it
     has a job of its own. A file without lumis counts as one lumi.
     """
+
+    needs_lumis: ClassVar[bool] = True
 
     split_on_run: Annotated[bool, Setting("lumis of different runs never share a job")] = True
     split_on_file: Annotated[
@@ -245,7 +247,7 @@ def find_shared_lumis(pieces: list[Piece]) -> SharedLumis:
                 if len(shared) + min(last, end) - first >= MAX_SHARED:
                     raise InvalidInput(
                         f"more than {MAX_SHARED:,} lumis of an element lie in several files",
-                        hint="set lumi_correction = false, or use FileBased",
+                        hint="set lumi_correction = false, or split by files",
                         field="lumi_correction",
                     )
                 for lumi in range(first, min(last, end) + 1):

@@ -283,19 +283,17 @@ class _Intake:
 
     def _generator(self, step: StepRow, planned: PlannedStep) -> _Slice:
         """Events that no element has."""
-        parameters = dict(planned.splitting.parameters)
-        per_job = int(parameters.get("events_per_job", 0))
-        per_lumi = int(parameters.get("events_per_lumi", 0)) or per_job
+        job = algorithm_of(planned).generated_job
         # All elements but the last have whole jobs, so each job before has the same number of lumis.
-        lumis = step.taken // max(per_job, 1) * -(-per_job // max(per_lumi, 1))
+        lumis = step.taken // job.events * job.lumis
         rest = planned.events - step.taken
         if step.taken and rest <= 0:
             return _Slice(StartPlan(), step.taken, closed=True)
         room = min(self.room, self._room_ahead(step))
         if room <= 0:
             return _Slice(StartPlan(), step.taken, closed=False)
-        generator = Generator(rest, per_job, 1 + step.taken, 1 + lumis, per_lumi)
-        self._check_number(-(-rest // max(per_job * generator.max_jobs, 1)))
+        generator = Generator(rest, job.events, 1 + step.taken, 1 + lumis, job.events_per_lumi)
+        self._check_number(-(-rest // (job.events * generator.max_jobs)))
         policy = START_POLICIES[step.start_policy]
         plan = policy.plan(StepInput(generator=generator, limit=room))
         taken = step.taken + sum(element.events for element in plan.elements)
@@ -312,7 +310,7 @@ class _Intake:
         return ahead - available
 
     def _step_input(self, step: StepRow, planned: PlannedStep, blocks: Sequence[BlockRow]) -> StepInput:
-        needs_lumis = bool(planned.runs) or "Lumi" in planned.splitting.algorithm
+        needs_lumis = bool(planned.runs) or algorithm_of(planned).needs_lumis
         return StepInput(
             job_count=job_count_of(planned),
             blocks=[self._input_block(block, needs_lumis=needs_lumis) for block in blocks],

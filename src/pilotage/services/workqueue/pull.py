@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from random import Random
 
 from pilotage.core.splitting.algorithms import ALGORITHMS
-from pilotage.core.splitting.event_target import EventTarget
 from pilotage.core.workqueue.eligibility import Sites
 from pilotage.core.workqueue.pull import AdmittedElement, CandidateGroup, SiteRoom, admit
 from pilotage.core.workqueue.roll_up import is_working
@@ -204,7 +203,7 @@ def _splitting(connection: Connection, step: QueuedStep) -> Splitting:
     stored = json.loads(step.splitting)
     name, parameters = stored["algorithm"], stored.get("parameters", {})
     kind = ALGORITHMS.get(name)
-    if kind is not None and issubclass(kind, EventTarget) and TIME_PER_EVENT not in parameters:
+    if kind is not None and kind.uses_time_per_event and TIME_PER_EVENT not in parameters:
         seconds = event_times.time_per_event(connection, step.request_id, step.position, MEASURED_JOBS)
         if seconds is not None:
             parameters = {**parameters, TIME_PER_EVENT: seconds}

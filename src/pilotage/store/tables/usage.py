@@ -141,12 +141,8 @@ def corrector_memory(connection: Connection) -> tuple[float | None, Memory]:
     row = connection.execute("SELECT at, memory FROM corrections WHERE id = 1").fetchone()
     if row is None:
         return None, {}
-    remembered: Memory = {}
-    for *key, value in json.loads(row[1]):
-        # A key of three parts was stored when WMSHistory was the only corrector.
-        corrector, name, part, entity = key if len(key) == 4 else ("WMSHistory", *key)
-        remembered[corrector, name, part, entity] = value
-    return row[0], remembered
+    stored = json.loads(row[1])
+    return row[0], {(corrector, name, part, entity): value for corrector, name, part, entity, value in stored}
 
 
 def last_correction(connection: Connection) -> tuple[float | None, str]:

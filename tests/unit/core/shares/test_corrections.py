@@ -200,7 +200,7 @@ def test_an_empty_policy_and_an_empty_pool() -> None:
     assert correct([], {}, facts(EQUAL, by_groups({"A": 1}, {}), A), {}) == Corrections()
     found = corrected(facts({}, by_groups({"A": 1}, {})), Groups=DOCUMENT)
     assert (found.groups, found.owners) == ({}, {})
-    assert found.reports == [InstanceReport("Groups", "", ())]
+    assert found.reports == [InstanceReport("Groups", "", (), "WMSHistory")]
 
 
 # --- owners

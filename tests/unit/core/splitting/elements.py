@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+from hypothesis import assume
 from hypothesis import strategies as st
 
+from pilotage.core.setting import keys_of
 from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.mask import FileRecord, LumiRange, Mask
 from pilotage.core.splitting.parser import parse_splitting
 
@@ -82,25 +87,24 @@ def file_lists(draw: st.DrawFn) -> list[FileRecord]:
     return draw(st.permutations(files))
 
 
+def parameters_of(kind: type[Algorithm]) -> st.SearchStrategy[dict[str, Any]]:
+    """Parameters of the class. Its total, which would leave data out, and keys of other types are not drawn."""
+    drawn: dict[str, st.SearchStrategy[Any]] = {}
+    for key in keys_of(kind):
+        if key.type is bool:
+            drawn[key.name] = st.booleans()
+        elif key.type is int and key.setting.range and key.name != f"total_{kind.total_unit}":
+            low, high = 0 if key.setting.or_zero else int(key.setting.range[0]), key.setting.range[1]
+            # Most files, and most jobs of the drawn files, have a few units.
+            drawn[key.name] = st.one_of(*(st.integers(low, int(min(most, high))) for most in (low + 7, 60)))
+    given = tomllib.loads(kind.example)
+    return st.fixed_dictionaries(drawn).map(lambda parameters: {**given, **parameters})
+
+
 @st.composite
 def algorithms(draw: st.DrawFn) -> Algorithm:
     """Any algorithm with any parameters that process all of the data."""
-    number, flag = st.integers(1, 30), st.booleans()
-    lumi_flags = {"split_on_run": flag, "split_on_file": flag, "lumi_correction": flag}
-    per_algorithm: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-        "EventBased": {"events_per_job": number},
-        "FileBased": {"files_per_job": st.integers(1, 5), "split_on_run": flag},
-        "SizeBased": {"size_per_job": number, "max_files": st.integers(1, 4)},
-        "LumiBased": {"lumis_per_job": st.integers(1, 7), **lumi_flags},
-        "EventAwareLumiBased": {"events_per_job": number, **lumi_flags},
-        "EventAwareLumiByWork": {"events_per_job": number, **lumi_flags},
-        "MergeBySize": {
-            "min_size": st.integers(0, 20),
-            "max_size": st.integers(20, 60),
-            "max_events": st.integers(1, 60),
-            "max_files": st.integers(1, 5),
-            "across_runs": flag,
-        },
-    }
-    name = draw(st.sampled_from(sorted(per_algorithm)))
-    return algorithm(name, **{key: draw(value) for key, value in per_algorithm[name].items()})
+    kind = ALGORITHMS[draw(st.sampled_from(sorted(ALGORITHMS)))]
+    parameters = draw(parameters_of(kind))
+    assume(not any(msgspec.convert(parameters, kind).faults()))
+    return algorithm(kind.algorithm, **parameters)

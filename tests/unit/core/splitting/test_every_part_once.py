@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.splitting.algorithm import Algorithm
-from pilotage.core.splitting.algorithms import ALGORITHMS
 from pilotage.core.splitting.algorithms.merge_by_size import MergeBySize
-from pilotage.core.splitting.lumi_algorithm import LumiAlgorithm
 from pilotage.core.splitting.mask import FileRange, FileRecord, LumiRange, Mask
 from pilotage.core.splitting.split import split
 from tests.unit.core.splitting.elements import (
@@ -23,20 +21,10 @@ from tests.unit.core.splitting.elements import (
 )
 
 
-def counts_lumis(kind: Algorithm) -> bool:
-    return isinstance(kind, LumiAlgorithm)
-
-
-def test_the_strategy_draws_every_algorithm() -> None:
-    drawn = {"EventBased", "FileBased", "SizeBased", "LumiBased"}
-    drawn |= {"EventAwareLumiBased", "EventAwareLumiByWork", "MergeBySize"}
-    assert drawn == set(ALGORITHMS)
-
-
 @given(algorithms(), file_lists())
 def test_every_part_of_an_element_gets_one_job(kind: Algorithm, files: list[FileRecord]) -> None:
     masks = list(split(files, kind))
-    assert_each_once(masks, files, lumis=counts_lumis(kind))
+    assert_each_once(masks, files, lumis=kind.needs_lumis)
     assert all(mask.ranges for mask in masks)
     assert masks == list(split(files, kind)), "the same input gave other masks"
 
@@ -49,7 +37,7 @@ def test_after_a_partial_post_the_next_agent_makes_exactly_the_rest(
     posted = data.draw(st.lists(st.sampled_from(first), unique_by=id)) if first else []
     arrival = data.draw(st.permutations(files))
     rest = list(split(arrival, kind, existing=posted))
-    assert_each_once([*posted, *rest], files, lumis=counts_lumis(kind))
+    assert_each_once([*posted, *rest], files, lumis=kind.needs_lumis)
     assert list(split(arrival, kind, existing=[*posted, *rest])) == []
 
 
@@ -64,7 +52,7 @@ def test_the_failed_jobs_of_an_element_are_split_again_and_nothing_else(
         return
     wanted = Mask(tuple(part for mask in failed for part in mask.ranges), events=0)
     again = list(split(files, kind, wanted))
-    by_id, lumis = {file.id: file for file in files}, counts_lumis(kind)
+    by_id, lumis = {file.id: file for file in files}, kind.needs_lumis
     expected = sorted(atom for mask in failed for atom in atoms_of_mask(mask, by_id, lumis=lumis))
     assert sorted(atom for mask in again for atom in atoms_of_mask(mask, by_id, lumis=lumis)) == expected
     assert sum(mask.events for mask in again) == sum(mask.events for mask in failed)
@@ -97,7 +85,7 @@ def test_open_data_leaves_files_to_a_later_element_and_none_is_lost(
     early = list(split(files, kind, closed=False))
     assert early == list(split(files, kind)) or isinstance(kind, MergeBySize)
     late = list(split(files, kind, existing=early))
-    assert_each_once([*early, *late], files, lumis=counts_lumis(kind))
+    assert_each_once([*early, *late], files, lumis=kind.needs_lumis)
 
 
 @given(

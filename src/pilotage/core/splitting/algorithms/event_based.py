@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
 
 from pilotage.core.setting import Setting
-from pilotage.core.splitting.algorithm import Algorithm, Amount, ParameterFault, ceil_div
+from pilotage.core.splitting.algorithm import Algorithm, Amount, GeneratedJob, ParameterFault, ceil_div
 from pilotage.core.splitting.mask import FileRange, Mask
 from pilotage.core.splitting.pieces import Piece, Window
 
@@ -43,18 +43,18 @@ class EventBased(Algorithm, frozen=True, kw_only=True):
             yield Mask((FileRange(file, begin, end - begin),), events=end - begin)
 
     @property
-    def lumis_per_job(self) -> int:
-        """Lumi numbers that a job of generated events uses."""
-        return ceil_div(self.events_per_job, self.events_per_lumi or self.events_per_job)
+    def generated_job(self) -> GeneratedJob:
+        return GeneratedJob(self.events_per_job, self.events_per_lumi or self.events_per_job)
 
     def generate(self, whole: Window, part: Window) -> Iterator[Mask]:
         """Each job lies on the grid of `events_per_job` from the start of `whole`, which decides its lumis."""
-        most, per_lumi = self.events_per_job, self.events_per_lumi or self.events_per_job
+        job = self.generated_job
+        most, per_lumi = job
         begin, end = part.first_event - whole.first_event, part.first_event - whole.first_event + part.events
         while begin < end:
             number, inside = divmod(begin, most)
             until = min((number + 1) * most, end)
-            first_lumi = whole.first_lumi + number * self.lumis_per_job + inside // per_lumi
+            first_lumi = whole.first_lumi + number * job.lumis + inside // per_lumi
             lumis = ceil_div(inside % per_lumi + until - begin, per_lumi)
             yield Mask((), whole.first_event + begin, until - begin, first_lumi, lumis)
             begin = until
