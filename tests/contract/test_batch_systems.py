@@ -1,6 +1,9 @@
 """The contract of `BatchAdapter`. A further adapter is a further row of `SYSTEMS` and passes the same tests.
 
 A test needs a capability where it has `world.needs`: paper runs no scripts, and local processes cannot be held.
+
+Each file of `transcripts` is a recorded world, without a batch system: `tests/transcripts.py` tells its form.
+`PILOTAGE_RECORD_TRANSCRIPTS=1` writes the files of the real batch systems that this module starts.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ import contextlib
 import getpass
 import os
 import signal
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
@@ -22,10 +27,12 @@ import pytest
 from pilotage.core.errors import Unreachable
 from pilotage.core.glue import schema as glue
 from pilotage.core.pilots.handover import Seen
+from pilotage.core.policy import Ce, parse
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.local import LocalBatch
+from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
@@ -36,16 +43,19 @@ from pilotage.outside.batch.submission import (
     SubmissionFailed,
     SubmissionRefusal,
 )
-from tests import sge, slurm
+from tests import sge, slurm, transcripts
 from tests.instance import until
 from tests.paper_batch import PaperBatch
+from tests.transcripts import Player, Recorder, Transcript, marked
 
 SHAPE = Shape(processors=1, memory=100, wall=120.0)
 SLEEP = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM\nsleep 60 &\nwait\n"
 """The shell stays, since its arguments are the identity of a local pilot."""
 DEADLINE = 120
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+RECORDS = bool(os.environ.get("PILOTAGE_RECORD_TRANSCRIPTS"))
+
+pytestmark = pytest.mark.timeout(400)
 
 
 @dataclass
@@ -69,9 +79,13 @@ class World:
     """The signal by which it asks a running batch job to leave. Pilots leave on both."""
     shown: Callable[[], str] | None = None
     """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
+    transcript: Transcript | None = None
+    """Of a recorded world, or of one that is being recorded."""
 
     def needs(self, capability: object, reason: str) -> None:
         if not capability:
+            if self.transcript is not None:
+                self.transcript.case = ""
             pytest.skip(reason)
 
     def submission(
@@ -177,9 +191,17 @@ def local(folder: Path) -> Iterator[World]:
 def on_slurm(folder: Path) -> Iterator[World]:
     with slurm.cluster(nodes=1, processors=16) as made:
         options = SlurmOptions(log_folder=str(folder))
+        places = {"LOGS": str(folder), "FOLDER": str(made.folder), "HOST": socket.gethostname().split(".")[0]}
+        runner = Recorder(
+            Transcript(SLURM_HEADER, values=places),
+            LocalRunner(made.environment),
+            "(?<=data as of )\\S+",
+            "(?<=^NEXT_JOB_ID)[^\n]*",
+            "(?<=OS=)[^\n]*?(?= \\n| RealMemory)",
+        )
 
         def another(timeout: float = 60.0) -> SlurmBatch:
-            return SlurmBatch(LocalRunner(made.environment), getpass.getuser(), options, timeout)
+            return SlurmBatch(runner, getpass.getuser(), options, timeout)
 
         @contextmanager
         def silent() -> Iterator[BatchAdapter]:
@@ -191,9 +213,9 @@ def on_slurm(folder: Path) -> Iterator[World]:
 
         def broken() -> SlurmBatch:
             wrong = SlurmOptions(partition="nosuch")
-            return SlurmBatch(LocalRunner(made.environment), getpass.getuser(), wrong)
+            return SlurmBatch(runner, getpass.getuser(), wrong)
 
-        yield World(
+        world = World(
             another(),
             another,
             broken,
@@ -202,15 +224,37 @@ def on_slurm(folder: Path) -> Iterator[World]:
             kill=lambda task: made.run("scancel", "--signal=KILL", "--full", task.batch_id),
             shown=shown,
         )
+        with recording(world, runner, "slurm") as recorded_world:
+            yield recorded_world
 
 
 @contextmanager
 def on_grid_engine(folder: Path) -> Iterator[World]:
     with sge.grid_engine() as made:
         options = SgeOptions(log_folder=str(folder), pe=sge.PE)
+        places = {
+            "LOGS": str(folder),
+            "FOLDER": str(made.folder),
+            "HOST": made.host,
+            "PORT": str(made.cell.port),
+        }
+        runner = Recorder(
+            Transcript(SGE_HEADER, values=places),
+            LocalRunner(made.environment),
+            *(
+                "^../../.{4} ..:..:..:$",
+                "^run time[^\n]*",
+                "^SIRM message[^\n]*",
+                "^no. of [^\n]*",
+                "^info:[^\n]*",
+            ),
+            "<JB_env_list>.*?</JB_env_list>",
+            r'<resource name="(?:\w*load_\w+|\w+_used|cpu|m_topology\w*)" type="\w+">[^<]*</resource>',
+            r"(?<=>)\s+(?=<)",
+        )
 
         def another(timeout: float = 60.0) -> SgeBatch:
-            return SgeBatch(LocalRunner(made.environment), getpass.getuser(), options, made.cell, timeout)
+            return SgeBatch(runner, getpass.getuser(), options, made.cell, timeout)
 
         @contextmanager
         def silent() -> Iterator[BatchAdapter]:
@@ -222,14 +266,14 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
 
         def broken() -> SgeBatch:
             wrong = SgeOptions(queue="nosuch")
-            return SgeBatch(LocalRunner(made.environment), getpass.getuser(), wrong, made.cell)
+            return SgeBatch(runner, getpass.getuser(), wrong, made.cell)
 
         def kill(task: ListedTask) -> None:
             for pid in made.processes(task.batch_id):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-        yield World(
+        world = World(
             another(),
             another,
             broken,
@@ -239,6 +283,106 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
             shown=shown,
             farewell=signal.SIGUSR2,
         )
+        with recording(world, runner, "sge") as recorded_world:
+            yield recorded_world
+
+
+SLURM_HEADER = {
+    "ce": 'type = "slurm"\nwall = 120\n[ces.ce.slurm]\nlog_folder = "@LOGS@"\n',
+    "broken": 'type = "slurm"\n[ces.ce.slurm]\npartition = "nosuch"\n',
+    "user": "root",
+}
+_CELL = 'type = "sge"\nwall = 120\n[ces.ce.sge]\nroot = "@FOLDER@"\nqmaster_port = @PORT@\n'
+SGE_HEADER = {
+    "ce": f'{_CELL}log_folder = "@LOGS@"\npe = "{sge.PE}"\n',
+    "broken": f'{_CELL}queue = "nosuch"\n',
+    "user": "root",
+    "files": {"default/common/act_qmaster": "@HOST@\n"},
+}
+
+
+POLICY = """
+[groups.all]
+[users.ada]
+groups = ["all"]
+[sites.here]
+[ces.ce]
+site = "here"
+"""
+
+
+def with_marks(world: World, runner: Recorder | Player, transcript: Transcript) -> World:
+    """The same world, which tells its transcript of each change."""
+
+    def restart() -> None:
+        runner.mark("restart")
+        assert world.restart is not None
+        world.restart()
+
+    def kill(task: ListedTask) -> None:
+        runner.mark("kill")
+        world.kill(task)
+
+    @contextmanager
+    def silent() -> Iterator[BatchAdapter]:
+        assert world.silent is not None
+        runner.mark("silent")
+        with world.silent() as batch:
+            yield marked(batch, runner)
+        runner.mark("answers")
+
+    return replace(
+        world,
+        batch=marked(world.batch, runner),
+        another=lambda: marked(world.another(), runner),
+        broken=lambda: marked(world.broken(), runner),
+        silent=silent if world.silent is not None else None,
+        restart=restart if world.restart is not None else None,
+        kill=kill,
+        shown=None,
+        transcript=transcript,
+    )
+
+
+@contextmanager
+def recording(world: World, runner: Recorder, system: str) -> Iterator[World]:
+    """The world, with its transcript if one is asked for."""
+    if not RECORDS:
+        yield world
+        return
+    yield with_marks(world, runner, runner.transcript)
+    transcripts.save(runner.transcript, transcripts.FOLDER / f"{system}.jsonl")
+
+
+@contextmanager
+def recorded(file: Path, folder: Path) -> Iterator[World]:
+    """A batch system that is a transcript. Its adapter is made as the server makes it, of the table of a CE."""
+    transcript = transcripts.load(file)
+    transcript.values = {"LOGS": str(folder / "logs"), "FOLDER": str(folder), "HOST": "host1", "PORT": "6444"}
+    player = Player(transcript)
+    for path, text in transcript.header.get("files", {}).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(transcript.read(text))
+    machine = ServerMachine({}, transcript.header["user"], folder, runner=lambda environment: player)
+
+    def ce(name: str) -> Ce:
+        return parse(transcript.read(f"{POLICY}{transcript.header[name]}")).ces["ce"]
+
+    def another() -> BatchAdapter:
+        return make_adapter_of(ce("ce"), machine)
+
+    def broken() -> BatchAdapter:
+        return make_adapter_of(ce("broken"), machine)
+
+    marks = {mark for phases in transcript.cases.values() for mark, _ in phases}
+    world = World(
+        another(),
+        another,
+        broken,
+        (lambda: nullcontext(another())) if "silent" in marks else None,
+        (lambda: None) if "restart" in marks else None,
+    )
+    yield with_marks(world, player, transcript)
 
 
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
@@ -247,17 +391,36 @@ SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "slurm": on_slurm,
     "sge": on_grid_engine,
 }
+TRANSCRIPTS = {file.stem: file for file in sorted(transcripts.FOLDER.glob("*.jsonl"))}
+SYSTEMS |= {f"{name} recorded": partial(recorded, file) for name, file in TRANSCRIPTS.items()}
 
 
-@pytest.fixture(scope="module", params=SYSTEMS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if name.endswith(" recorded") else pytest.mark.slow) for name in SYSTEMS
+    ],
+)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with SYSTEMS[request.param](tmp_path_factory.mktemp("world")) as made:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def case(world: World, request: pytest.FixtureRequest) -> None:
+    """Begin the part of the transcript for this test."""
+    if (known := world.transcript) is not None:
+        name = request.node.originalname
+        if not RECORDS and name not in known.cases:
+            pytest.skip(f"the transcript has no {name}")
+        known.begin(name)
+
+
 @pytest.fixture
-def stamp(world: World) -> Iterator[str]:
+def stamp(world: World, case: None) -> Iterator[str]:
     made = f"pilotage-{token_hex(8)}"
+    if world.transcript is not None:
+        world.transcript.values["STAMP"] = made
     yield made
     world.batch.cancel([made])
     until(lambda: not world.states(made), DEADLINE, "the end of the test's pilots")
@@ -552,9 +715,9 @@ def test_the_published_attributes_have_glue_types_and_are_documented(
     page = Path(__file__).parents[2] / "docs" / "reference" / "ce-information.md"
     rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
     systems = [cell.strip() for cell in rows[0]]
-    system = request.node.callspec.params["world"]
+    system = request.node.callspec.params["world"].removesuffix(" recorded")
     if system not in systems:
-        pytest.skip("paper is documented nowhere")
+        pytest.skip("it is documented nowhere")
     column = systems.index(system)
     documented = {row[0].strip(" `") for row in rows[1:] if len(row) > column and row[column].strip()}
     named = {name for name in published if name.startswith(("Glue", "Slurm", "Unavailable"))}

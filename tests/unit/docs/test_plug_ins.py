@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.docs import pbs_plug_in
+
 ROOT = Path(__file__).parents[3]
 
 CORRECTOR = """\
@@ -104,6 +106,22 @@ type = "karma"
 [ces.karma.karma]
 lane = "fast"
 """
+PBS_CE = """
+[sites.here]
+[ces.pbs]
+site = "here"
+type = "pbs"
+[ces.pbs.pbs]
+queue = "long"
+"""
+MISUSE = """
+from pilotage.core.policy import Ce
+from pilotage.core.policy.batch_systems.pbs import PbsOptions
+
+
+def cores(ce: Ce) -> int:
+    return ce.options_as(PbsOptions).queue
+"""
 SPLITTING = """\
 from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
@@ -157,6 +175,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
+    (root / "pilotage" / "core" / "policy" / "batch_systems" / "pbs.py").write_text(pbs_plug_in.OPTIONS)
+    (root / "pilotage" / "outside" / "batch" / "pbs.py").write_text(pbs_plug_in.ADAPTER)
     (root / "pilotage" / "core" / "requests" / "start_policies" / "karma.py").write_text(START_POLICY)
     (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
@@ -177,7 +197,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -275,6 +295,33 @@ print(type(batch).__name__, batch.lane, batch.output("pilotage-plug-in", 0, 100)
     assert '| `ces.*.karma.lane` | text | `"slow"` |  | the lane of its pilots |' in pages.stdout, (
         pages.stderr
     )
+
+
+def test_the_options_of_an_adapter_have_their_types(copy: Path) -> None:
+    (copy / "pbs.toml").write_text(POLICY + PBS_CE)
+    done = python(copy, "-m", "pilotage.main", "policy", "check", "--offline", "pbs.toml")
+    assert done.returncode == 0, done.stderr
+    (copy / "misuse.py").write_text(MISUSE)
+    options = (f"--config-file={ROOT / 'pyproject.toml'}", "--follow-imports=silent", "--cache-dir=mypy")
+    files = ("pilotage/core/policy/batch_systems/pbs.py", "pilotage/outside/batch/pbs.py", "misuse.py")
+    checked = python(copy, "-m", "mypy", *options, *files)
+    wrong, *summary = checked.stdout.splitlines()
+    assert wrong.startswith('misuse.py:7: error: Incompatible return value type (got "str", expected "int")')
+    assert summary == ["Found 1 error in 1 file (checked 3 source files)"]
+
+
+def test_an_adapter_passes_the_contract_suite_without_its_batch_system(copy: Path) -> None:
+    shutil.copytree(
+        ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__", "fuzz", "unit")
+    )
+    shutil.copy(ROOT / "tests" / "unit" / "docs" / "pbs.jsonl", copy / "tests" / "contract" / "transcripts")
+    suite = ("tests/contract/test_batch_systems.py", "-k", "pbs", "--noconftest")
+    done = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", *suite)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout.splitlines()[-1]
+    with (copy / "tests" / "contract" / "transcripts" / "pbs.jsonl").open() as transcript:
+        cases = sum('{"case": ' in line for line in transcript)
+    assert done.stdout.splitlines()[-1].startswith(f"{cases} passed, "), done.stdout
 
 
 def test_a_batch_system_can_be_added_to_a_policy(copy: Path) -> None:
