@@ -30,9 +30,10 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
-from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection
@@ -161,7 +162,7 @@ async def _measured(
     return listings, between
 
 
-async def _cycle(duty: BatchCeDuty, times: _LoopTimes) -> Cycle:
+async def _cycle(duty: CeDuty, times: _LoopTimes) -> Cycle:
     times.used = times.longest = times.longest_work = 0.0
     begun = time.perf_counter()
     await duty.cycle()
@@ -241,9 +242,9 @@ class _Site:
         ids = [PilotId(number + 1) for number, state in enumerate(states) if state == "RUNNING"]
         self.pool.pilots.last_seen.update(dict.fromkeys(ids, self.now))
 
-    def duty(self) -> BatchCeDuty:
+    def duty(self) -> CeDuty:
         batch = SlurmBatch(self.cluster, "bench", SlurmOptions())
-        return BatchCeDuty(self._context(), BatchDirector(CE, "linux"), batch)
+        return CeDuty(self._context(), CeDirector(CE, IterationOrders("linux")), batch)
 
     def _context(self) -> Any:
         """The part of a server's `Context` that the duty uses."""

@@ -12,6 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -61,7 +62,7 @@ def duties(base: type[Duty] = Duty) -> set[str]:
         name
         for below in base.__subclasses__()
         if below.__module__.startswith("pilotage.")
-        for name in (below.__name__, *duties(below))
+        for name in (*(() if isabstract(below) else (below.__name__,)), *duties(below))
     }
 
 

@@ -348,5 +348,5 @@ def test_the_last_words_of_a_pilot_are_not_for_others(shared: Instance) -> None:
     until(lambda: reason(owner), what="the end of the pilot")
     assert "alice" in reason(owner), "an administrator is told"
     assert "alice" in reason(alice), "and whom it served"
-    assert reason(bob) == "ended without a word"
+    assert reason(bob) == "its batch job has ended without a word"
     alice.kill([job])

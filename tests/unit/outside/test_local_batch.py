@@ -136,7 +136,7 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
     }  # fmt: skip
     own = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "JOB_IDEA": "mine"}
     assert own_environment(foreign | own) == own
-    log = tmp_path / f"{STAMP}.log"
+    log = tmp_path / f"{STAMP}-0.log"
     start(LocalBatch(foreign | own, tmp_path), STAMP, started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]

@@ -12,6 +12,7 @@ from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.signals import Stop, Wake
+from pilotage.server.submit_pools import SubmitPools
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.request_bench import RequestBench
 from tests.unit.services.workqueue.queue_bench import QueueBench
@@ -43,7 +44,11 @@ class Pool:
             address=ServerAddress("", "", "", "http://127.0.0.1:1"),
             pilots=SimpleNamespace(program=b""),
             work=SimpleNamespace(queue=queue.queue),
-            duties=SimpleNamespace(failing=FailingRows(lambda: bench.now), retention_ran_at=None),
+            duties=SimpleNamespace(
+                failing=FailingRows(lambda: bench.now),
+                retention_ran_at=None,
+                submit_pools=SubmitPools(lambda name: 1),
+            ),
             wake=Wake(),
             stop=Stop(),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pilotage.core.ids import PilotId, QueueId, SubmissionId
 from pilotage.server.duties import (
     addresses,
     agents,
-    batch_ces,
+    ces,
     costs,
     director,
     embedded_agent,
@@ -31,7 +32,6 @@ from pilotage.server.duties import (
     intake,
     job_counts,
     leases,
-    local_ces,
     locations,
     output_blocks,
     own_state,
@@ -265,13 +265,13 @@ class _FakeCe:
 
 def _batch_ces(pool: Pool) -> Case:
     cycles: dict[str, int] = {}
-    duty = batch_ces.BatchCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
+    duty = ces.BatchCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
     return Case(duty, "a", lambda: cycles.get("b", 0) > 1)
 
 
 def _local_ces(pool: Pool) -> Case:
     cycles: dict[str, int] = {}
-    duty = local_ces.LocalCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
+    duty = ces.LocalCesDuty(pool.context, lambda name: cast(Any, _FakeCe(name, cycles)))
     duty._duties = {name: cast(Any, _FakeCe(name, cycles)) for name in "ab"}
     return Case(duty, "a", lambda: cycles.get("b", 0) > 1)
 
@@ -349,14 +349,14 @@ def _submissions(pool: Pool) -> Case:
 
 ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
     agents.AgentDuty: _agents,
-    batch_ces.BatchCesDuty: _batch_ces,
+    ces.BatchCesDuty: _batch_ces,
     costs.CostDuty: _costs,
     information.InformationDuty: lambda pool: _information(pool, information.InformationDuty),
     information.LocalInformationDuty: lambda pool: _local_information(pool),
     intake.IntakeDuty: _intake,
     job_counts.JobCountsDuty: _job_counts,
     leases.LeaseDuty: _leases,
-    local_ces.LocalCesDuty: _local_ces,
+    ces.LocalCesDuty: _local_ces,
     locations.LocationDuty: _locations,
     output_blocks.OutputBlockDuty: _output_blocks,
     peers.RecountDuty: _recount,
@@ -400,7 +400,8 @@ def all_duties() -> set[type[Duty]]:
     found, left = set[type[Duty]](), [Duty]
     while left:
         of = left.pop().__subclasses__()
-        found.update(kind for kind in of if kind.__module__.startswith("pilotage."))
+        of_program = (kind for kind in of if kind.__module__.startswith("pilotage."))
+        found.update(kind for kind in of_program if not inspect.isabstract(kind))
         left += of
     return found
 

@@ -17,13 +17,15 @@ from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.server.context import Context
-from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_status import summaries
+from pilotage.services.director.iteration_orders import IterationOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.director.submissions import SubmissionIntent
 from tests.paper_batch import PaperBatch
 from tests.unit.services.bench import NODE, Bench
@@ -73,7 +75,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def submitted(bench: Bench, ce: str) -> FlagBatch:
     """One cycle of submission at a CE: its batch system afterwards."""
-    director, batch = BatchDirector(ce, NODE.platform), FlagBatch()
+    director, batch = CeDirector(ce, IterationOrders(NODE.platform)), FlagBatch()
     intents = ordered(bench, director)
 
     async def acall(work: Callable[[Any], Any]) -> Any:
@@ -91,10 +93,10 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
             pilots=SimpleNamespace(program=b""),
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
-        duty = BatchCeDuty(cast(Context, context), director, batch)
+        duty = CeDuty(cast(Context, context), director, batch)
         try:
             for intent in intents:
-                await duty._submit(intent)
+                await duty._submit(intent, [])
         finally:
             duty.close()
 
@@ -102,12 +104,12 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
     return batch
 
 
-def ordered(bench: Bench, director: BatchDirector) -> list[SubmissionIntent]:
+def ordered(bench: Bench, director: CeDirector) -> list[SubmissionIntent]:
     [queue] = bench.pool.queues.index.entries
     order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
     with as_writer():
         bench.pool.provisioning.orders[director.ce] = (order,)
-    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    return bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
 
 
 def trouble(bench: Bench, ce: str) -> str:
@@ -149,26 +151,26 @@ def test_a_missing_hook_is_named(bench: Bench) -> None:
 
 def test_answers_are_kept_for_a_while_and_failures_are_not(bench: Bench, hook: Callable[[str], Path]) -> None:
     file = hook("exit 1")
-    director = BatchDirector("batch", NODE.platform)
+    director = CeDirector("batch", IterationOrders(NODE.platform))
     [intent] = ordered(bench, director)
     ce, clock = bench.pool.policy.ces["batch"], [0.0]
     runner = ForwardHook(lambda: clock[0])
     with pytest.raises(Exception, match="status 1"):
-        runner.flags(ce, intent)
+        runner.flags(ce, intent.order)
     hook("echo --tmp=5")
-    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+    assert runner.flags(ce, intent.order) == ("--constraint=si00_600", "--tmp=5")
     file.unlink()
-    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+    assert runner.flags(ce, intent.order) == ("--constraint=si00_600", "--tmp=5")
     clock[0] = KEPT
     with pytest.raises(Exception, match="cannot be run"):
-        runner.flags(ce, intent)
+        runner.flags(ce, intent.order)
 
 
 def test_a_hook_that_hangs_is_a_refusal(bench: Bench, hook: Callable[[str], Path]) -> None:
     hook("exec sleep 1000")
-    [intent] = ordered(bench, BatchDirector("batch", NODE.platform))
+    [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     with pytest.raises(Exception, match="did not end within"):
-        ForwardHook(timeout=0.5).flags(bench.pool.policy.ces["batch"], intent)
+        ForwardHook(timeout=0.5).flags(bench.pool.policy.ces["batch"], intent.order)
 
 
 def test_a_hook_that_hangs_is_not_run_for_each_submission(
@@ -176,16 +178,16 @@ def test_a_hook_that_hangs_is_not_run_for_each_submission(
 ) -> None:
     """Each run would hold up the thread of the CE, which also makes the listings of its pilots."""
     hook(f"echo run >> {tmp_path}/runs; exec sleep 1000")
-    [intent] = ordered(bench, BatchDirector("batch", NODE.platform))
+    [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     ce, clock = bench.pool.policy.ces["batch"], [0.0]
     runner = ForwardHook(lambda: clock[0], timeout=0.5)
     for _ in range(3):
         with pytest.raises(Exception, match="did not end within"):
-            runner.flags(ce, intent)
+            runner.flags(ce, intent.order)
     assert (tmp_path / "runs").read_text() == "run\n"
     hook("echo --tmp=5")
     clock[0] = HANG_PAUSE
-    assert runner.flags(ce, intent) == ("--constraint=si00_600", "--tmp=5")
+    assert runner.flags(ce, intent.order) == ("--constraint=si00_600", "--tmp=5")
 
 
 def test_a_server_that_stops_ends_its_hook_at_once(
@@ -193,16 +195,16 @@ def test_a_server_that_stops_ends_its_hook_at_once(
 ) -> None:
     os.mkfifo(tmp_path / "started")
     hook(f"echo > {tmp_path}/started; exec sleep 1000")
-    director = BatchDirector("batch", NODE.platform)
+    director = CeDirector("batch", IterationOrders(NODE.platform))
     [intent] = ordered(bench, director)
     context = SimpleNamespace(
         writer=SimpleNamespace(in_loop=True), duties=SimpleNamespace(failing=FailingRows(lambda: 0.0))
     )
-    duty = BatchCeDuty(cast(Context, context), director, PaperBatch())
+    duty = CeDuty(cast(Context, context), director, PaperBatch())
     duty._hook = ForwardHook(timeout=1000)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(duty._hook.flags, ce, intent)
+        answer = thread.submit(duty._hook.flags, ce, intent.order)
         (tmp_path / "started").read_text()
         duty.close()
         with pytest.raises(Exception, match="the server stops"):

@@ -12,8 +12,9 @@ import pytest
 
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.outside.batch.submission import BatchListing
-from pilotage.server.duties.local_ces import LocalCeDuty
-from pilotage.services.director.local import LocalDirector
+from pilotage.server.duties.ce import CeDuty
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
 from tests.unit.server.duty_pool import Pool
 from tests.unit.services.bench import NODE, Bench
 from tests.unit.services.workqueue.queue_bench import QueueBench
@@ -48,8 +49,8 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def started(pool: Pool, processors: int) -> Sequence[BatchSubmission]:
     """The pilots that one cycle starts on a machine with so many cores."""
     machine = Machine()
-    director = LocalDirector("local", replace(NODE, processors=processors))
-    asyncio.run(LocalCeDuty(pool.context, director, cast(Any, machine), "python3").cycle())
+    director = CeDirector("local", LocalOrders(replace(NODE, processors=processors)), local=True)
+    asyncio.run(CeDuty(pool.context, director, cast(Any, machine), "python3").cycle())
     return machine.submissions
 
 

@@ -11,14 +11,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pilotage.core.policy import parse
-from pilotage.outside.batch.adapter import BatchSubmission, Receipt
+from pilotage.outside.batch.adapter import BatchSubmission, Receipt, Shape
 from pilotage.server.context import Context
-from pilotage.server.duties.batch_ces import BatchCeDuty
+from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
-from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.iteration_orders import IterationOrders
+from pilotage.services.director.submissions import SubmissionIntent, SubmissionOrder
 from pilotage.services.policy.apply import apply_policy
 from tests.paper_batch import PaperBatch
 from tests.unit.services.bench import NODE, POLICY, Bench
@@ -58,7 +59,7 @@ class Site:
         ]
         context = cast(Context, self._context())
         self.duties = [
-            BatchCeDuty(context, BatchDirector(f"c{number}", NODE.platform), batch)
+            CeDuty(context, CeDirector(f"c{number}", IterationOrders(NODE.platform)), batch)
             for number, batch in enumerate(self.batches)
         ]
 
@@ -77,10 +78,11 @@ class Site:
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
 
-    def submit_everywhere(self) -> list[asyncio.Task[None]]:
-        intents = [SubmissionIntent(f"s{n}", "secret", 1, 1, 0, 600.0, pool="Batch") for n in range(CES)]
+    def submit_everywhere(self) -> list[asyncio.Task[Any]]:
+        order = SubmissionOrder(1, Shape(1, 0, 600.0), "generic", "Batch")
+        intents = [SubmissionIntent(f"s{n}", "secret", (), order) for n in range(CES)]
         submissions = zip(self.duties, intents, strict=True)
-        return [asyncio.create_task(duty._submit(intent)) for duty, intent in submissions]
+        return [asyncio.create_task(duty._submit(intent, [])) for duty, intent in submissions]
 
     async def enter(self, number: int) -> None:
         """Wait until so many more submissions are in their call."""
@@ -91,7 +93,7 @@ class Site:
     def within(self) -> int:
         return sum(batch.within for batch in self.batches)
 
-    async def end(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def end(self, tasks: list[asyncio.Task[Any]]) -> None:
         for batch in self.batches:
             batch.gate.set()
         await asyncio.gather(*tasks)
@@ -106,7 +108,7 @@ def _bench(folder: Path, most: int) -> Iterator[Bench]:
     bench.end()
 
 
-async def _drain(site: Site, tasks: list[asyncio.Task[None]], most: int) -> None:
+async def _drain(site: Site, tasks: list[asyncio.Task[Any]], most: int) -> None:
     """End one submission after the other: each lets exactly one other in."""
     for left in range(CES - most, -1, -1):
         assert site.within == most

@@ -13,6 +13,7 @@ from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director.accounted_ends import with_accounted
 from pilotage.services.director.hand_over import MOST_RELEASES
 from pilotage.services.director.listing_comparison import compare
+from pilotage.services.director.observing import observe_some
 from pilotage.store.tables import pilot_submissions, pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from tests.unit.services.test_batch_director import SETTLE, Site
@@ -121,7 +122,7 @@ def test_an_accounting_that_says_running_contradicts_the_listing(site: Site) -> 
         compared = compare(bench.connection, "batch", director.unchanged, listing, bench.now)
         told = with_accounted(compared, [accounted])
         bench.do(
-            lambda tx, told=told: director.observe_some(bench.pool, tx, told, told.observations, bench.now)
+            lambda tx, told=told: observe_some(director, bench.pool, tx, told, told.observations, bench.now)
         )
         assert states(site) == ["Running"]
 

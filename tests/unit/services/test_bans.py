@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import NotFound
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.pilots import banned_owners
 from pilotage.services.policy import bans
 from pilotage.store.tables import bans as ban_rows
@@ -119,8 +121,8 @@ def test_nothing_of_a_banned_user_is_matched_there(bench: Bench) -> None:
 def test_why_names_the_ban_and_no_pilot_is_started(bench: Bench) -> None:
     [job] = bench.submit(owner="bob", sites=("here",))
     ban(bench, "bob", "")
-    director = LocalDirector("local", replace(NODE))
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    director = CeDirector("local", LocalOrders(replace(NODE)), local=True)
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     answer = why_job(bench, job)
     assert answer.reason == "needs"
     assert "banned" in answer.summary

@@ -14,13 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.submission import BatchListing, NativeState, SubmissionFailed, SubmissionRefusal
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_record import FULL_PERIOD, switch_ce
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.demand import post_orders
+from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.listing_comparison import compare
-from pilotage.services.director.look_back import last_seen
+from pilotage.services.director.observing import begin_observation, note_unchanged, observe_some
+from pilotage.services.director.ordering import last_seen, order_pilots
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
+from pilotage.services.director.submitting import acknowledged, full, in_doubt, refused, released, releasing
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.writer.transaction import Transaction
@@ -79,8 +82,8 @@ class Site:
         self.papers: dict[str, tuple[PaperJob, Paper]] = {}
         self.director = self._new_director()
 
-    def _new_director(self) -> BatchDirector:
-        return BatchDirector("batch", NODE.platform)
+    def _new_director(self) -> CeDirector:
+        return CeDirector("batch", IterationOrders(NODE.platform))
 
     def cycle(self, crash: str = "") -> None:
         """One cycle of the duty; `crash`: where the server ends and starts again."""
@@ -108,14 +111,14 @@ class Site:
     def _observe(self, tx: Transaction, listing: BatchListing, listed: float) -> BatchSteps:
         """The duty's steps, in one transaction."""
         director = self.director
-        director.begin_observation(tx, listing, listed)
+        begin_observation(director, tx, listing, listed)
         if not listing.complete:
             return BatchSteps()
         comparison = compare(tx.connection, director.ce, director.unchanged, listing, listed)
-        steps = director.observe_some(
-            self.bench.pool, tx, comparison, comparison.observations, self.bench.now
+        steps = observe_some(
+            director, self.bench.pool, tx, comparison, comparison.observations, self.bench.now
         )
-        director.note_unchanged(tx, comparison)
+        note_unchanged(director, tx, comparison)
         return steps.with_cancelled(comparison.cancel)
 
     def _order(self, tx: Transaction) -> list[SubmissionIntent]:
@@ -123,7 +126,7 @@ class Site:
         pool, now = self.bench.pool, self.bench.now
         pool.ces.local_nodes.setdefault("batch", NODE)
         post_orders(pool, tx, run_iteration(pool, tx.connection, pool.rng, now))
-        return self.director.order(pool, tx, now)
+        return order_pilots(self.director, pool, tx, now)
 
     def _reach(self, point: str, crash: str) -> None:
         if point == crash:
@@ -132,25 +135,26 @@ class Site:
     def _submit(self, intent: SubmissionIntent, crash: str) -> None:
         bench, director = self.bench, self.director
         try:
-            submission = BatchSubmission(intent.stamp, intent.pilots, SHAPE, intent.secret, intent.properties)
+            order = intent.order
+            submission = BatchSubmission(intent.stamp, order.pilots, SHAPE, intent.secret, order.properties)
             receipt = self.batch.submit(submission)
         except SubmissionFailed as error:
             reason = error.reason
             if error.refusal is SubmissionRefusal.IN_DOUBT:
-                bench.do(lambda tx: director.in_doubt(tx, intent.stamp, reason))
+                bench.do(lambda tx: in_doubt(tx, intent.stamp, reason))
             elif error.refusal is SubmissionRefusal.FULL:
-                bench.do(lambda tx: director.full(bench.pool, tx, intent.stamp, reason, bench.now))
+                bench.do(lambda tx: full(director, bench.pool, tx, intent.stamp, reason, bench.now))
             else:
-                bench.do(lambda tx: director.refused(bench.pool, tx, intent.stamp, reason, bench.now))
+                bench.do(lambda tx: refused(director, bench.pool, tx, intent.stamp, reason, bench.now))
             return
         self._reach("after the submission", crash)
-        bench.do(lambda tx: director.acknowledged(bench.pool, tx, intent.stamp, receipt))
+        bench.do(lambda tx: acknowledged(director, bench.pool, tx, intent.stamp, receipt))
         self._reach("after its id", crash)
         self._release(intent.stamp, crash)
 
     def _release(self, stamp: str, crash: str) -> None:
         bench, director = self.bench, self.director
-        if not bench.do(lambda tx: director.releasing(tx, stamp)):
+        if not bench.do(lambda tx: releasing(tx, stamp)):
             return
         try:
             self.batch.release([stamp])
@@ -158,11 +162,11 @@ class Site:
             return
         except SubmissionFailed as error:
             reason = error.reason
-            if bench.do(lambda tx: director.refused(bench.pool, tx, stamp, reason, bench.now)):
+            if bench.do(lambda tx: refused(director, bench.pool, tx, stamp, reason, bench.now)):
                 self.batch.cancel([stamp])
             return
         self._reach("after the release", crash)
-        bench.do(lambda tx: director.released(bench.pool, tx, stamp))
+        bench.do(lambda tx: released(director, bench.pool, tx, stamp))
 
     def start_pilots(self) -> None:
         """Every batch job that waits starts and calls home."""
@@ -333,7 +337,7 @@ def test_a_refused_release_of_running_pilots_ends_none(site: Site) -> None:
     site.start_pilots()
     stamp = site.batch.jobs[0].stamp
     bench = site.bench
-    assert not bench.do(lambda tx: site.director.refused(bench.pool, tx, stamp, "no", bench.now))
+    assert not bench.do(lambda tx: refused(site.director, bench.pool, tx, stamp, "no", bench.now))
     assert site.live_pilots() == len(site.batch.jobs) > 0
     assert_settled(site)
 

@@ -10,8 +10,10 @@ import pytest
 from pilotage.core.policy.budget import BudgetStatus
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.director.budgets import status_of
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_status import summaries
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from tests.unit.services import test_batch_director as batch
 from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
 from tests.unit.services.test_batch_director import Site
@@ -174,10 +176,10 @@ def test_the_local_ce_keeps_its_budget(tmp_path: Path) -> None:
         "[ces.local]", '[ces.local]\nwall = 3600\nprocessors = 4\nbudget = "2 core-h / 1 d"'
     )
     bench = Bench(tmp_path, text)
-    director = LocalDirector("local", NODE)
+    director = CeDirector("local", LocalOrders(NODE), local=True)
     bench.submit(5)
-    assert len(bench.do(lambda tx: director.order(bench.pool, tx, bench.now))) == 2
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    assert len(bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))) == 2
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     assert bench.pool.provisioning.directors["local"].budget
     bench.check()
     bench.end()

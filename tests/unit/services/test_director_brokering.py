@@ -21,9 +21,11 @@ from pilotage.core.provisioning.iteration import Shortfall
 from pilotage.core.queues.fit import Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.pilot.host_facts import host_facts
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.demand import Iteration
+from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.iteration_report import report
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.matching.known_offers import known_offers
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool.brokering import PoolBroker
@@ -66,8 +68,8 @@ class Grid:
     def __init__(self, folder: Path, director: str = DIRECTOR) -> None:
         self.bench = Bench(folder, POLICY + CES + director)
         for name in NAMES:
-            entry = BatchDirector(name, NODE.platform)
-            self.bench.do(lambda tx, entry=entry: entry.order(self.bench.pool, tx, self.bench.now))
+            entry = CeDirector(name, IterationOrders(NODE.platform))
+            self.bench.do(lambda tx, entry=entry: order_pilots(entry, self.bench.pool, tx, self.bench.now))
 
     def tell(self, name: str, hosts: Sequence[int] | None = (400, 600), **attributes: Any) -> None:
         """`hosts`: the SI00 of each class of hosts; None: classes are not known."""

@@ -13,15 +13,18 @@ from pilotage.core.provisioning.demand import QueueDemand
 from pilotage.core.provisioning.iteration import Shortfall
 from pilotage.core.queues.fit import AnyIdentity, fits
 from pilotage.outside.batch.adapter import Receipt
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.demand import (
     Iteration,
     post_orders,
     prepare,
     read_counts,
 )
+from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.iteration_report import report
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.submitting import acknowledged, released, releasing
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.tables import pilot_demand, pilots
 from pilotage.store.writer.transaction import Transaction
@@ -53,7 +56,7 @@ DefaultSubmitPools = ["Batch"]
 
 def receipt_of(intent: SubmissionIntent) -> Receipt:
     array = f"7{len(intent.stamp)}"
-    return Receipt(array, tuple(f"{array}_{index}" for index in range(intent.pilots)))
+    return Receipt(array, tuple(f"{array}_{index}" for index in range(intent.order.pilots)))
 
 
 class Place:
@@ -61,7 +64,9 @@ class Place:
 
     def __init__(self, folder: Path, director: str = DIRECTOR) -> None:
         self.bench = Bench(folder, POLICY + CES + director)
-        self.directors = {name: BatchDirector(name, NODE.platform) for name in ("batch", "bound")}
+        self.directors = {
+            name: CeDirector(name, IterationOrders(NODE.platform)) for name in ("batch", "bound")
+        }
         self.intents: list[SubmissionIntent] = self.cycle()
 
     def cycle(self) -> list[SubmissionIntent]:
@@ -69,13 +74,15 @@ class Place:
         bench = self.bench
         intents = []
         for director in self.directors.values():
-            ordered = bench.do(lambda tx, director=director: director.order(bench.pool, tx, bench.now))
+            ordered = bench.do(
+                lambda tx, director=director: order_pilots(director, bench.pool, tx, bench.now)
+            )
             for intent in ordered:
                 bench.do(
-                    lambda tx, d=director, i=intent: d.acknowledged(bench.pool, tx, i.stamp, receipt_of(i))
+                    lambda tx, d=director, i=intent: acknowledged(d, bench.pool, tx, i.stamp, receipt_of(i))
                 )
-                bench.do(lambda tx, d=director, i=intent: d.releasing(tx, i.stamp))
-                bench.do(lambda tx, d=director, i=intent: d.released(bench.pool, tx, i.stamp))
+                bench.do(lambda tx, d=director, i=intent: releasing(tx, i.stamp))
+                bench.do(lambda tx, d=director, i=intent: released(d, bench.pool, tx, i.stamp))
             intents += ordered
         return intents
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -20,10 +21,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pilotage.core.policy import parse
 from pilotage.core.shares.correction import Corrections
-from pilotage.services.director.local import LocalDirector
+from pilotage.outside.batch.adapter import Receipt
+from pilotage.outside.batch.submission import NativeState
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
+from pilotage.services.director.submitting import acknowledged, refused
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
+from pilotage.services.pilots.lifecycle import end_absent_pilot
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.pool import index_loading as filling_module
 from pilotage.services.pool.index_loading import load_slice, open_pool
@@ -41,6 +48,7 @@ from pilotage.store.tables.wait_reasons import ReasonRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, OfferedJob, Reference, Release
 from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, Bench, Paper, finished
+from tests.unit.services.local_answers import take_in
 from tests.writer_guard import as_writer
 
 PILOTS = 3
@@ -81,7 +89,7 @@ def waiting_of(pool: Pool) -> dict[int, dict[int, int]]:
     return {queue: counts for queue, counts in counted.items() if counts}
 
 
-def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str, Any]:
+def kept_in_memory(pool: Pool, director: CeDirector, now: float) -> dict[str, Any]:
     """All that a failed request must leave as it was, caches of rows apart."""
     # A clock that stepped back moves it back too, whenever somebody looks.
     meters = {
@@ -111,10 +119,10 @@ def kept_in_memory(pool: Pool, director: LocalDirector, now: float) -> dict[str,
         "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offers.stats.recent(0.0)],
         "asked for": (dict(pool.provisioning.directors), dict(pool.ces.local_nodes), pool.server.draining),
         "director": (
-            dict(director.starving_since),
-            set(director.ordered),
-            (director.aborted_in_a_row, director.not_before),
+            asdict(cast(LocalOrders, director.rule)),
+            asdict(director.memory),
             asdict(director.back_off),
+            dict(director.unchanged),
         ),
     }
 
@@ -220,7 +228,7 @@ class Failing(RuleBasedStateMachine):
         self.bench.sign_of_life()
         self.papers: list[Paper] = [self.bench.pilot(processors=2) for _ in range(PILOTS)]
         self.offers: list[list[OfferedJob]] = [[] for _ in range(PILOTS)]
-        self.director = LocalDirector("local", replace(NODE, processors=3))
+        self.director = CeDirector("local", LocalOrders(replace(NODE, processors=3)), local=True)
         self.ordered: list[Any] = []
         self.jobs: set[int] = set()
         self.streams: dict[int, int] = {}
@@ -404,20 +412,22 @@ class Failing(RuleBasedStateMachine):
     @rule(fate=fates, number=which, what=st.sampled_from(["started", "aborted", "gone"]))
     def the_director(self, fate: str, number: int, what: str) -> None:
         bench, director = self.bench, self.director
-        self.ordered += self.carry_out(fate, lambda tx: director.order(self.pool, tx, bench.now))
+        self.ordered += self.carry_out(fate, lambda tx: order_pilots(director, self.pool, tx, bench.now))
         if not self.ordered:
             return
         one = self.pick(self.ordered, number)
         if what == "started":
-            self.carry_out(fate, lambda tx: director.record_start(self.pool, tx, one.pilot, "1:2"))
+            receipt = Receipt("1:2", ("1:2",))
+            self.carry_out(fate, lambda tx: acknowledged(director, self.pool, tx, one.stamp, receipt))
         elif what == "aborted":
-            self.carry_out(fate, lambda tx: director.abort(self.pool, tx, one.pilot, "no fork", bench.now))
+            self.carry_out(fate, lambda tx: refused(director, self.pool, tx, one.stamp, "no fork", bench.now))
         else:
-            for row in pilot_rows.with_batch_jobs(bench.connection, "local"):
-                if row.id in (one.pilot, self.papers[number % PILOTS].id):
-                    self.carry_out(
-                        fate, lambda tx, row=row: director.record_end(self.pool, tx, row, "", bench.now)
-                    )
+            end = partial(take_in, state=NativeState.ENDED, now=bench.now, only=one.members)
+            self.carry_out(fate, lambda tx: end(self.pool, tx, director))
+            paper = self.papers[number % PILOTS].row
+            if paper.ended is None:
+                lost = partial(end_absent_pilot, pilot=paper, reason="", now=bench.now)
+                self.carry_out(fate, lambda tx: lost(self.pool, tx))
         self.replace_ended_pilots()
 
     def replace_ended_pilots(self) -> None:
@@ -456,7 +466,7 @@ class Failing(RuleBasedStateMachine):
         try:
             bench.pool = bench.do(lambda tx: self._opened(tx))
             bench.do(lambda _: corrections._set_corrections(bench.pool, *in_force))
-            self.director = LocalDirector("local", replace(NODE, processors=3))
+            self.director = CeDirector("local", LocalOrders(replace(NODE, processors=3)), local=True)
             for place, fate in enumerate(fates):
                 ids = [self.pick(self.jobs, number + place)] if self.jobs else []
 

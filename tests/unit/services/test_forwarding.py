@@ -18,8 +18,10 @@ from pilotage.core.policy import Ce
 from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director import forwarding
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.forwarding import forwarding_of
+from pilotage.services.director.iteration_orders import IterationOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.services.policy.apply import apply_policy
 from tests.unit.services.bench import NODE, Bench
@@ -58,8 +60,8 @@ def ordered(bench: Bench, **job: Any) -> list[SubmissionIntent]:
     order = BatchOrder(QueueId(queue), 1, "private", "alice", "physics", "Batch")
     with as_writer():
         bench.pool.provisioning.orders["batch"] = (order,)
-    director = BatchDirector("batch", NODE.platform)
-    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    director = CeDirector("batch", IterationOrders(NODE.platform))
+    return bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_the_conditional_of_the_document_becomes_flags(
 ) -> None:
     describe(bench, max_cpu_time)
     intents = ordered(bench, requirements=CONDITIONAL)
-    assert [intent.flags for intent in intents] == ([] if flags is None else [flags])
+    assert [intent.order.flags for intent in intents] == ([] if flags is None else [flags])
     if flags is None:
         [reason] = bench.pool.provisioning.refusals.values()
         assert reason == "CE batch: the requirements cannot be true at this CE"
@@ -81,11 +83,11 @@ def test_batch_jobs_carry_the_facts_of_their_queue(bench: Bench) -> None:
     hostile = '$(id) "quoted"\n, x=1'
     [intent] = ordered(bench, requirements=f"other.Colour == {quote(hostile)}")
     [identity] = [entry.identity for entry in bench.pool.queues.index.entries.values()]
-    assert intent.flags == ()
-    assert intent.properties["identity"] == identity.digest()[:16]
-    assert intent.properties["cpu"] == str(identity.cpu_time)
-    assert "$(id)" in intent.properties["unmapped"]
-    assert "\n" not in intent.properties["unmapped"]
+    assert intent.order.flags == ()
+    assert intent.order.properties["identity"] == identity.digest()[:16]
+    assert intent.order.properties["cpu"] == str(identity.cpu_time)
+    assert "$(id)" in intent.order.properties["unmapped"]
+    assert "\n" not in intent.order.properties["unmapped"]
 
 
 def test_only_host_requirements_become_flags_where_the_policy_says_so(tmp_path: Path) -> None:

@@ -10,17 +10,23 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.ids import PilotId
-from pilotage.core.pilots.handover import Seen
+from pilotage.outside.batch.adapter import Receipt
+from pilotage.outside.batch.submission import NativeState
 from pilotage.server.duties.row_by_row import RowByRow, each
 from pilotage.server.failing_rows import DutyFailures
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.hand_over import NEVER_BEGAN
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
+from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.submitting import acknowledged, refused
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.store.tables import pilots
-from pilotage.store.tables.pilots import SubmittedPilot
 from pilotage.wire.pilot import EnrolRequest
 from tests.pilot_intent import pilot_intent
-from tests.unit.services.bench import LEASE, NODE, POLICY, Bench
+from tests.unit.services.bench import LEASE, NODE, POLICY, Bench, Paper
+from tests.unit.services.local_answers import answer
 
 SHORT = POLICY.replace(f"lease = {LEASE}", "lease = 10.0").replace("heartbeat = 10.0", "heartbeat = 1.0")
 
@@ -156,18 +162,38 @@ def test_a_lease_of_another_servers_pilot_is_over_when_that_server_was_there_aft
 # --- the director and its pilots
 
 
-def watched(bench: Bench, pilot: int) -> SubmittedPilot:
-    [row] = [one for one in pilots.with_batch_jobs(bench.connection, "local") if one.id == pilot]
-    return row
+def local_director(ce: str = "local", place: str = "") -> CeDirector:
+    return CeDirector(ce, LocalOrders(NODE), local=True, place=place)
+
+
+def ordered(bench: Bench, director: CeDirector) -> SubmissionIntent:
+    """The intent of a pilot for one new job."""
+    bench.submit()
+    [one] = bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
+    return one
+
+
+def call_home(bench: Bench, one: SubmissionIntent, batch_id: str = "") -> None:
+    request = EnrolRequest(secret=one.secret, index=0, nonce="n", hostname="n1", batch_id=batch_id)
+    bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
+
+
+def start(bench: Bench, director: CeDirector, one: SubmissionIntent, batch_id: str) -> bool:
+    """The machine has started the pilot. False: it was given up meanwhile."""
+    receipt = Receipt(batch_id, (batch_id,))
+    return bench.do(lambda tx: acknowledged(director, bench.pool, tx, one.stamp, receipt))
 
 
 def test_the_directors_batch_id_is_not_replaced_by_what_a_pilot_says(bench: Bench) -> None:
-    pilot = intent(bench)
-    director = LocalDirector("local", NODE)
-    assert bench.do(lambda tx: director.record_start(bench.pool, tx, pilot, "12:345"))
-    request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1", batch_id="991")
-    bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
-    assert bench.pilot_row(pilot).batch_id == "12:345"
+    director = local_director()
+    one = ordered(bench, director)
+    assert start(bench, director, one, "12:345")
+    assert (bench.pilot_row(one.members[0]).state, bench.pilot_row(one.members[0]).lease_until) == (
+        "Waiting",
+        None,
+    )
+    call_home(bench, one, batch_id="991")
+    assert bench.pilot_row(one.members[0]).batch_id == "12:345"
     [said] = bench.kinds("batch-id")
     assert "991" in said
     assert "12:345" in said
@@ -181,59 +207,70 @@ def test_a_batch_id_that_only_the_pilot_knows_is_not_taken(bench: Bench) -> None
     assert not bench.kinds("batch-id")
 
 
-def test_the_directors_hand_over(bench: Bench) -> None:
-    director = LocalDirector("local", NODE)
-    pilot = intent(bench, batch_id="@here")
-    asked = [str(director.action(watched(bench, pilot), seen, holds=False)) for seen in Seen]
-    assert asked == ["adopt", "abort", "none"]
-    request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1")
-    bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
-    # It has called home: it runs, whatever is recorded of its start.
-    asked = [str(director.action(watched(bench, pilot), seen, holds=False)) for seen in Seen]
-    assert asked == ["none", "lose", "none"]
+@pytest.mark.parametrize("state", [NativeState.RUNNING, NativeState.ENDED, NativeState.UNKNOWN])
+def test_the_directors_hand_over(bench: Bench, state: NativeState) -> None:
+    director = local_director(place="@here")
+    [pilot] = ordered(bench, director).members
+    answer(bench, director, state)
+    row = bench.pilot_row(pilot)
+    assert (row.state, row.batch_id, row.reason) == {
+        NativeState.RUNNING: ("Submitted", "1:2", ""),
+        NativeState.ENDED: ("Aborted", "@here", NEVER_BEGAN),
+        NativeState.UNKNOWN: ("Submitted", "@here", ""),
+    }[state]
+
+
+@pytest.mark.parametrize("state", [NativeState.RUNNING, NativeState.ENDED, NativeState.UNKNOWN])
+def test_a_pilot_that_has_called_home_runs_whatever_is_recorded_of_its_start(
+    bench: Bench, state: NativeState
+) -> None:
+    director = local_director(place="@here")
+    one = ordered(bench, director)
+    call_home(bench, one)
+    answer(bench, director, state, words="killed")
+    row = bench.pilot_row(one.members[0])
+    ended = ("Failed", "its batch job has ended without a word: killed")
+    assert (row.state, row.reason) == (ended if state is NativeState.ENDED else ("Running", ""))
 
 
 def test_a_pilot_that_was_heard_after_the_listing_is_not_gone(bench: Bench) -> None:
-    director = LocalDirector("local", NODE)
-    [job] = bench.submit()
-    pilot = bench.pilot()
+    director = local_director()
+    one = ordered(bench, director)
+    pilot = Paper(bench, one.secret)
     listed = bench.now
     bench.now += 1.0
-    pilot.hold()
-    row = watched(bench, pilot.id)
-    bench.do(lambda tx: director.record_end(bench.pool, tx, row, "", bench.now, listed))
+    job = pilot.hold().job
+    answer(bench, director, NativeState.ENDED, listed=listed)
     assert (bench.state(job), pilot.row.state) == ("Running", "Running")
-    bench.do(lambda tx: director.record_end(bench.pool, tx, row, "", bench.now, bench.now))
+    answer(bench, director, NativeState.ENDED)
     assert (bench.state(job), pilot.row.state) == ("Rescheduled", "Failed")
 
 
 def test_an_intent_that_is_given_up_is_refused_and_its_late_start_is_ended(bench: Bench) -> None:
-    director = LocalDirector("local", NODE)
-    pilot = intent(bench)
-    bench.do(lambda tx: director.abort(bench.pool, tx, pilot, "it was never started", bench.now))
-    assert bench.pilot_row(pilot).state == "Aborted"
-    assert not bench.do(lambda tx: director.record_start(bench.pool, tx, pilot, "1:2"))
-    request = EnrolRequest(secret="intent", index=0, nonce="n", hostname="n1")
+    one = ordered(bench, local_director())
+    director = local_director()
+    answer(bench, director, NativeState.ENDED)
+    assert bench.pilot_row(one.members[0]).state == "Aborted"
+    assert not start(bench, director, one, "1:2")
     with pytest.raises(Exception, match="Aborted"):
-        bench.do(lambda tx: enrol(bench.pool, tx, request, bench.now))
+        call_home(bench, one)
     # Intents of an earlier server hold nothing back; those that could not be started here do.
-    assert director.aborted_in_a_row == 0
+    assert director.memory.failures == 0
 
 
 def test_pilots_that_cannot_be_started_are_not_tried_in_a_tight_loop(bench: Bench) -> None:
-    director = LocalDirector("home", NODE)
+    director = local_director("home")
     for count in range(1, 4):
-        bench.submit()
-        ordered = bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
-        assert len(ordered) == 1
-        for one in ordered:
-            assert bench.pilot_row(one.pilot).lease_until == bench.now + LEASE
-            bench.do(lambda tx, one=one: director.abort(bench.pool, tx, one.pilot, "no fork", bench.now))
-        assert director.aborted_in_a_row == count
+        one = ordered(bench, director)
+        assert bench.pilot_row(one.members[0]).lease_until == bench.now + LEASE
+        bench.do(lambda tx, one=one: refused(director, bench.pool, tx, one.stamp, "no fork", bench.now))
+        assert director.memory.failures == count
     bench.submit()
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
-    bench.now += 60.0
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
+    bench.now += 7.9
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
+    bench.now += 0.1
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
 
 
 def test_a_step_that_fails_does_not_stop_the_steps_behind_it() -> None:

@@ -13,12 +13,11 @@ from pilotage.core.errors import IllegalMove
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.states import FINAL, PILOT_STATES, PilotState
 from pilotage.core.shares.turns import Turn
-from pilotage.services.director.local import LocalDirector
 from pilotage.services.pilots import leases
-from pilotage.services.pilots.lifecycle import END_RULES, PilotEnd, end_silent_pilot
+from pilotage.services.pilots.lifecycle import END_RULES, PilotEnd, end_absent_pilot, end_silent_pilot
 from pilotage.store.tables import pilots
 from pilotage.store.writer.transaction import Transaction
-from tests.unit.services.bench import LEASE, NODE, POLICY, Bench, Paper
+from tests.unit.services.bench import LEASE, POLICY, Bench, Paper
 
 LIMITED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "User"\nsite = "here"\nrunning = 2\n'
 
@@ -38,11 +37,12 @@ def unfit(bench: Bench, pilot: Paper, tx: Transaction) -> None:
 
 
 def gone(bench: Bench, pilot: Paper, tx: Transaction) -> None:
-    LocalDirector("local", NODE).record_end(bench.pool, tx, bench.pilot_row(pilot.id), "killed", bench.now)
+    end_absent_pilot(bench.pool, tx, bench.pilot_row(pilot.id), "killed", bench.now)
 
 
 def never_started(bench: Bench, pilot: Paper, tx: Transaction) -> None:
-    LocalDirector("local", NODE).abort(bench.pool, tx, PilotId(pilot.id), "no fork", bench.now)
+    row = bench.pilot_row(pilot.id)
+    end_silent_pilot(bench.pool, tx, row, PilotEnd.NEVER_STARTED, "no fork", bench.now)
 
 
 def no_room(bench: Bench, pilot: Paper, tx: Transaction) -> None:

@@ -12,7 +12,9 @@ from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import parse
 from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
 from pilotage.services.director import ce_status
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.policy import site_states
 from tests.unit.services.bench import NODE, POLICY, Bench
 from tests.unit.services.test_why import why_job
@@ -54,9 +56,9 @@ def test_no_job_starts_at_a_site_that_is_down_and_running_ones_go_on(bench: Benc
 
 def test_no_pilot_is_started_there_and_why_and_the_ce_tell_who_closed_it(bench: Bench) -> None:
     [job] = bench.submit(sites=("here",))
-    director = LocalDirector("local", replace(NODE))
+    director = CeDirector("local", LocalOrders(replace(NODE)), local=True)
     switch(bench, SiteState.DOWN)
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     answer = why_job(bench, job)
     assert "site here is down, set by ada: power cut" in answer.summary
     assert "pilotage site enable here" in answer.advice

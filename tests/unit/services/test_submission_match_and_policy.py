@@ -15,7 +15,9 @@ from pilotage.core.errors import Conflict, InvalidInput, Overloaded
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.description import InputFile
 from pilotage.core.queues.fit import Condition
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission import job_creation as making_module
 from pilotage.services.submission.accept import accept
@@ -274,24 +276,25 @@ def test_a_pilot_offers_no_more_than_its_batch_job_was_given(bench: Bench) -> No
 
 def test_the_local_ce_of_the_home_owner_serves_nobody_else(bench: Bench) -> None:
     assert bench.pool.policy.ces["home"].owners == "home"
-    director = LocalDirector("home", replace(NODE, processors=2))
+    director = CeDirector("home", LocalOrders(replace(NODE, processors=2)), local=True)
     bench.submit(owner="bob")
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     bench.submit(owner=HOME_OWNER)
-    [ordered] = bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
-    assert bench.pilot_row(ordered.pilot).only_owner == HOME_OWNER
+    [ordered] = bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
+    assert bench.pilot_row(ordered.members[0]).only_owner == HOME_OWNER
     pilot = bench.pilot("home", only_owner=HOME_OWNER)
     assert [offer.payload.owner for offer in pilot.take()] == [HOME_OWNER]
     assert pilot.send(take=pilot.asked()).no_match == {"owner": 1}
 
 
 def test_a_clock_that_was_set_back_does_not_keep_pilots_from_being_started(bench: Bench) -> None:
-    director = LocalDirector("home", replace(NODE, processors=2))
+    director = CeDirector("home", LocalOrders(replace(NODE, processors=2)), local=True)
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     bench.submit(owner=HOME_OWNER)
-    director.not_before = bench.now + 100
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    director.memory.not_before = bench.now + 100
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     bench.now -= 3600
-    assert len(bench.do(lambda tx: director.order(bench.pool, tx, bench.now))) == 1
+    assert len(bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))) == 1
 
 
 def test_no_match_counts_the_queues_at_their_first_condition(bench: Bench) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from pilotage.core.policy import parse
 from pilotage.core.queues.rank import win_probability
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.services.shares.turns import begin_promised_turn, promised_turn
 from pilotage.store.tables import listing
@@ -83,7 +85,7 @@ class Farm:
     started: int = 0
 
     def __post_init__(self) -> None:
-        self.director = LocalDirector("local", replace(NODE, processors=self.cores))
+        self.director = CeDirector("local", LocalOrders(replace(NODE, processors=self.cores)), local=True)
 
     def submit(self, owner: str, count: int = 6000) -> None:
         self.bench.submit(count, owner=owner, group=PEOPLE[owner])
@@ -96,11 +98,9 @@ class Farm:
         bench = self.bench
         while not bench.do(lambda _: apply_priorities(bench.pool.queues)):
             pass
-        for ordered in bench.do(lambda tx: self.director.order(bench.pool, tx, bench.now)):
+        for ordered in bench.do(lambda tx: order_pilots(self.director, bench.pool, tx, bench.now)):
             self.started += 1
-            pilot = Pilot(
-                Paper(bench, ordered.secret, ordered.index), bench.now + START, idle_since=bench.now + START
-            )
+            pilot = Pilot(Paper(bench, ordered.secret), bench.now + START, idle_since=bench.now + START)
             self.pilots.append(pilot)
         assert len(self.pilots) <= self.cores
         for pilot in list(self.pilots):

@@ -20,7 +20,10 @@ from pilotage.pilot.enrol import make_config
 from pilotage.pilot.job_rate import JobRate
 from pilotage.pilot.node import NodeResources
 from pilotage.pilot.take_request import next_take
-from pilotage.services.director.local import LocalDirector, PilotIntent
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
+from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolResponse
@@ -73,15 +76,15 @@ class Ce:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.director = LocalDirector("local", NODE)
+        self.director = CeDirector("local", LocalOrders(NODE), local=True)
         self.started = 0
 
-    def order(self) -> list[PilotIntent]:
-        ordered = self.bench.do(lambda tx: self.director.order(self.bench.pool, tx, self.bench.now))
+    def order(self) -> list[SubmissionIntent]:
+        ordered = self.bench.do(lambda tx: order_pilots(self.director, self.bench.pool, tx, self.bench.now))
         self.started += len(ordered)
         return ordered
 
-    def enrol(self, ordered: PilotIntent) -> Paper:
+    def enrol(self, ordered: SubmissionIntent) -> Paper:
         return Paper(self.bench, ordered.secret)
 
 

@@ -12,9 +12,11 @@ import pytest
 from pilotage.core import policy as policies
 from pilotage.core.ids import QueueId
 from pilotage.core.queues.wait_reason import Reason
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_record import switch_ce
 from pilotage.services.director.ce_status import closed_ces
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.ordering import order_pilots
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.shares.corrections import apply_priorities
 from pilotage.services.why import answer as why_answer
@@ -116,8 +118,8 @@ def look(bench: Bench, looker: wait_history.WaitRecorder | None = None) -> None:
 
 
 def order(bench: Bench, ce: str = "local", **node: Any) -> list[Any]:
-    director = LocalDirector(ce, replace(NODE, **node))
-    return bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    director = CeDirector(ce, LocalOrders(replace(NODE, **node)), local=True)
+    return bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
 
 
 def texts(answer: Why) -> list[str]:
@@ -539,15 +541,17 @@ def test_its_place_in_the_queue(bench: Bench) -> None:
 
 def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench) -> None:
     [job] = bench.submit()
-    director = LocalDirector("local", replace(NODE, processors=1))
-    [ordered] = bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    director = CeDirector("local", LocalOrders(replace(NODE, processors=1)), local=True)
+    [ordered] = bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
     answer = why_job(bench, job)
     assert (answer.reason, answer.detail) == (Reason.PILOT, "local")
     [ce] = answer.pilots
     assert (ce.ce, ce.pilots, ce.ordered) == ("local", {"Submitted": 1}, 1)
-    director.not_before = bench.now + 100
-    bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1 WHERE id = ?", (ordered.pilot,))
-    assert bench.do(lambda tx: director.order(bench.pool, tx, bench.now)) == []
+    director.memory.trouble, director.memory.not_before = "pilots end without calling home", bench.now + 100
+    bench.connection.execute(
+        "UPDATE pilots SET state = 'Aborted', ended = 1 WHERE id = ?", (ordered.members[0],)
+    )
+    assert bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now)) == []
     answer = why_job(bench, job)
     assert (answer.reason, answer.detail) == (
         Reason.CE,
@@ -555,11 +559,11 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     )
     assert answer.pilots[0].not_before == bench.now + 100
     assert "never contacted the server" in answer.advice
-    director.not_before = 0.0
+    bench.do(director.memory.end_pause)
     busy = bench.pilot(processors=1)
     assert busy.take()[0].job == job
     [second] = bench.submit()
-    bench.do(lambda tx: director.order(bench.pool, tx, bench.now))
+    bench.do(lambda tx: order_pilots(director, bench.pool, tx, bench.now))
     answer = why_job(bench, second)
     assert answer.reason == Reason.SLOTS
     assert (answer.pilots[0].cores, answer.pilots[0].used) == (1, 1)
@@ -588,7 +592,11 @@ def test_the_only_ces_that_a_job_fits_get_no_pilots(
 ) -> None:
     bench = make(TWO_CES)
     order(bench)
-    bench.do(lambda tx: LocalDirector("second", NODE).order(bench.pool, tx, bench.now))
+    bench.do(
+        lambda tx: order_pilots(
+            CeDirector("second", LocalOrders(NODE), local=True), bench.pool, tx, bench.now
+        )
+    )
     [job], [choosy] = bench.submit(), bench.submit(grid_ces=("local",))
     assert {why_job(bench, one).reason for one in (job, choosy)} == {Reason.SLOTS}
     late = {key: bench.now + value if key == "not_before" else value for key, value in progress.items()}
@@ -876,7 +884,7 @@ def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -
     for memory, width in ((8192, 4), (4096, 2), (3072, 2), (2048, 1)):
         [changed] = bench.submit(memory=memory)
         [ordered] = order(bench, processors=4, memory=8192)
-        assert (ordered.processors, ordered.memory) == (width, 2048 * width)
+        assert ordered.order.shape[:2] == (width, 2048 * width)
         bench.connection.execute("UPDATE pilots SET state = 'Aborted', ended = 1")
         pilot = bench.pilot(processors=width, memory=2048 * width)
         assert [offer.job for offer in pilot.take(processors=width, memory=8192)] == [changed]

@@ -17,7 +17,7 @@ from pilotage.core.setting import SECONDS, YEAR, Setting
 LOCAL_POOL = "Local"
 BATCH_POOL = "Batch"
 UNHANDLED_POOLS = ("DIRAC", LOCAL_POOL)
-"""Pools that this director leaves to others: the local CEs have a director of their own."""
+"""Pools that iterations leave out: a local CE plans its pilots in its own cycle."""
 
 DEFAULT_NORMALIZATION = "CPUPower"
 """`CPUNormalization` of a pool that says nothing: `ces.*.cpu_power` as it is."""

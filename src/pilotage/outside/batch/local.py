@@ -19,7 +19,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pilotage.core.errors import Unreachable
@@ -38,6 +37,7 @@ from pilotage.outside.batch.adapter import (
     submissions_of,
 )
 from pilotage.outside.batch.ce_facts import job_counts
+from pilotage.outside.batch.pilot_logs import log_name
 from pilotage.outside.batch.processes import PROPERTIES, Process, Processes
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine
@@ -56,6 +56,15 @@ _FOREIGN_PREFIXES = (
 )
 _FOREIGN = frozenset({"JOB_ID", "JOB_NAME", "NSLOTS", "NHOSTS", "NQUEUES", "NCPUS", "PE", "PE_HOSTFILE"})
 
+
+_STATES = {
+    Seen.SEEN: NativeState.RUNNING,
+    Seen.ABSENT: NativeState.ENDED,
+    Seen.UNKNOWN: NativeState.UNKNOWN,
+}
+
+MAX_LAST_OUTPUT = 500
+"""Characters of the output of a pilot that has ended, as the reason of its end."""
 
 _PYTHON = frozenset({"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "__PYVENV_LAUNCHER__"})
 
@@ -110,6 +119,8 @@ class LocalBatch:
         self.place = f"@{host}" if host else ""
         self.cores = sorted(cores if cores is not None else os.sched_getaffinity(0))
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._signalled: set[str] = set()
+        """Batch ids of pilots that were told to leave: a second signal would give them more time."""
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         """Start pilots, each on the cores that other pilots use least: `beside` and just started."""
@@ -184,7 +195,8 @@ class LocalBatch:
             raise Unreachable(
                 "this machine was started again: its process ids may belong to other programs now"
             )
-        self._terminate(batch_ids)
+        self._terminate(batch_id for batch_id in batch_ids if batch_id not in self._signalled)
+        self._signalled = set(batch_ids)
 
     def _terminate(self, batch_ids: Iterable[str]) -> None:
         for batch_id in batch_ids:
@@ -204,21 +216,25 @@ class LocalBatch:
         return BatchListing(_boot(), tasks, "" if complete else "some processes could not be read")
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        """A batch job for each of these pilots. It has ended if its process is gone and no other has its stamp."""
         self._reap()
-        tasks, missing = [], []
-        for stamp, batch_id in batch_ids.items():
-            seen = self._seen(batch_id)
-            if seen is Seen.ABSENT:
-                missing.append(stamp)
-                continue
-            state = NativeState.RUNNING if seen is Seen.SEEN else NativeState.UNKNOWN
-            tasks.append(ListedTask(*split_stamp(stamp), batch_id, state, str(state), "", self._host))
+        seen = {stamp: self._seen(batch_id) for stamp, batch_id in batch_ids.items()}
+        missing = [stamp for stamp, sight in seen.items() if sight is Seen.ABSENT]
         listing = self.list_pilots(submissions_of(missing))
-        listed = tuple(
-            task if task.batch_id else replace(task, batch_id=batch_ids.get(_joined(task), ""))
-            for task in listing.tasks
-        )
-        return replace(listing, tasks=(*tasks, *listed))
+        tasks = []
+        for stamp, batch_id in batch_ids.items():
+            sight, listed_id = seen[stamp], ""
+            if sight is Seen.ABSENT:
+                sight, listed_id = listing.find(*split_stamp(stamp))
+            tasks.append(self._task(stamp, listed_id or batch_id, sight))
+        return BatchListing(listing.epoch, tuple(tasks))
+
+    def _task(self, stamp: str, batch_id: str, seen: Seen) -> ListedTask:
+        submission, index = split_stamp(stamp)
+        state, words = _STATES[seen], ""
+        if state is NativeState.ENDED:
+            words = self.output(submission, index or 0, MAX_LAST_OUTPUT).strip().replace("\n", " | ")
+        return ListedTask(submission, index, batch_id, state, "", words, self._host)
 
     def _leader_id(self, processes: Sequence[Process]) -> str:
         """The id of the process that was started: it leads the session. "" if only children of it are left."""
@@ -313,8 +329,7 @@ class LocalBatch:
             return ""
 
     def _log_of(self, stamp: str, index: int) -> Path:
-        # The director of local CEs submits each pilot by itself.
-        return self._logs / (f"{stamp}-{index}.log" if index else f"{stamp}.log")
+        return self._logs / log_name(stamp, str(index))
 
     def _least_used(self, processors: int, neighbours: Iterable[str]) -> set[int]:
         used: Counter[int] = Counter()
@@ -335,10 +350,6 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _joined(task: ListedTask) -> str:
-    return task.stamp if task.index is None else f"{task.stamp}/{task.index}"
 
 
 def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> LocalBatch:

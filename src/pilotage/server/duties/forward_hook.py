@@ -11,7 +11,7 @@ from pilotage.core.policy import Ce
 from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookRunner
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from pilotage.services.director.forwarding import HookCall
-from pilotage.services.director.submissions import SubmissionIntent
+from pilotage.services.director.submissions import SubmissionOrder
 
 KEPT = 300.0
 """Seconds for which an answer is used again."""
@@ -38,17 +38,17 @@ class ForwardHook:
         """Kill a run that is under way, from any thread. Further submissions with a hook are refused."""
         self._runner.close()
 
-    def flags(self, ce: Ce | None, intent: SubmissionIntent) -> tuple[str, ...]:
+    def flags(self, ce: Ce | None, order: SubmissionOrder) -> tuple[str, ...]:
         """The flags of a submission with the arguments of the hook. `SubmissionFailed`: the hook is of no use."""
-        if intent.hook is None or ce is None:
-            return intent.flags
+        if order.hook is None or ce is None:
+            return order.flags
         table, own = ce.forward_table, ce.batch_options()
         try:
-            options = self._answer(ce, intent.hook)
-            return with_arguments(intent.flags, options, table, own.own_features, own.own_requests)
+            options = self._answer(ce, order.hook)
+            return with_arguments(order.flags, options, table, own.own_features, own.own_requests)
         except InvalidInput as error:
             raise SubmissionFailed(
-                SubmissionRefusal.REFUSED, f"forward_hook {intent.hook.program}: {error.message}"
+                SubmissionRefusal.REFUSED, f"forward_hook {order.hook.program}: {error.message}"
             ) from None
 
     def _answer(self, ce: Ce, call: HookCall) -> dict[str, str]:

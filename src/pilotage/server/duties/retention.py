@@ -199,7 +199,7 @@ class RetentionDuty(Duty):
                 self._context.disk.sandbox.delete_tries(*name)
             else:
                 stamp, ce = name
-                (self._logs / f"{stamp}.log").unlink(missing_ok=True)
+                remove_log(str(self._logs), stamp)
                 if (section := self._context.pool.policy.ces.get(ce)) is not None:
                     remove_log(section.log_folder, stamp)
 

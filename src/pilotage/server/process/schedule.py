@@ -13,8 +13,9 @@ from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.outside.batch.registry import make_adapter_of
 from pilotage.server.context import Context
 from pilotage.server.duties.agents import AgentDuty
-from pilotage.server.duties.batch_ces import BatchCeDuty, BatchCesDuty
 from pilotage.server.duties.batch_clients import server_machine
+from pilotage.server.duties.ce import CeDuty
+from pilotage.server.duties.ces import BatchCesDuty, LocalCesDuty
 from pilotage.server.duties.costs import CostDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty import Duty
@@ -23,7 +24,6 @@ from pilotage.server.duties.embedded_agent import EmbeddedAgentDuty
 from pilotage.server.duties.information import InformationDuty, LocalInformationDuty
 from pilotage.server.duties.intake import IntakeDuty
 from pilotage.server.duties.job_counts import JobCountsDuty
-from pilotage.server.duties.local_ces import LocalCeDuty, LocalCesDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
 from pilotage.server.duties.output_blocks import OutputBlockDuty
@@ -45,8 +45,9 @@ from pilotage.server.duties.roll_up import RollUpDuty
 from pilotage.server.duties.shares import LedgerDuty, PriorityDuty, ShareDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.process.settings import Settings
-from pilotage.services.director.batch import BatchDirector
-from pilotage.services.director.local import LocalDirector
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.iteration_orders import IterationOrders
+from pilotage.services.director.local_orders import LocalOrders
 from pilotage.services.pool.database_peers import DatabasePeers
 
 if TYPE_CHECKING:
@@ -158,14 +159,14 @@ class DutySchedule:
         logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
         return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
 
-    def _local_ce(self, name: str) -> LocalCeDuty:
-        director = LocalDirector(name, self._settings.node)
+    def _local_ce(self, name: str) -> CeDuty:
         batch = self._adapter(self._context.pool.policy.ces[name])
-        return LocalCeDuty(self._context, director, batch, sys.executable)
+        director = CeDirector(name, LocalOrders(self._settings.node), local=True, place=batch.place)
+        return CeDuty(self._context, director, batch, sys.executable)
 
-    def _batch_ce(self, name: str) -> BatchCeDuty:
-        director = BatchDirector(name, self._settings.node.platform)
-        return BatchCeDuty(self._context, director, self._adapter(self._context.pool.policy.ces[name]))
+    def _batch_ce(self, name: str) -> CeDuty:
+        director = CeDirector(name, IterationOrders(self._settings.node.platform))
+        return CeDuty(self._context, director, self._adapter(self._context.pool.policy.ces[name]))
 
     async def stop_pilots(self) -> None:
         """End the pilots as `down` has asked: after their running jobs, at once, or not at all."""
@@ -175,7 +176,7 @@ class DutySchedule:
         await context.writer.acall(lambda tx: tx.set(context.pool.server, "draining", True))
         context.stop.clear()
         if context.stop.mode == "cancel":
-            await self._local_ces.cancel_all()
+            await self._local_ces.cancel_all(waiting_only=False)
         await self._batch_ces.cancel_all(waiting_only=context.stop.mode == "drain")
         while not context.stop.is_set() and await asyncio.to_thread(self._has_running_pilots):
             with contextlib.suppress(TimeoutError):
@@ -190,4 +191,5 @@ class DutySchedule:
         self._director.close()
         self._local_information.close()
         self._batch_information.close()
+        await self._local_ces.close()
         await self._batch_ces.close()

@@ -24,7 +24,7 @@ from pilotage.wire.pilot import Node
 if TYPE_CHECKING:
     from pilotage.services.director.demand import DemandCounts
 
-CLOSED_LOCAL = "local pilots have a director of their own"
+CLOSED_LOCAL = "its pilots are planned core by core, in its own cycle"
 CLOSED_NEW = "its cycle has not begun yet"
 MANY: Final = 10**9
 """Pilots, where the batch system tells no bound."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,11 +21,22 @@ from pilotage.store.writer.transaction import Transaction
 DIRECTOR = "server"
 """Who stops a CE after failures."""
 
-FIRST_PAUSE = 10.0
-"""Seconds without a submission after the first failure; doubled by each further one."""
 
-LONGEST_PAUSE = 3600.0
-"""Seconds without a submission at most, after pilots that never called home or submissions that were refused."""
+class Pauses(NamedTuple):
+    """How long a CE pauses after pilots that never called home, or submissions that were refused."""
+
+    first: float
+    """Seconds after the first failure; doubled by each further one."""
+    longest: float
+
+    def after(self, failures: int) -> float:
+        """Seconds of the pause after this number of failures in a row."""
+        return min(self.longest, self.first * 2.0 ** min(30, failures - 1))
+
+
+BATCH_PAUSES = Pauses(10.0, 3600.0)
+LOCAL_PAUSES = Pauses(2.0, 300.0)
+"""A process starts at once and costs little, so a local CE tries again sooner."""
 
 FAILURES_TO_PAUSE = 3
 """Pilots in a row that end without calling home before the CE pauses. A refused submission pauses it at once."""
@@ -40,11 +52,6 @@ ENDED_SILENTLY = "its batch job has ended without a word"
 
 CALLED_HOME = "called home and had no job"
 """Begins the failures of pilots that reached the server."""
-
-
-def _pause_after(failures: int) -> float:
-    """Seconds of the pause after this number of failures in a row."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(30, failures - 1))
 
 
 def section_digest(ce: Ce) -> str:
@@ -80,6 +87,7 @@ class CeMemory:
     """The memory of one director. The row in `ces` has the same values after `store`."""
 
     ce: str
+    pauses: Pauses = BATCH_PAUSES
     section: str = ""
     """Digest of the CE's section of the policy in the last cycle."""
     trouble: str = ""
@@ -132,7 +140,7 @@ class CeMemory:
 
     def is_paused(self, now: float) -> bool:
         """Whether nothing is submitted now. A clock that stepped back ends the pause."""
-        return self.not_before - LONGEST_PAUSE <= now < self.not_before
+        return self.not_before - self.pauses.longest <= now < self.not_before
 
     def pause(self, tx: Transaction, reason: str, now: float) -> None:
         """Submit nothing for a while, twice as long after each further failure."""
@@ -141,7 +149,7 @@ class CeMemory:
 
     def _begin_pause(self, tx: Transaction, reason: str, now: float) -> None:
         tx.set(self, "trouble", reason)
-        tx.set(self, "not_before", now + _pause_after(self.failures))
+        tx.set(self, "not_before", now + self.pauses.after(self.failures))
 
     def wait_for_room(self, tx: Transaction, reason: str, now: float) -> None:
         """Submit nothing for `FULL_PERIOD`. A full batch system is no failure, so the wait never grows."""
@@ -183,14 +191,14 @@ class CeMemory:
     def _pause_began(self) -> float:
         if not self.not_before or self._is_full:
             return -inf
-        return self.not_before - _pause_after(self.failures)
+        return self.not_before - self.pauses.after(self.failures)
 
     def count_failure(self, pool: Pool, tx: Transaction, failure: str, now: float) -> None:
-        """Stop submission after too many failures in a row that are all alike."""
+        """Stop submission after too many failures in a row that are all alike. A local CE is never stopped."""
         tx.set(self, "alike", self.alike + 1 if failure == self.failure else 1)
         tx.set(self, "failure", failure)
         ce = pool.policy.ces.get(self.ce)
-        if ce is None or not 0 < ce.max_failures <= self.alike:
+        if ce is None or ce.type == "local" or not 0 < ce.max_failures <= self.alike:
             return
         if ces.by_name(tx.connection, self.ce).switch is CeSwitch.ON:
             reason = f"{self.alike} failures in a row: {failure}"

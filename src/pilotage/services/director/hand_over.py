@@ -19,6 +19,8 @@ from pilotage.store.writer.transaction import Transaction
 MOST_RELEASES = 5
 """Calls without effect that release a submission; then it is cancelled."""
 
+NEVER_BEGAN = "its process was never started"
+
 _LET_GO = (SubmissionPhase.RELEASING, SubmissionPhase.RELEASED)
 
 
@@ -37,7 +39,7 @@ def take_step(
     if not members:
         return _clear(tx, row, present, now)
     phase = listed_tasks.phase_of_members(row.phase, members)
-    step = next_step(phase, _sight(phase, row, tasks, listed))
+    step = next_step(phase, _sight(phase, row, tasks, listed), holds=not listed.proof)
     if step.action is Action.ADOPT:
         batch_id = listed_tasks.array_of(present[0])
         pilot_submissions.update(tx.connection, row.id, phase=step.next, batch_id=batch_id, absent_since=None)
@@ -47,8 +49,9 @@ def take_step(
         since = listed.at if row.absent_since is None else row.absent_since
         pilot_submissions.update(tx.connection, row.id, phase=step.next, absent_since=since)
     elif step.action is Action.ABORT:
-        give_up(pool, tx, row, PilotEnd.NEVER_STARTED, "the batch system does not have it", now)
-        if not row.releases:
+        reason = NEVER_BEGAN if listed.proof else "the batch system does not have it"
+        give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
+        if not row.releases and not listed.proof:
             memory.pause(tx, "a submission is not in the batch system", now)
         # Its release was acknowledged, so its pilots may have run.
         for pilot in members if row.releases else ():
@@ -133,6 +136,8 @@ def _sight(
 ) -> Sight:
     """The evidence of a listing about a submission."""
     states = {task.state for task in tasks}
+    if listed.proof and states <= {NativeState.UNKNOWN, NativeState.ENDED}:
+        return Sight.UNKNOWN if NativeState.UNKNOWN in states else Sight.STILL_ABSENT
     if NativeState.HELD in states:
         return Sight.HELD
     if states - {NativeState.ENDED}:

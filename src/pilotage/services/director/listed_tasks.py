@@ -66,7 +66,12 @@ def note_batch_ids(
 ) -> None:
     """Store the batch ids of pilots whose submission was not acknowledged."""
     ids = {task.index: task.batch_id for task in tasks if task.index is not None}
-    set_batch_ids(pool, tx, [pilot for pilot in members if not pilot.batch_id], ids)
+    set_batch_ids(pool, tx, [pilot for pilot in members if not is_known(pilot.batch_id)], ids)
+
+
+def is_known(batch_id: str) -> bool:
+    """Whether this is a whole batch id. A place alone says only which host was to start the pilot."""
+    return bool(batch_id.partition("@")[0])
 
 
 def set_batch_ids(pool: Pool, tx: Transaction, members: Sequence[PilotRow], ids: Mapping[int, str]) -> None:

@@ -199,4 +199,4 @@ def _needs_observation(pilot: SubmissionMember, task: ListedTask | None) -> bool
         return True
     if task.state is NativeState.RUNNING and pilot.cores_from is None:
         return True
-    return not pilot.batch_id
+    return not listed_tasks.is_known(pilot.batch_id)

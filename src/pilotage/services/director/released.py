@@ -40,6 +40,8 @@ class Listed:
     """As `ListingComparison.contradicted`."""
     accounted: Collection[int] = ()
     """Pilots whose batch jobs run, as the accounting says."""
+    proof: bool = False
+    """The machine of a local CE tells of each pilot whether it has ended: no second answer is needed."""
 
     def absence(self, since: float | None, settle: float) -> Sight:
         """The evidence about a pilot or submission that it lacks, as all listings since then do."""
@@ -165,8 +167,8 @@ def _lose(
     pool: Pool, tx: Transaction, memory: CeMemory, pilot: PilotRow, task: ListedTask | None, now: float
 ) -> None:
     reason = ENDED_SILENTLY
-    if task is not None:
-        reason += f": {task.native}" + (f", {task.reason}" if task.reason else "")
+    if task is not None and (words := [word for word in (task.native, task.reason) if word]):
+        reason += f": {', '.join(words)}"
     new = end_absent_pilot(pool, tx, pilot, reason, now)
     if new is PilotState.ABORTED:
         memory.count_silent_pilot(pool, tx, reason, pilot.submitted, now)

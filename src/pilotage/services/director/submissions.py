@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
-from pilotage.core.ids import PilotId
+from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.policy import Ce
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.shares.turns import Turn
+from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.submission import STAMP_PREFIX
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.pilots.enrolment import secret_hash
@@ -20,24 +21,44 @@ from pilotage.store.writer.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionOrder:
+    """Equal pilots that a CE gets in one submission."""
+
+    pilots: int
+    shape: Shape
+    pilot_type: str
+    pool: str
+    """The submit pool that submits them."""
+    _: KW_ONLY
+    queue: QueueId | None = None
+    """The queue that they are for; None: it is a probe."""
+    only_owner: str | None = None
+    """The owner that they are bound to; None: they serve everybody."""
+    owner: str = ""
+    """With `group` the identity under which they are submitted."""
+    group: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Facts for the administrators of the site: the owner, group and task queue that the pilots are for."""
+    flags: tuple[str, ...] = ()
+    """Native arguments for the requirements of its queue."""
+    hook: HookCall | None = None
+    """The run of the site's hook that adds further arguments; None: there is none."""
+    turn: Turn | None = None
+    """The owner's turn that its only pilot begins."""
+    beside: tuple[str, ...] = ()
+    """As in `BatchSubmission`."""
+    lease: float | None = None
+    """Seconds after which pilots end of which nobody knows whether they were started; None: listings tell it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionIntent:
     """A submission whose rows are stored and that the batch system has not been given yet."""
 
     stamp: str
     secret: str
-    pilots: int
-    processors: int
-    memory: int
-    """MB of each pilot; 0: the batch system's default."""
-    wall: float
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Facts for the administrators of the site: the owner, group and task queue that the pilots are for."""
-    pool: str = ""
-    """The submit pool that submits it."""
-    flags: tuple[str, ...] = ()
-    """Native arguments for the requirements of its queue."""
-    hook: HookCall | None = None
-    """The run of the site's hook that adds further arguments; None: there is none."""
+    members: tuple[PilotId, ...]
+    order: SubmissionOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +82,14 @@ class BatchSteps:
         )
 
 
-def properties_of(order: BatchOrder) -> dict[str, str]:
-    """The identity under which pilots are submitted, and the task queue that they are for."""
-    named = {"queue": str(order.queue), "owner": order.owner, "group": order.group}
-    return {name: value for name, value in named.items() if value}
-
-
 def store_submission(
-    pool: Pool,
-    tx: Transaction,
-    name: str,
-    ce: Ce,
-    count: int,
-    owner: str | None,
-    now: float,
-    *,
-    properties: Mapping[str, str],
-    pilot_type: str = "generic",
-    order: BatchOrder | None = None,
-) -> tuple[SubmissionIntent, list[PilotId]]:
-    """Store the intent of `count` equal pilots of CE `name`; also their ids.
-
-    `owner`: the owner that they are bound to; None: they serve everybody. `order`: None for a probe.
-    """
+    pool: Pool, tx: Transaction, name: str, ce: Ce, order: SubmissionOrder, now: float, place: str
+) -> SubmissionIntent:
+    """Store the intent of a submission to CE `name`. `place`: the part of its batch ids that is known already."""
     stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
     # The call follows at once: a director that ends before it cannot be told from one that ends in it.
     pilot_submissions.insert(
-        tx.connection, stamp=stamp, ce=name, phase=SubmissionPhase.PREPARING, pilots=count, now=now
+        tx.connection, stamp=stamp, ce=name, phase=SubmissionPhase.PREPARING, pilots=order.pilots, now=now
     )
     members = [
         pilots.insert(
@@ -98,20 +100,20 @@ def store_submission(
                 idx=index,
                 site=ce.site,
                 ce=name,
-                only_owner=owner,
-                pilot_type=pilot_type,
-                processors=ce.pilot_processors,
-                memory=ce.pilot_memory,
+                only_owner=order.only_owner,
+                pilot_type=order.pilot_type,
+                processors=order.shape.processors,
+                memory=order.shape.memory,
                 submitted=now,
                 id=pool.ids.next_pilot(),
-                owner="" if order is None else order.owner,
-                group="" if order is None else order.group,
-                queue=None if order is None else order.queue,
+                batch_id=place,
+                lease_until=None if order.lease is None else now + order.lease,
+                owner=order.owner,
+                group=order.group,
+                queue=order.queue,
                 wall=ce.wall,
             ),
         )
-        for index in range(count)
+        for index in range(order.pilots)
     ]
-    size = ce.pilot_processors, ce.pilot_memory, ce.wall
-    submit_pool = ce.submit_pool if order is None else order.pool
-    return SubmissionIntent(stamp, secret, count, *size, properties, submit_pool), members
+    return SubmissionIntent(stamp, secret, tuple(members), order)

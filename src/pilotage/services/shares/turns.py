@@ -33,7 +33,7 @@ def begin_turn(pool: Pool, tx: Transaction, pilot: PilotRow, now: float) -> None
 def promised_turn(pool: Pool, pilot: PilotRow) -> tuple[PilotId, Turn] | None:
     """The turn for which a pilot of the same batch CE gave way, and that pilot; None: there is none.
 
-    A local director starts a pilot for such a turn. A batch system starts any pilot that waits, so the first one that
+    A local CE gets a pilot for such a turn. A batch system starts any pilot that waits, so the first one that
     asks for work has the turn.
     """
     ce = pool.policy.ces.get(pilot.ce)

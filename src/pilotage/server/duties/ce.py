@@ -1,4 +1,4 @@
-"""The duty of CEs that are batch systems: it submits pilots, releases them, and watches them in listings.
+"""The cycles of one CE: its pilots are ordered, submitted, released, and watched in listings.
 
 Calls to a batch system may hang for minutes, so each CE has a thread of its own for them.
 """
@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,33 +17,29 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
 from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
-from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
+from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
+from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.script import PilotSettings, render
 from pilotage.outside.batch.submission import (
     BatchListing,
+    NativeState,
     SubmissionFailed,
-    SubmissionRefusal,
     is_same_failure,
 )
 from pilotage.server.context import Context, proxy_of
-from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
+from pilotage.services.director import observing, ordering, submitting
 from pilotage.services.director.accounted_ends import unexplained, with_accounted
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.forwarding import prepare_forwardings
 from pilotage.services.director.listing_comparison import ListingComparison, compare
-from pilotage.services.director.submissions import BatchSteps, SubmissionIntent
+from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, SubmissionOrder
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.tables.ces import LiveTotals
 from pilotage.store.writer.transaction import Transaction
-
-BATCH_PERIOD = 2.0
-"""Seconds between two looks at the waiting jobs. Listings are rarer: `ces.NAME.listing_period`."""
-
-KILL_RECHECK = 5.0
-"""Seconds from the cancellation of killed pilots to the next listing, if listings are rarer."""
 
 COMPARE = "compare submissions with the listing"
 RELEASE = "release pilots"
@@ -56,24 +53,23 @@ ACCOUNTING_MARGIN = 3600.0
 Answer = TypeVar("Answer")
 
 
-class BatchCeDuty:
+class CeDuty:
     """Submits and monitors the pilots of one CE."""
 
-    def __init__(self, context: Context, director: BatchDirector, batch: BatchAdapter) -> None:
+    def __init__(self, context: Context, director: CeDirector, batch: BatchAdapter, python: str = "") -> None:
+        """`python`: the interpreter that its pilots try first."""
         self._context = context
         self._director = director
         self._batch = batch
+        self._python = python
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._hook = ForwardHook()
-        self._next_listing = 0.0
         aim = SLICE_AIM if context.writer.in_loop else POSTGRESQL_AIM
         self._rows = RowByRow(context.writer, context.duties.failing.of(f"pilots of {director.ce}"), aim)
-        self._killed: set[PilotId] = set()
-        """Pilots whose kill the last listing has taken in."""
         self._ask_accounting_from = 0.0
         self._failure = ""
-        self._full = ""
-        """Why the batch system has no room for one further pilot, in this cycle; empty: it may have room."""
+        self.live = 0
+        """Live and ordered pilots of a local CE, in the last cycle."""
         self._refusal = ""
         """Why the last submission failed; empty: it was accepted."""
 
@@ -87,20 +83,22 @@ class BatchCeDuty:
 
     async def _serve(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
-        now = self._context.clock()
-        due = self._next_listing
-        # A clock that stepped back ends the wait.
-        period = ce.listing_period if ce is not None else 60.0
-        killed = await self._context.quick_read(self._killed_pilots)
-        if now >= due or due - now > period or killed - self._killed:
-            if not await self._watch():
-                return
-            # Look again soon after a kill: a pilot that waited has ended by then.
-            again = min(period, KILL_RECHECK) if killed - self._killed else period
-            self._killed = killed
-            self._next_listing = self._context.clock() + again
+        if self._director.local:
+            await self._watch()
+        elif not await self._watch_if_due(ce):
+            return
         if ce is not None:
             await self._submit_all(ce)
+
+    async def _watch_if_due(self, ce: Ce | None) -> bool:
+        """Take in a listing if it is time for one. False: the batch system gave none."""
+        killed = await self._context.quick_read(self._killed_pilots)
+        if not observing.is_listing_due(self._director, ce, killed, self._context.clock()):
+            return True
+        if not await self._watch():
+            return False
+        observing.plan_listing(self._director, ce, killed, self._context.clock())
+        return True
 
     def _killed_pilots(self, connection: Connection) -> set[PilotId]:
         return set(pilots.killed(connection, self._director.ce))
@@ -125,20 +123,28 @@ class BatchCeDuty:
         await self._attempt(lambda: self._batch.cancel(stamps, waiting_only=waiting_only))
 
     def has_running_pilots(self) -> bool:
-        """Whether a pilot of this CE has called home and has not ended, as the store has it."""
+        """Whether a pilot of this CE has called home and has not ended, as the store has it, or is a process here."""
+        if self._director.local:
+            return any(task.state is NativeState.RUNNING for task in self._list().tasks)
         live = pilots.with_batch_jobs(self._context.readers.connection(), self._director.ce)
         return any(pilot.started is not None for pilot in live)
 
+    def _list(self) -> BatchListing:
+        """A listing of the batch system, or the answers of this machine about each live pilot."""
+        connection, ce = self._context.readers.connection(), self._director.ce
+        if self._director.local:
+            live = {pilot.stamp: pilot.batch_id for pilot in pilots.with_batch_jobs(connection, ce)}
+            self.live = len(live)
+            return self._batch.status(live)
+        return observing.checked(connection, ce, self._batch.list_pilots())
+
     async def _watch(self) -> bool:
         """Take in one listing, and make the calls that follow from it. False: there is no complete listing."""
-        writer, clock = self._context.writer, self._context.clock
-        listed = clock()
-        listed_now = await self._call(self._batch.list_pilots)
-        listing = await self._context.quick_read(
-            lambda connection: self._director.checked(connection, listed_now)
-        )
+        writer, director, listed = self._context.writer, self._director, self._context.clock()
+        listing = await self._call(self._list)
         self._report(listing.failure)
-        await writer.acall(lambda tx: self._director.begin_observation(tx, listing, listed))
+        if not director.local:
+            await writer.acall(lambda tx: observing.begin_observation(director, tx, listing, listed))
         if not listing.complete:
             return False
         steps = await self._observe(listing, listed)
@@ -162,11 +168,13 @@ class BatchCeDuty:
 
         def observe(tx: Transaction, stamps: Sequence[str]) -> int:
             part = [observations[stamp] for stamp in stamps]
-            steps[stamps[0]] = director.observe_some(context.pool, tx, comparison, part, context.clock())
+            steps[stamps[0]] = observing.observe_some(
+                director, context.pool, tx, comparison, part, context.clock()
+            )
             return len(part)
 
         await self._rows.in_slices(COMPARE, list(observations), observe)
-        await context.writer.acall(lambda tx: director.note_unchanged(tx, comparison))
+        await context.writer.acall(lambda tx: observing.note_unchanged(director, tx, comparison))
         return sum(steps.values(), BatchSteps()).with_cancelled(comparison.cancel)
 
     async def _with_accounted(self, comparison: ListingComparison) -> ListingComparison:
@@ -184,69 +192,93 @@ class BatchCeDuty:
         return with_accounted(comparison, accounted)
 
     async def _submit_all(self, ce: Ce) -> None:
-        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        # To count many pilots takes the database long. Nobody else submits pilots to this CE meanwhile.
-        live = await self._call(
-            lambda: ces.live_totals(self._context.readers.connection(), self._director.ce)
+        context, director = self._context, self._director
+        live = None if director.local else await self._call(self._prepare)
+        intents = await context.writer.acall(
+            lambda tx: ordering.order_pilots(director, context.pool, tx, context.clock(), live)
         )
-        await self._call(
-            lambda: prepare_forwardings(pool, self._context.readers.connection(), self._director.ce, clock())
-        )
-        intents = await writer.acall(lambda tx: self._director.order(pool, tx, clock(), live))
-        self._full = ""
+        self.live += len(intents)
+        started: list[str] = []
         for number, intent in enumerate(intents):
-            if self._full:
-                await self._note_full(intent, self._full)
-                continue
-            if number:
-                await pause(self._context, 1 / ce.submit_rate)
-            await self._rows.alone("submit pilots", intent.stamp, partial(self._submit, intent))
+            if number and not director.local and not director.no_room:
+                await pause(context, 1 / ce.submit_rate)
+            await self._rows.alone("submit pilots", intent.stamp, partial(self._submit, intent, started))
 
-    async def _note_full(self, intent: SubmissionIntent, reason: str) -> None:
-        """Give up a submission for which the batch system has no room."""
-        pool, now = self._context.pool, self._context.clock()
-        await self._context.writer.acall(lambda tx: self._director.full(pool, tx, intent.stamp, reason, now))
-        self._full = reason if intent.pilots == 1 else self._full
+    def _prepare(self) -> LiveTotals:
+        """Count the pilots, and make the flags of their orders, beside the writer: both may take long.
 
-    async def _submit(self, intent: SubmissionIntent) -> None:
-        """Give one submission to the batch system, held, and release it when its id is stored."""
-        pool, writer, clock = self._context.pool, self._context.writer, self._context.clock
-        shape = Shape(intent.processors, intent.memory, intent.wall)
+        Nobody else submits pilots to this CE meanwhile.
+        """
+        connection, ce = self._context.readers.connection(), self._director.ce
+        prepare_forwardings(self._context.pool, connection, ce, self._context.clock())
+        return ces.live_totals(connection, ce)
+
+    async def _submit(self, intent: SubmissionIntent, started: list[str]) -> None:
+        """Give one submission to the batch system, and let it start when its id is stored.
+
+        `started`: the batch ids of earlier submissions of this cycle; the new ones are added.
+        """
+        pool, writer, director = self._context.pool, self._context.writer, self._director
         try:
-            flags = await self._call(lambda: self._hook.flags(pool.policy.ces.get(self._director.ce), intent))
-            submission = BatchSubmission(
-                intent.stamp, intent.pilots, shape, self._script(intent), intent.properties, flags=flags
-            )
-            async with self._context.duties.submit_pools.turn(intent.pool):
+            submitting.check_room(director)
+            flags = await self._flags(intent.order)
+            submission = self._submission(intent, flags, started)
+            async with self._context.duties.submit_pools.turn(intent.order.pool):
                 receipt = await self._call(lambda: self._batch.submit(submission))
         except SubmissionFailed as error:
-            reason = error.reason
             self._report_refusal(error)
-            if error.refusal is SubmissionRefusal.IN_DOUBT:
-                await writer.acall(lambda tx: self._director.in_doubt(tx, intent.stamp, reason))
-            elif error.refusal is SubmissionRefusal.FULL:
-                await self._note_full(intent, reason)
-            else:
-                await writer.acall(lambda tx: self._director.refused(pool, tx, intent.stamp, reason, clock()))
+            failed, now = error, self._context.clock()
+            await writer.acall(lambda tx: submitting.failed(director, pool, tx, intent.stamp, failed, now))
             return
-        await writer.acall(lambda tx: self._director.acknowledged(pool, tx, intent.stamp, receipt))
-        await self._release(intent.stamp)
+        started += receipt.batch_ids
+        known = await writer.acall(
+            lambda tx: submitting.acknowledged(director, pool, tx, intent.stamp, receipt)
+        )
+        if self._batch.holds:
+            await self._release(intent.stamp)
+        elif known:
+            self._refusal = ""
+        else:
+            # It was given up meanwhile: the server would refuse its pilots.
+            await self._attempt(lambda: self._batch.cancel([intent.stamp]))
+
+    async def _flags(self, order: SubmissionOrder) -> tuple[str, ...]:
+        if order.hook is None:
+            return order.flags
+        ce = self._context.pool.policy.ces.get(self._director.ce)
+        return await self._call(lambda: self._hook.flags(ce, order))
 
     async def _release(self, stamp: str) -> None:
-        pool, writer = self._context.pool, self._context.writer
-        if not await writer.acall(lambda tx: self._director.releasing(tx, stamp)):
+        pool, writer, director = self._context.pool, self._context.writer, self._director
+        if not await writer.acall(lambda tx: submitting.releasing(tx, stamp)):
             return
         try:
             if await self._attempt(lambda: self._batch.release([stamp])):
                 self._refusal = ""
-                await writer.acall(lambda tx: self._director.released(pool, tx, stamp))
+                await writer.acall(lambda tx: submitting.released(director, pool, tx, stamp))
         except SubmissionFailed as error:
             self._report_refusal(error)
             reason, now = error.reason, self._context.clock()
-            if await writer.acall(lambda tx: self._director.refused(pool, tx, stamp, reason, now)):
+            if await writer.acall(lambda tx: submitting.refused(director, pool, tx, stamp, reason, now)):
                 await self._attempt(lambda: self._batch.cancel([stamp]))
 
-    def _script(self, intent: SubmissionIntent) -> str:
+    def _submission(
+        self, intent: SubmissionIntent, flags: tuple[str, ...], started: Sequence[str]
+    ) -> BatchSubmission:
+        order = intent.order
+        unwritten = BatchSubmission(
+            intent.stamp,
+            order.pilots,
+            order.shape,
+            "",
+            order.properties,
+            flags=flags,
+            beside=(*order.beside, *started) if self._director.local else (),
+        )
+        return replace(unwritten, script=self._script(intent, unwritten))
+
+    def _script(self, intent: SubmissionIntent, submission: BatchSubmission) -> str:
+        shape, local = submission.shape, self._director.local
         settings = PilotSettings(
             servers=self._context.address.pilot_urls,
             fingerprints=self._context.address.pool_fingerprints,
@@ -254,10 +286,13 @@ class BatchCeDuty:
             proxy=proxy_of(self._context, self._director.ce),
             secret=intent.secret,
             index=0,
-            processors=intent.processors,
-            memory=intent.memory,
+            processors=shape.processors,
+            memory=shape.memory,
             stamp=intent.stamp,
+            python=self._python,
             index_variable=self._batch.index_variable,
+            # Batch systems show them by themselves; of a process only its arguments are seen.
+            properties=write_properties(all_properties(submission)) if local else "",
         )
         return render(self._context.pilots.program, settings)
 
@@ -288,63 +323,3 @@ class BatchCeDuty:
             else:
                 self._log.info("CE %s answers again", self._director.ce)
             self._failure = failure
-
-
-class BatchCesDuty(Duty):
-    """All CEs of the policy in force that are batch systems.
-
-    Each CE has a task of its own, so that a batch system that hangs holds up no other. A CE that has gone from the
-    policy gets no more pilots; its pilots are watched to their end.
-    """
-
-    name = lease = "batch pilots"
-
-    def __init__(self, context: Context, make: Callable[[str], BatchCeDuty]) -> None:
-        super().__init__(context)
-        self._make = make
-        self._duties: dict[str, tuple[Ce, BatchCeDuty]] = {}
-        self._cycles: dict[str, asyncio.Task[None]] = {}
-
-    def period(self) -> float:
-        return BATCH_PERIOD
-
-    async def work(self) -> None:
-        """Begin the next cycle of each CE whose last one has ended."""
-        for name, ce in self._context.pool.policy.ces.items():
-            known = self._duties.get(name)
-            if ce.type != "local" and (known is None or known[0] != ce) and not self._is_busy(name):
-                if known is not None:
-                    known[1].close()
-                self._duties[name] = ce, self._make(name)
-        # A cycle that is under way, or has not ended once, tells nothing yet.
-        self._rows.leave_out("serve CEs")
-        for name, (_, duty) in self._duties.items():
-            if self._is_busy(name):
-                continue
-            ended, self._cycles[name] = self._cycles.get(name), asyncio.create_task(duty.cycle())
-            if ended is not None:
-                await self._rows.alone("serve CEs", name, partial(_end_of, ended))
-
-    def _is_busy(self, name: str) -> bool:
-        return name in self._cycles and not self._cycles[name].done()
-
-    async def cancel_all(self, *, waiting_only: bool) -> None:
-        """Cancel every submission of every CE, or only the pilots that have not started."""
-        for _, duty in self._duties.values():
-            await duty.cancel_all(waiting_only=waiting_only)
-
-    def has_running_pilots(self) -> bool:
-        """Whether a pilot of any of these CEs has called home and has not ended."""
-        return any(duty.has_running_pilots() for _, duty in self._duties.values())
-
-    async def close(self) -> None:
-        """End all cycles and the commands that they wait for. A submission under way is in doubt then."""
-        for cycle in self._cycles.values():
-            cycle.cancel()
-        for _, duty in self._duties.values():
-            duty.close()
-        await asyncio.gather(*self._cycles.values(), return_exceptions=True)
-
-
-async def _end_of(cycle: asyncio.Task[None]) -> None:
-    await cycle

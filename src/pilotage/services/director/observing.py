@@ -1,0 +1,145 @@
+"""The third phase of a CE's director: it applies listings of the batch system to the submissions.
+
+The table of core/pilots/handover.py decides on the next step of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from pilotage.core.ids import PilotId
+from pilotage.core.pilots.handover import Action
+from pilotage.core.policy import Ce
+from pilotage.outside.batch.submission import BatchListing, ListedTask, cluster_of
+from pilotage.services.director import listed_tasks
+from pilotage.services.director.ce_director import CeDirector
+from pilotage.services.director.hand_over import take_step
+from pilotage.services.director.listing_comparison import ListingComparison, Observation, stamps_of
+from pilotage.services.director.released import Listed, watch_released
+from pilotage.services.director.submissions import BatchSteps
+from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.writer.transaction import Transaction
+
+KILL_RECHECK = 5.0
+"""Seconds from the cancellation of killed pilots to the next listing, if listings are rarer."""
+
+DEFAULT_PERIOD = 60.0
+"""Seconds of `ces.NAME.listing_period` for a CE that the policy has no more."""
+
+
+def is_listing_due(director: CeDirector, ce: Ce | None, killed: Set[PilotId], now: float) -> bool:
+    """Whether it is time for a listing. `killed`: the live pilots that an administrator has killed."""
+    due = director.next_listing
+    # A clock that stepped back ends the wait.
+    return now >= due or due - now > _period(ce) or bool(killed - director.killed)
+
+
+def plan_listing(director: CeDirector, ce: Ce | None, killed: Set[PilotId], now: float) -> None:
+    """After a complete listing: set the time of the next one, soon after a kill. A pilot that waited has ended then."""
+    period = _period(ce)
+    again = min(period, KILL_RECHECK) if killed - director.killed else period
+    director.killed, director.next_listing = frozenset(killed), now + again
+
+
+def _period(ce: Ce | None) -> float:
+    return DEFAULT_PERIOD if ce is None else ce.listing_period
+
+
+def checked(connection: Connection, ce: str, listing: BatchListing) -> BatchListing:
+    """The listing, unless it is of another cluster than the one that has the CE's pilots.
+
+    Absence from the listing of another cluster means nothing.
+    """
+    before = cluster_of(ces.by_name(connection, ce).progress.epoch)
+    if not listing.complete or not before or listing.cluster in ("", before):
+        return listing
+    if not pilot_submissions.live(connection, ce):
+        return listing
+    return BatchListing(
+        failure=f"this is cluster {listing.cluster}, and pilots of the CE are in cluster {before}: configure"
+        f" cluster {before} for the CE again until they have ended, and a CE of its own for the other one"
+    )
+
+
+def begin_observation(director: CeDirector, tx: Transaction, listing: BatchListing, listed: float) -> None:
+    """Note the result of a listing. Its submissions follow, a few in each transaction."""
+    director.memory.restore(tx)
+    director.memory.note_listing(tx, listing, listed)
+    director.memory.store(tx)
+
+
+def observe_some(
+    director: CeDirector,
+    pool: Pool,
+    tx: Transaction,
+    comparison: ListingComparison,
+    observations: Sequence[Observation],
+    now: float,
+) -> BatchSteps:
+    """Apply the listing to some of the submissions that may have changed."""
+    memory = director.memory
+    memory.restore(tx)
+    release, cancel, unwanted = [], [], []
+    for observation in observations:
+        row = observation.row
+        # The next comparison finds out whether a further observation is needed.
+        tx.delete(director.unchanged, row.stamp)
+        ours, others = listed_tasks.without_doubles(row, observation.tasks)
+        members = pilots.of_submission(tx.connection, stamps_of(observation))
+        unwanted += [*others, *listed_tasks.killed_tasks(members, ours)]
+        listed_tasks.note_batch_ids(pool, tx, members, ours)
+        listed_tasks.note_cores(tx, row, members, ours, comparison.listed)
+        listed = _listed(director, pool, comparison, observation, ours)
+        if observation.indexes is None:
+            action = take_step(pool, tx, memory, row, members, ours, listed, now)
+        else:
+            watch_released(pool, tx, memory, row, members, ours, listed, now)
+            action = Action.NONE
+        _note_orphans(director, tx, row.stamp, listed_tasks.count_orphaned(members, ours))
+        if action is Action.RELEASE:
+            release.append(row.stamp)
+        elif action is Action.CANCEL:
+            cancel.append(row.stamp)
+    memory.store(tx)
+    return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
+
+
+def note_unchanged(director: CeDirector, tx: Transaction, comparison: ListingComparison) -> None:
+    """After all observations: note the submissions without one, watch the returned ones, forget the ended ones."""
+    for stamp in comparison.back:
+        pilot_submissions.reopen(tx.connection, stamp)
+    unchanged = {stamp: facts for stamp, facts in director.unchanged.items() if stamp in comparison.live}
+    tx.set(director, "unchanged", {**unchanged, **comparison.unchanged})
+    for stamp in [*director.orphans]:
+        if stamp not in comparison.live or stamp in comparison.unchanged:
+            tx.delete(director.orphans, stamp)
+
+
+def _listed(
+    director: CeDirector,
+    pool: Pool,
+    comparison: ListingComparison,
+    observation: Observation,
+    tasks: Sequence[ListedTask],
+) -> Listed:
+    """The part of a listing that is about a submission. `tasks`: its batch jobs, without doubles."""
+    whole = observation.indexes is None
+    return Listed(
+        comparison.listed,
+        director.settle(pool),
+        listed_tasks.wait_reason(tasks) if whole else observation.reason,
+        listed_tasks.wait_class(tasks) if whole else observation.row.wait_class,
+        observation.others,
+        comparison.contradicted,
+        observation.accounted,
+        director.local,
+    )
+
+
+def _note_orphans(director: CeDirector, tx: Transaction, stamp: str, count: int) -> None:
+    if count:
+        tx.put(director.orphans, stamp, count)
+    else:
+        tx.delete(director.orphans, stamp)
