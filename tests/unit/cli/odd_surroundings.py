@@ -71,12 +71,12 @@ def run_with(root: Root, words: Sequence[str], streams: str, errors: str) -> int
     os.close(log)
     if streams in ("no stdout", "no streams"):
         os.close(1)
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     if streams == "no streams":
         os.close(0)
-        sys.stdin = None  # type: ignore[assignment]
+        sys.stdin = None
         os.close(2)
-        sys.stderr = None  # type: ignore[assignment]
+        sys.stderr = None
     if streams == "full":
         replace_stdout(os.open("/dev/full", os.O_WRONLY))
     if streams == "reader gone":
