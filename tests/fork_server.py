@@ -68,6 +68,10 @@ def import_all() -> None:
                 importlib.import_module(module.name)
     for name in LIBRARIES:
         importlib.import_module(name)
+    from pilotage.outside.batch.script import pilot_program
+
+    for compiled in (False, True):
+        pilot_program(compiled=compiled)
 
 
 def serve(orders: socket.socket) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,7 +49,7 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
             )
         processes.append(process)
         assert process.stdin
-        process.stdin.write(render(pilot_program(), order).encode())
+        process.stdin.write(render(pilot_program(compiled=True), order).encode())
         process.stdin.close()
         return process
 
@@ -125,3 +127,41 @@ def test_what_is_left_when_both_are_killed_the_next_pilot_removes(
     living.terminate()
     assert living.wait(90) == 0
     assert list(tmp.iterdir()) == []
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_python_that_is_too_old_leaves_the_program_to_the_next(tmp_path: Path, compiled: bool) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    (path / "old").write_text("#!/bin/sh\nexit 1\n")
+    (path / "old").chmod(0o755)
+    (path / "python3").symlink_to(sys.executable)
+    order = PilotSettings(("http://127.0.0.1:1",), SECRET, 0, 1, 0, "stamp", "old")
+    script = render(pilot_program(compiled=compiled), order).replace(
+        "/proc/self/fd/3 ", "/proc/self/fd/3 --help "
+    )
+    done = subprocess.run(
+        ["/bin/sh"],
+        input=script,
+        env={"PATH": f"{path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: pilotage.pilot" in done.stdout
+
+
+def test_another_version_of_python_reads_the_sources(tmp_path: Path) -> None:
+    program, copy = pilot_program(compiled=True), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(program)) as archive, zipfile.ZipFile(copy, "w") as changed:
+        names = archive.namelist()
+        for name in names:
+            content = archive.read(name)
+            changed.writestr(name, b"else" + content[4:] if name.endswith(".pyc") else content)
+    assert {name for name in names if name.endswith(".pyc")}
+    (tmp_path / "pilot.pyz").write_bytes(copy.getvalue())
+    command = [sys.executable, str(tmp_path / "pilot.pyz"), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "usage: pilotage.pilot" in done.stdout

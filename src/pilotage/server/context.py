@@ -52,10 +52,8 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class PilotService:
-    """Serves pilots: their program, the outputs of local pilots, and their messages."""
+    """Serves pilots: the outputs of local pilots, and their messages."""
 
-    program: bytes
-    """The pilot, as a zip application."""
     logs: Path
     """The folder with the output of this machine's pilots."""
     exchange: Handler

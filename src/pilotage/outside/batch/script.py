@@ -4,34 +4,56 @@ from __future__ import annotations
 
 import base64
 import io
+import marshal
 import shlex
 import zipfile
 from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
 
 _MAIN = "from pilotage.pilot.__main__ import main\n\nraise SystemExit(main())\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNPACK = """\
+import sys
+if sys.version_info < (3, 9): sys.exit(1)
+import base64
+open(3, "wb").write(base64.b64decode(sys.stdin.read()))"""
+"""Writes the program to descriptor 3. A Python that is too old leaves the input to the next candidate."""
+_NEVER_COMPARED = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+"""The header of a compiled module that Python does not compare with its source (PEP 552)."""
 
 
-def pilot_program() -> bytes:
-    """The pilot as a zip application: `pilotage.wire` and `pilotage.pilot`. The same bytes every time."""
+@cache
+def pilot_program(*, compiled: bool = False) -> bytes:
+    """The pilot as a zip application: `pilotage.wire` and `pilotage.pilot`. The same bytes every time.
+
+    `compiled`: also as this version of Python compiles it, so that a pilot starts in half of the time, from three
+    times the bytes. Other versions of Python read the sources.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
         package = files("pilotage")
         _add(archive, "pilotage/__init__.py", (package / "__init__.py").read_bytes())
         for folder in ("wire", "pilot"):
-            _add_folder(archive, f"pilotage/{folder}", package / folder)
+            _add_folder(archive, f"pilotage/{folder}", package / folder, compiled)
     return buffer.getvalue()
 
 
-def _add_folder(archive: zipfile.ZipFile, prefix: str, folder: Traversable) -> None:
+def _add_folder(archive: zipfile.ZipFile, prefix: str, folder: Traversable, compiled: bool) -> None:
     for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        name = f"{prefix}/{item.name}"
         if item.is_dir() and item.name != "__pycache__":
-            _add_folder(archive, f"{prefix}/{item.name}", item)
+            _add_folder(archive, name, item, compiled)
         elif item.name.endswith(".py"):
-            _add(archive, f"{prefix}/{item.name}", item.read_bytes())
+            _add(archive, name, item.read_bytes())
+            if compiled and isinstance(item, Path):
+                code = SourceFileLoader(item.stem, str(item)).get_code(item.stem)
+                _add(archive, f"{name}c", _NEVER_COMPARED + marshal.dumps(code))
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -108,22 +130,21 @@ def render(program: bytes, order: PilotSettings) -> str:
     return f"""\
 #!/bin/sh
 umask 077
-{proxy}python=
+{proxy}program=$(mktemp "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
+exec 3<>"$program"
+rm -f "$program"
+python=
 for candidate in {shlex.join(pythons)}; do
-  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; then
+  if "$candidate" -c {shlex.quote(_UNPACK)} 2>/dev/null; then
     python=$candidate
     break
   fi
-done
+done <<'END_OF_PROGRAM'
+{encoded}END_OF_PROGRAM
 if [ -z "$python" ]; then
   echo "pilotage: no Python 3.9 or newer on $(hostname) in PATH=${{PATH:-}}" >&2
   exit 69
 fi
-program=$(mktemp "${{TMPDIR:-/tmp}}/pilotage.XXXXXXXX") || exit 73
-exec 3<>"$program"
-rm -f "$program"
-"$python" -c 'import base64, sys; open(3, "wb").write(base64.b64decode(sys.stdin.read()))' <<'END_OF_PROGRAM'
-{encoded}END_OF_PROGRAM
 exec "$python" /proc/self/fd/3 {shlex.join(options)} --index {index} --stamp {stamp} --program-fd 3 <<'END_OF_SECRET'
 {order.secret}
 END_OF_SECRET

@@ -19,7 +19,7 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.outside.batch.properties import all_properties, write_properties
-from pilotage.outside.batch.script import PilotSettings, render
+from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.outside.batch.submission import (
     BatchListing,
     NativeState,
@@ -294,7 +294,8 @@ class CeDuty:
             # Batch systems show them by themselves; of a process only its arguments are seen.
             properties=write_properties(all_properties(submission)) if local else "",
         )
-        return render(self._context.pilots.program, settings)
+        # This machine's pilots run by the server's own Python.
+        return render(pilot_program(compiled=local), settings)
 
     async def _attempt(self, call: Callable[[], None]) -> bool:
         """Make a call that a later cycle makes again if it fails."""

@@ -189,6 +189,8 @@ class _Server:
             issuer, HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock)
         )
         tokens.home.write()
+        for compiled in (False, True):
+            pilot_program(compiled=compiled)  # made before the event loop serves anybody
         return Context(
             pool=pool,
             writer=self._writer,
@@ -199,7 +201,7 @@ class _Server:
                 instance_facts.uuid, socket.gethostname(), url, settings.pilot_server or url
             ),
             tokens=tokens,
-            pilots=PilotService(pilot_program(), home.folder / "pilots", self._exchange_of(pool)),
+            pilots=PilotService(home.folder / "pilots", self._exchange_of(pool)),
             work=self._work_intake(pool),
             duties=DutyState(
                 UseBook(pool.policy.accounting.history),

@@ -11,6 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
+from pilotage.outside.batch.script import pilot_program
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.callers import context_of
 from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
@@ -147,6 +148,6 @@ async def store_tail(
 
 
 @router.get("/pilot.pyz", response_class=Response, responses=binary_response("application/zip"))
-def program(context: Context = Depends(context_of)) -> Response:
+def program() -> Response:
     """The pilot's program. It contains no secret."""
-    return Response(context.pilots.program, media_type="application/zip")
+    return Response(pilot_program(), media_type="application/zip")
