@@ -20,7 +20,7 @@ from pilotage.services.director.information import CeReply, forget, store_answer
 from pilotage.services.jobs.actions import act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol, secret_hash
-from pilotage.services.pilots.exchange import exchange, token_hash
+from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.policy import apply, bans, site_states
 from pilotage.services.pool import shared_limits
@@ -32,6 +32,7 @@ from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
 from tests.instance import until
 from tests.pilot_intent import pilot_intent
+from tests.single_exchange import exchange
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from pilotage.core.ids import JobId, QueueId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.services.jobs.relocation import Place, relocate
 from pilotage.services.peers import sync
-from pilotage.services.pilots.exchange import exchange
 from pilotage.services.submission.accept import identity_of
 from pilotage.services.submission.of_requests import RequestJobs, submit_element_jobs
 from pilotage.store.tables import instance
@@ -20,6 +19,7 @@ from pilotage.wire.pilot import ExchangeRequest, Node, Take
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import postgresql_store
 from tests.contract.test_peer_sync import call_home, new_pilot
+from tests.single_exchange import exchange
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState
 from pilotage.services.jobs.actions import ActionOutcome, act
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.enrolment import enrol
-from pilotage.services.pilots.exchange import exchange, token_hash
+from pilotage.services.pilots.exchange import token_hash
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
@@ -49,6 +49,7 @@ from pilotage.wire.pilot import (
 from tests.contract.stores import assert_counted, migrated_database
 from tests.pilot_intent import pilot_intent
 from tests.postgres import server
+from tests.single_exchange import exchange
 from tests.writer_guard import as_writer
 
 Result = TypeVar("Result")

@@ -11,8 +11,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Coroutine, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -55,7 +55,7 @@ from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.services.peers.membership import evict_server, join
-from pilotage.services.pilots.exchange import PilotMessage, exchange_many
+from pilotage.services.pilots.exchange import exchange_handler
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
@@ -65,7 +65,7 @@ from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, ne
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.tables import instance, work_queue_depth
-from pilotage.store.writer.transaction import Handler, Transaction
+from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
@@ -201,7 +201,7 @@ class _Server:
                 instance_facts.uuid, socket.gethostname(), url, settings.pilot_server or url
             ),
             tokens=tokens,
-            pilots=PilotService(home.folder / "pilots", self._exchange_of(pool)),
+            pilots=PilotService(home.folder / "pilots", exchange_handler(pool, self._clock)),
             work=self._work_intake(pool),
             duties=DutyState(
                 UseBook(pool.policy.accounting.history),
@@ -209,12 +209,6 @@ class _Server:
                 SubmitPools(lambda name: pool.policy.director.pool(name).max_threads),
             ),
         )
-
-    def _exchange_of(self, pool: Pool) -> Handler:
-        def exchange(tx: Transaction, messages: Sequence[PilotMessage]) -> Sequence[Any]:
-            return exchange_many(pool, tx, messages, self._clock())
-
-        return exchange
 
     def _work_intake(self, pool: Pool) -> WorkIntake:
         on_file = self._connection.dialect == "sqlite"

@@ -6,7 +6,7 @@ Every message about a job goes through the hand-over's table. Each decision is s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -32,7 +32,7 @@ from pilotage.store.tables import attempts, pilots
 from pilotage.store.tables.events import SEVERAL_PILOTS
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
-from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.transaction import Handler, Transaction
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, Reference, Release, Verdict
 
 UNKNOWN = "unknown"
@@ -67,14 +67,15 @@ PilotMessage = tuple[str, ExchangeRequest]
 """The hash of a pilot's token, and its request."""
 
 
-def exchange(
-    pool: Pool, tx: Transaction, hashed: str, request: ExchangeRequest, now: float
-) -> ExchangeResponse:
-    """Answer one message of a pilot. Raises `NotAuthenticated` and `Superseded`."""
-    [answer] = exchange_many(pool, tx, [(hashed, request)], now)
-    if isinstance(answer, PilotageError):
-        raise answer
-    return answer
+def exchange_handler(pool: Pool, clock: Callable[[], float]) -> Handler:
+    """Makes one transaction of the messages that the writer groups."""
+
+    def handle(
+        tx: Transaction, messages: Sequence[PilotMessage]
+    ) -> Sequence[ExchangeResponse | PilotageError]:
+        return exchange_many(pool, tx, messages, clock())
+
+    return handle
 
 
 def exchange_many(

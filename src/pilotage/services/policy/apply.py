@@ -6,8 +6,7 @@ from pilotage.core.errors import Conflict
 from pilotage.core.policy import Policy
 from pilotage.services.matching.known_offers import rekey_offer_stats
 from pilotage.services.pool.ids import IdAllocators
-from pilotage.services.pool.index_loading import reload_queues
-from pilotage.services.pool.index_setup import rebuild_index
+from pilotage.services.pool.index_loading import rebuild_index, reload_queues
 from pilotage.services.pool.peers import PeerUpdate
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import instance

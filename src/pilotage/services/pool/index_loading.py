@@ -1,4 +1,4 @@
-"""Loading the pool from the store at a server's start, at once or while the server answers requests.
+"""The index of a pool: loaded at a server's start, at once or beside its work, and rebuilt for a new policy.
 
 While the index loads, the server answers pilots and clients. A job is offered only after it has been counted. A single
 server counts a slice of job ids in each transaction of its writer. One of several servers counts all jobs in one
@@ -9,14 +9,17 @@ the change rows of all servers, its own included.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from random import Random
 
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
+from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.index_delta import IndexDelta
+from pilotage.core.queues.indexed_queue import Head, HeadsRequest
+from pilotage.core.shares.priorities import Priorities
 from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.ids import IdAllocators
-from pilotage.services.pool.index_setup import new_index
 from pilotage.services.pool.peers import NoPeers, Peers, PeerUpdate, read_update
 from pilotage.services.pool.server_state import ServerState
 from pilotage.services.pool.shared_limits import database_peers
@@ -28,6 +31,7 @@ from pilotage.store.cluster.id_allocator import Counters, SequentialIds
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import held_jobs, instance
+from pilotage.store.tables import jobs as job_rows
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.events import last_event
@@ -189,3 +193,48 @@ def reload_all(pool: Pool, tx: Transaction) -> None:
     begin_loading(pool, tx)
     while not load_slice(pool, tx):
         pass
+
+
+def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
+    """An empty index. It reads its heads through the writer's connection, each as a `store.jobs.Waiting`."""
+    queues = pool.queues
+
+    def read_heads(wanted: Sequence[HeadsRequest]) -> Sequence[Sequence[Head]]:
+        loading = queues.loading
+        if loading is not None and loading.in_snapshot:
+            return [()] * len(wanted)
+        if queues.flush_transitions is not None:
+            queues.flush_transitions()
+        heads = job_rows.queue_heads(tx.connection, wanted)
+        pool.peers.check_heads(wanted, heads)
+        if loading is not None:
+            # Jobs are offered only after they have been counted.
+            heads = [[head for head in rows if queues.is_counted(head[0])] for rows in heads]
+        return heads
+
+    matching = policy.matching
+    sharing = frozenset(group for group in policy.groups if policy.sharing(group))
+    index = QueueIndex(
+        read_heads,
+        rule=matching.rule,
+        cpu_buckets=matching.cpu_buckets,
+        memory_buckets=matching.memory_buckets,
+        priorities=Priorities(policy.shares(), sharing),
+        rng=rng,
+        shared=pool.peers.shared,
+    )
+    # All indexes share one delta: a new index continues with the changes of the transaction that created it.
+    index.delta = pool.peers.delta
+    return index
+
+
+def rebuild_index(pool: Pool, tx: Transaction) -> None:
+    """Replace the index by one for the new policy. The waiting jobs are copied, not read again."""
+    queues = pool.queues
+    old = queues.index
+    queues.index, queues.priority_updates = new_index(pool, pool.policy, tx, pool.rng), None
+    for queue, before in old.entries.items():
+        entry = queues.new_entry(queue, before.identity)
+        queues.index.add_queue(entry)
+        queues.index.copy_waiting(entry, before)
+    pool.offers.limits.replace(tx, pool.policy.matching_limits())
