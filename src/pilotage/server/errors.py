@@ -29,8 +29,16 @@ STATUS: dict[type[errors.PilotageError], int] = {
 }
 
 
-def answer(error: BaseException) -> tuple[int, ErrorBody]:
-    """Status and body for any error. An unexpected one is logged, and answered without its details."""
+def error_answer(error: BaseException) -> tuple[bytes, int, int]:
+    """The answer for any error: body, status, and the seconds of Retry-After (0: none).
+
+    An unexpected error is logged, and answered without its details.
+    """
+    status, body = _status_and_body(error)
+    return msgspec.json.encode(body), status, max(1, round(body.retry_after)) if body.retry_after else 0
+
+
+def _status_and_body(error: BaseException) -> tuple[int, ErrorBody]:
     if isinstance(error, errors.PilotageError):
         status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
         retry_after = error.retry_after if isinstance(error, errors.Overloaded) else 0.0
@@ -44,6 +52,6 @@ def answer(error: BaseException) -> tuple[int, ErrorBody]:
 
 
 def response_for(error: BaseException) -> Response:
-    status, body = answer(error)
-    headers = {"Retry-After": str(max(1, round(body.retry_after)))} if body.retry_after else {}
-    return Response(msgspec.json.encode(body), status, headers, "application/json")
+    payload, status, retry_after = error_answer(error)
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return Response(payload, status, headers, "application/json")

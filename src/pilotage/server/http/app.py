@@ -16,7 +16,7 @@ from pilotage.core.errors import InvalidInput, PilotageError, TooLarge
 from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
-from pilotage.server.http.identity import identify
+from pilotage.server.http.identity import Scope, identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL
 from pilotage.server.tokens import Caller
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES
@@ -24,7 +24,6 @@ from pilotage.wire.uploads import MAX_BUNDLE_BYTES
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

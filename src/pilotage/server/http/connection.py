@@ -21,10 +21,11 @@ from uvicorn.server import ServerState
 
 from pilotage.core.errors import Overloaded, PilotageError
 from pilotage.server.context import Context
+from pilotage.server.errors import error_answer
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection_limits import ConnectionLimits
 from pilotage.server.http.connection_timer import ConnectionTimer, Phase
-from pilotage.server.http.pilot_endpoints import PilotCallHandler, endpoint_of, error_answer
+from pilotage.server.http.pilot_endpoints import PilotCallHandler, endpoint_of
 from pilotage.server.http.request_cycle import Cycle, scope_of
 from pilotage.server.http.request_reader import IncomingRequest, Received, RequestReader
 from pilotage.server.http.tls_handshake import TlsHandshake

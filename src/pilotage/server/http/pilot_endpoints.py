@@ -17,7 +17,6 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from pilotage.core.errors import InvalidInput, NotAuthenticated, TooLarge
 from pilotage.server.context import Context
-from pilotage.server.errors import answer
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
 from pilotage.server.http.json_bodies import check_values
@@ -30,7 +29,6 @@ from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
 from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
-from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
 
 Message = TypeVar("Message")
@@ -58,14 +56,10 @@ class PilotCall(NamedTuple):
     join: Callable[[list[Any]], Any] = itemgetter(-1)
     """Makes the result of the call from the results of all its requests."""
 
-    async def carry_out(self, writer: Writer) -> Any:
-        """The result of a call of several parts. Between them the writer serves others."""
-        return self.join([await writer.acall(request) for request in (*self.earlier, self.request)])
-
 
 Body = bytes | bytearray
 Decode = Callable[[Context, str, Body], PilotCall]
-"""(context, token, body) → the call. Raises the error that the caller receives (`error_answer`)."""
+"""(context, token, body) → the call. Raises the error that the caller receives."""
 
 
 def _exchange(context: Context, token: str, body: Body) -> PilotCall:
@@ -125,18 +119,14 @@ class PilotEndpoint(NamedTuple):
 
     decode: Decode
     max_body: int
-    """Bytes."""
-    needs_token: bool
-    """Whether a body of more than `BODY_WITHOUT_TOKEN` bytes is accepted only with a known token."""
+    """Bytes. A body of more than `BODY_WITHOUT_TOKEN` bytes is accepted only with a known token."""
 
 
 ENDPOINTS: dict[str, PilotEndpoint] = {
-    "/v1/pilot/exchange": PilotEndpoint(_exchange, MAX_BODY, True),
-    "/v1/pilot/enrol": PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN, False),
-    "/v1/pilot/probe": PilotEndpoint(_probe, BODY_WITHOUT_TOKEN, True),
+    "/v1/pilot/exchange": PilotEndpoint(_exchange, MAX_BODY),
+    "/v1/pilot/enrol": PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN),
+    "/v1/pilot/probe": PilotEndpoint(_probe, BODY_WITHOUT_TOKEN),
 }
-
-
 _BY_URL = {path.encode(): endpoint for path, endpoint in ENDPOINTS.items()}
 
 
@@ -155,13 +145,6 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     if hashed in context.pool.pilots.rows:
         return True
     return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
-
-
-def error_answer(error: BaseException) -> tuple[bytes, int, int]:
-    """The answer for a request that failed: body, status, and the seconds of Retry-After (0: none)."""
-    status, error_body = answer(_as_input_error(error))
-    retry_after = max(1, round(error_body.retry_after)) if error_body.retry_after else 0
-    return _encode(error_body), status, retry_after
 
 
 def _as_input_error(error: BaseException) -> BaseException:
@@ -243,7 +226,7 @@ class PilotCallHandler:
         """Refuse a body that is too large, and look up the token of a large one."""
         if size > self._endpoint.max_body:
             raise TooLarge(f"the body has more than {self._endpoint.max_body} bytes")
-        if size > BODY_WITHOUT_TOKEN and self._endpoint.needs_token and self._token_check is _OPEN:
+        if size > BODY_WITHOUT_TOKEN and self._token_check is _OPEN:
             self._token_check = _RUNNING
             self._connection.start_task(self._look_up_token())
 
@@ -286,15 +269,16 @@ class PilotCallHandler:
                 connection.context.writer.submit(call.request, LoopReply(loop, self._finish))
         except Exception as error:
             # Not now: the connection has yet to handle the data that arrived together with the request.
-            loop.call_soon(connection.refuse, error)
+            loop.call_soon(connection.refuse, _as_input_error(error))
 
     def abandon(self) -> None:
         self._token_check = _DONE
 
     async def _carry_out(self) -> None:
-        """Answer a call of several parts."""
+        """Answer a call of several parts. Between them the writer serves others."""
+        call, writer = self._call, self._connection.context.writer
         try:
-            result = await self._call.carry_out(self._connection.context.writer)
+            result = call.join([await writer.acall(request) for request in (*call.earlier, call.request)])
         except Exception as error:
             self._finish(None, error)
         else:
@@ -309,4 +293,4 @@ class PilotCallHandler:
                 return
         except Exception as unexpected:
             error = unexpected
-        self._connection.refuse(error)
+        self._connection.refuse(_as_input_error(error))
