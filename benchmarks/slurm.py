@@ -97,6 +97,7 @@ def _script(stamp: str) -> str:
         memory=100,
         stamp=stamp,
         index_variable=SlurmBatch.index_variable,
+        node_options=SlurmBatch.pilot_options,
     )
     return render(pilot_program(), settings)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
@@ -48,6 +49,7 @@ class PaperBatch:
 
     holds = True
     index_variable = "PAPER_INDEX"
+    pilot_options: Mapping[str, str] = MappingProxyType({})
     place = ""
     cores = 64
     """Of each of its nodes."""

@@ -594,6 +594,23 @@ def test_each_pilot_finds_its_index_and_its_output_is_read_back(world: World, st
     assert world.batch.output(stamp, 2, 100) == ""
 
 
+def test_a_pilot_knows_its_batch_job_as_the_listing_does(world: World, stamp: str) -> None:
+    world.needs(world.shown, "scripts do not run here")
+    options = world.batch.pilot_options
+    world.needs(options, "processes of this machine are told nothing")
+    said = " ".join(f"{name} {text}" for name, text in options.items())
+    world.run(stamp, 2, f'#!/bin/sh\nprintf "%s" "{said}"\n' + SLEEP)
+    for task in world.alive(stamp):
+        until(lambda task=task: world.batch.output(stamp, task.index, 1000), DEADLINE, "its word")
+        words = world.batch.output(stamp, task.index or 0, 1000).split()
+        told = dict(zip(words[::2], words[1::2], strict=True))
+        assert told.keys() == options.keys()
+        assert told["--batch-id"] == task.batch_id
+        assert told.get("--batch-host", task.node).rpartition("@")[2] == task.node
+        assert told.get("--restarts", "0") == "0"
+        assert float(told.get("--batch-end", 0)) >= 0
+
+
 def test_the_script_is_shown_to_nobody(world: World, stamp: str) -> None:
     world.needs(world.shown, "scripts do not run here")
     secret = f"secret-{token_hex(8)}"

@@ -51,6 +51,7 @@ class PilotServer:
         self.lost_answers = 0
         self.refuse: tuple[int, str] | None = None
         self._takes: dict[int, list[dict[str, Any]]] = {}
+        self.enrolments: list[dict[str, Any]] = []
         self.enrol = {
             "pilot": 7,
             "token": "a-token",
@@ -230,7 +231,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._allowed(body):
             return
         if self.path == "/v1/pilot/enrol":
-            ok = json.loads(body)["secret"] == SECRET
+            owner.enrolments.append(json.loads(body))
+            ok = owner.enrolments[-1]["secret"] == SECRET
             self._answer(json.dumps(owner.enrol if ok else {"code": "no"}).encode(), 200 if ok else 403)
         elif self.path == "/v1/pilot/exchange":
             answer = json.dumps(owner.exchange(json.loads(body))).encode()

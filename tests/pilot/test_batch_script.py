@@ -20,7 +20,7 @@ from tests.pilot.pilot_server import SECRET, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
 
-Started = Callable[[], "subprocess.Popen[bytes]"]
+Started = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -35,15 +35,19 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
     """Start the script as a batch system would."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def started() -> subprocess.Popen[bytes]:
-        order = PilotSettings((server.url,), SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable)
+    def started(**node_options: str) -> subprocess.Popen[bytes]:
+        order = PilotSettings(
+            (server.url,),
+            *(SECRET, 0, 1, 0, f"stamp-{len(processes)}", sys.executable),
+            node_options={f"--batch-{name}": text for name, text in node_options.items()},
+        )
         with (tmp_path / "pilot.log").open("ab") as log:
             process = subprocess.Popen(
                 ["/bin/sh", "-s", order.stamp],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp)},
+                env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp), "JOB": "7", "NODE": "n 7"},
                 start_new_session=True,
                 cwd="/",
             )
@@ -82,6 +86,17 @@ def test_no_file_of_the_program_lies_in_the_folder_while_it_runs(
     [folder] = [word for word in told.split() if word.startswith("pilotage")]
     assert folder.startswith("pilotage-pilot-0+")
     assert "deleted" not in told, "the program's descriptor has come to the payload"
+
+
+def test_the_batch_system_tells_a_pilot_of_its_batch_job(server: PilotServer, start: Started) -> None:
+    job = server.add("true")
+    process = start(id="${JOB}.${TASK:-0}", host="$NODE", end="4102444800")
+    server.finish_of(job)
+    assert process.wait(90) == 0
+    [enrolment] = server.enrolments
+    assert enrolment["batch_id"] == "7.0"
+    nodes = [exchange["take"]["node"] for exchange in server.exchanges if exchange["take"]]
+    assert {node["attributes"]["BatchHost"] for node in nodes} == {"n 7"}
 
 
 def test_nothing_is_left_when_the_pilot_is_killed(

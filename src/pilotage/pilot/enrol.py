@@ -10,7 +10,7 @@ import random
 import secrets
 import socket
 import time
-from typing import Callable, Mapping
+from typing import Callable
 
 from pilotage import __version__
 from pilotage.wire.pilot import EnrolRequest, EnrolResponse
@@ -92,15 +92,13 @@ def make_config(
     answer: EnrolResponse,
     resources: NodeResources,
     options: argparse.Namespace,
-    environment: Mapping[str, str],
     start: float,
     unfit: str = "",
 ) -> PilotConfig:
     """The settings of this pilot. `start`: when the batch job began, by `clock`."""
     end = start + answer.wall if answer.wall > 0 else math.inf
-    slurm = environment.get("SLURM_JOB_END_TIME", "")
-    if slurm.isdigit():
-        end = min(end, start + float(slurm) - time.time())
+    if options.batch_end:
+        end = min(end, start + options.batch_end - time.time())
     fraction = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
     return PilotConfig(
         incarnation=answer.incarnation,

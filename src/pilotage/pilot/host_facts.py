@@ -15,7 +15,7 @@ BATCH_HOST = "BatchHost"
 """The name of the host in the batch system, which may differ from the machine's own name."""
 
 
-def host_facts(environment: Mapping[str, str], root: str = "/") -> Dict[str, str]:
+def host_facts(root: str = "/") -> Dict[str, str]:
     """The facts that this machine tells. One that it does not tell is absent."""
     cpu = _read(root, "proc/cpuinfo")
     memory = _read(root, "proc/meminfo")
@@ -33,18 +33,8 @@ def host_facts(environment: Mapping[str, str], root: str = "/") -> Dict[str, str
         "GlueHostOperatingSystemName": _system_name(system),
         "GlueHostOperatingSystemRelease": system.get("VERSION_ID", ""),
         "GlueHostOperatingSystemVersion": system.get("VERSION_CODENAME", "") or system.get("VERSION_ID", ""),
-        BATCH_HOST: batch_host(environment),
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def batch_host(environment: Mapping[str, str]) -> str:
-    """The host as the batch system names it: a node of Slurm, a queue instance of Grid Engine; empty: not told."""
-    if environment.get("SLURMD_NODENAME"):
-        return environment["SLURMD_NODENAME"]
-    if environment.get("SGE_ROOT") and environment.get("QUEUE") and environment.get("HOSTNAME"):
-        return environment["QUEUE"] + "@" + environment["HOSTNAME"]
-    return ""
 
 
 def _system_name(system: Mapping[str, str]) -> str:

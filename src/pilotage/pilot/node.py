@@ -21,18 +21,8 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from pilotage.wire.pilot import MB, Node
 
 from .cgroups import limits_of
-from .host_facts import host_facts
+from .host_facts import BATCH_HOST, host_facts
 
-BATCH_IDS = (
-    "SLURM_JOB_ID",
-    "PBS_JOBID",
-    "LSB_JOBID",
-    "OAR_JOB_ID",
-    "_CONDOR_JOB_ID",
-    "COBALT_JOBID",
-    "FLUX_JOB_ID",
-    "JOB_ID",
-)
 _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMPROC", "_CONDOR_NPROCS")
 
 
@@ -50,9 +40,13 @@ def find_node(
     processors: int = 0,
     memory: int = 0,
     tags: Tuple[str, ...] = (),
+    batch_host: str = "",
     root: str = "/",
 ) -> NodeResources:
-    """Detect the resources. `processors` and `memory` (MB) limit them; 0: use all."""
+    """Detect the resources. `processors` and `memory` (MB) limit them; 0: use all.
+
+    `batch_host`: the host's name in the batch system; empty: not told.
+    """
     cores = tuple(sorted(os.sched_getaffinity(0)))
     cgroup = limits_of(root)
     counts = [len(cores), batch_processors(environment)]
@@ -62,7 +56,9 @@ def find_node(
     count = processors or min(count for count in counts if count)
     sizes = [total_memory(root), cgroup.memory // MB, batch_memory(environment, count), memory]
     gpus, model = find_gpus(environment, root)
-    attributes = {**machine_attributes(root), **host_facts(environment, root)}
+    attributes = {**machine_attributes(root), **host_facts(root)}
+    if batch_host:
+        attributes[BATCH_HOST] = batch_host
     if gpus:
         attributes.update({"GPUs": str(gpus), **({"GPUModel": model} if model else {})})
     node = Node(
@@ -75,24 +71,6 @@ def find_node(
     )
     # With fewer processors than cores it is unknown which cores are ours: another pilot could pin to the same ones.
     return NodeResources(node, cores if count == len(cores) else ())
-
-
-def batch_id(environment: Mapping[str, str]) -> str:
-    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
-    if array and task:
-        return f"{array}_{task}"
-    job, task = environment.get("JOB_ID"), environment.get("SGE_TASK_ID", "")
-    if job and task.isdigit():
-        return f"{job}.{task}"
-    return next((environment[name] for name in BATCH_IDS if environment.get(name)), "")
-
-
-def restarts(environment: Mapping[str, str]) -> int:
-    """How often the batch system has started this batch job again."""
-    count = environment.get("SLURM_RESTART_COUNT", "")
-    if not count and environment.get("SGE_TASK_ID"):
-        count = environment.get("RESTARTED", "")
-    return int(count) if count.isdigit() else 0
 
 
 def batch_processors(environment: Mapping[str, str]) -> int:

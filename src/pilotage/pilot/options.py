@@ -9,8 +9,6 @@ from typing import List, Mapping, Optional
 
 from pilotage.wire.server_address import check_address
 
-from .node import batch_id, restarts
-
 
 def _fingerprint(text: str) -> str:
     """Checked here without `ssl`, which the guardian does not need."""
@@ -52,17 +50,15 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
         default=environment.get("TMPDIR", ""),
         help="folder for the work folder (default: TMPDIR)",
     )
+    add("--batch-id", default="", help="id of the batch job")
+    add("--batch-host", default="", help="name of this host in the batch system")
     add(
-        "--batch-id",
-        default=batch_id(environment),
-        help="id of the batch job (default: from the batch system)",
+        "--batch-end",
+        type=float,
+        default=0.0,
+        help="end of the batch job, in seconds since 1970; 0: not known",
     )
-    add(
-        "--restarts",
-        type=int,
-        default=restarts(environment),
-        help="how often the batch system has started this job again (default: from the batch system)",
-    )
+    add("--restarts", type=int, default=0, help="how often the batch system has started this job again")
     add("--idle", type=float, default=None, help="seconds without work after which the pilot leaves")
     add(
         "--patience",

@@ -46,6 +46,7 @@ from pilotage.core.policy.batch_systems.pbs import PbsOptions
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import (
     BatchAccount,
+    BatchAdapter,
     BatchPartition,
     BatchSubmission,
     Receipt,
@@ -68,6 +69,7 @@ from pilotage.outside.batch.submission import (
 )
 
 VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "PBS_SERVER")
+PILOT_OPTIONS: Mapping[str, str] = {"--batch-id": "${PBS_JOBID}"}
 STATES = {
     "H": NativeState.HELD,
     "Q": NativeState.WAITING,
@@ -84,6 +86,7 @@ class PbsBatch:
 
     holds = True
     index_variable = "PILOTAGE_INDEX"
+    pilot_options = PILOT_OPTIONS
     place = ""
 
     def __init__(self, runner: Runner, user: str, options: PbsOptions, timeout: float) -> None:
@@ -254,7 +257,7 @@ def _megabytes(text: str) -> int:
     return int(text.removesuffix("kb")) // 1024
 
 
-def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> PbsBatch:
+def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> BatchAdapter:
     options = ce.options_as(PbsOptions)
     return PbsBatch(machine.runner(machine.variables(VARIABLES)), machine.user, options, timeout)
 '''

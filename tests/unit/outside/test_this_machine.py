@@ -30,7 +30,7 @@ def machine(folder: Path, **files: str) -> Path:
 def test_it_tells_the_same_as_a_pilot(system: str, tmp_path: Path) -> None:
     # The names of the files: etc/os-release, proc/cpuinfo, proc/meminfo.
     root = machine(tmp_path, etc_in_osrelease=system, proc_in_cpuinfo=CPU, proc_in_meminfo=MEMORY)
-    own, pilots = host_attributes(root), host_facts({}, str(root))
+    own, pilots = host_attributes(root), host_facts(str(root))
     assert {name: str(value) for name, value in own.items()} == {
         name: text for name, text in pilots.items() if name not in (BATCH_HOST, "GlueHostProcessorClockSpeed")
     }

@@ -6,7 +6,7 @@ import pytest
 
 from pilotage.pilot import node
 from pilotage.pilot.cgroups import CgroupLimits, limits_of, parse_membership
-from pilotage.pilot.host_facts import batch_host, host_facts
+from pilotage.pilot.host_facts import host_facts
 from pilotage.pilot.process_tree import descendants, parse_stat
 
 
@@ -81,13 +81,6 @@ def test_gpus_as_the_batch_system_says(visible: str, count: int, tmp_path: Path)
     assert node.find_gpus({"CUDA_VISIBLE_DEVICES": visible}, str(tmp_path)) == (count, "")
 
 
-def test_batch_ids() -> None:
-    assert node.batch_id({"JOB_ID": "7"}) == "7"
-    assert node.batch_id({"JOB_ID": "7", "SGE_TASK_ID": "2"}) == "7.2"
-    assert node.batch_id({"JOB_ID": "7", "SGE_TASK_ID": "undefined"}) == "7"
-    assert node.batch_id({}) == ""
-
-
 def test_stat_lines_with_odd_names() -> None:
     line = "42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 200 100 50 50 20 0 1 0 777 1000 3 0"
     process = parse_stat(line)
@@ -108,7 +101,7 @@ def test_the_host_in_names_of_glue(tmp_path: Path) -> None:
         "proc/cpuinfo",
         "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some CPU\ncpu MHz\t\t: 2394.454\n",
     )
-    facts = host_facts({"SLURMD_NODENAME": "n7"}, str(tmp_path))
+    facts = host_facts(str(tmp_path))
     assert facts.pop("GlueHostArchitecturePlatformType")
     assert int(facts.pop("GlueHostArchitectureSMPSize")) >= 1
     assert facts == {
@@ -120,25 +113,17 @@ def test_the_host_in_names_of_glue(tmp_path: Path) -> None:
         "GlueHostOperatingSystemName": "Debian",
         "GlueHostOperatingSystemRelease": "12",
         "GlueHostOperatingSystemVersion": "bookworm",
-        "BatchHost": "n7",
     }
-    assert host_facts({}, str(tmp_path / "nothing")).keys() == {
+    assert host_facts(str(tmp_path / "nothing")).keys() == {
         "GlueHostArchitecturePlatformType",
         "GlueHostArchitectureSMPSize",
     }
 
 
-@pytest.mark.parametrize(
-    ("environment", "host"),
-    [
-        ({}, ""),
-        ({"SLURMD_NODENAME": "n7", "HOSTNAME": "x"}, "n7"),
-        ({"SGE_ROOT": "/opt/sge", "QUEUE": "all.q", "HOSTNAME": "n3.example.org"}, "all.q@n3.example.org"),
-        ({"QUEUE": "all.q", "HOSTNAME": "n3"}, ""),
-    ],
-)
-def test_the_host_as_the_batch_system_names_it(environment: dict[str, str], host: str) -> None:
-    assert batch_host(environment) == host
+def test_the_host_as_the_batch_system_names_it(tmp_path: Path) -> None:
+    found = node.find_node({}, processors=1, batch_host="n7", root=str(tmp_path)).node
+    assert found.attributes["BatchHost"] == "n7"
+    assert "BatchHost" not in node.find_node({}, processors=1, root=str(tmp_path)).node.attributes
 
 
 @pytest.mark.parametrize(
@@ -152,4 +137,4 @@ def test_the_host_as_the_batch_system_names_it(environment: dict[str, str], host
 )
 def test_names_of_systems_are_those_of_lsb_release(tmp_path: Path, system: str, name: str) -> None:
     write(tmp_path, "etc/os-release", system)
-    assert host_facts({}, str(tmp_path)).get("GlueHostOperatingSystemName", "") == name
+    assert host_facts(str(tmp_path)).get("GlueHostOperatingSystemName", "") == name

@@ -281,7 +281,7 @@ def test_requirements_may_ask_for_the_type_of_the_pilot(tmp_path: Path) -> None:
 
 def test_the_attributes_that_pilots_measure_are_known() -> None:
     """A GLUE attribute that a pilot reports and that is not named as measured would never match before it starts."""
-    reported = {name.lower() for name in host_facts({}) if name.startswith("Glue")}
+    reported = {name.lower() for name in host_facts() if name.startswith("Glue")}
     assert reported <= MEASURED
 
 

@@ -94,6 +94,12 @@ class BatchAdapter(Protocol):
     """Whether submissions are held until their release. Otherwise the submission also releases them."""
     index_variable: str
     """The environment variable in which a pilot finds its index within its submission."""
+    pilot_options: Mapping[str, str]
+    """Options that tell a pilot of its batch job, each with the text of the shell that gives the value on the node.
+
+    They are --batch-id, as listings have it; --batch-host, the host as `information` names it; --batch-end in seconds
+    since 1970; --restarts, how often the batch job was started again. All may be absent.
+    """
     place: str
     """The part of a batch id that is known before the submission; "" for none."""
 

@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
@@ -98,6 +99,7 @@ class LocalBatch:
 
     holds = False
     index_variable = "PILOTAGE_INDEX"
+    pilot_options: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,

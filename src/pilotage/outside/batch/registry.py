@@ -34,7 +34,7 @@ class ServerMachine:
     open_files: int | None = None
     """The limit of open files for this machine's pilots; None: the server's."""
     runner: Callable[[Mapping[str, str]], Runner] = LocalRunner
-    """Makes what runs the commands of a batch system, of their environment. Tests answer from a transcript."""
+    """Makes the runner of the commands of a batch system, from their environment. Tests answer from a transcript."""
 
     def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """These variables of the environment, as far as they are set."""

@@ -7,7 +7,8 @@ import io
 import marshal
 import shlex
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.resources import files
@@ -77,6 +78,8 @@ class PilotSettings:
     workdir: str = ""
     index_variable: str = ""
     """Environment variable that holds the index of a pilot of an array, instead of `index`."""
+    node_options: Mapping[str, str] = field(default_factory=dict)
+    """As `BatchAdapter.pilot_options`."""
     fingerprints: tuple[str, ...] = ()
     """Certificates of the server that the pilot accepts; none: a CA decides."""
     properties: str = ""
@@ -118,7 +121,8 @@ def render(program: bytes, order: PilotSettings) -> str:
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
-    options = _options(order)
+    options = shlex.join(_options(order))
+    options += "".join(f' {name} "{text}"' for name, text in order.node_options.items())
     index, stamp = str(order.index), shlex.quote(order.stamp)
     if order.index_variable:
         index = f'"${{{order.index_variable}}}"'
@@ -145,7 +149,7 @@ if [ -z "$python" ]; then
   echo "pilotage: no Python 3.9 or newer on $(hostname) in PATH=${{PATH:-}}" >&2
   exit 69
 fi
-exec "$python" /proc/self/fd/3 {shlex.join(options)} --index {index} --stamp {stamp} --program-fd 3 <<'END_OF_SECRET'
+exec "$python" /proc/self/fd/3 {options} --index {index} --stamp {stamp} --program-fd 3 <<'END_OF_SECRET'
 {order.secret}
 END_OF_SECRET
 """

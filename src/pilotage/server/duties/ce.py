@@ -293,6 +293,7 @@ class CeDuty:
             index_variable=self._batch.index_variable,
             # Batch systems show them by themselves; of a process only its arguments are seen.
             properties=write_properties(all_properties(submission)) if local else "",
+            node_options=self._batch.pilot_options,
         )
         # This machine's pilots run by the server's own Python.
         return render(pilot_program(compiled=local), settings)

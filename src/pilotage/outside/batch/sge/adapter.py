@@ -51,6 +51,7 @@ class SgeBatch:
 
     holds = True
     index_variable = commands.INDEX_VARIABLE
+    pilot_options = commands.PILOT_OPTIONS
     place = ""
 
     def __init__(

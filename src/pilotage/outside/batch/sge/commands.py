@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 import msgspec
@@ -18,6 +18,13 @@ from pilotage.outside.batch.submission import STAMP_PREFIX
 
 INDEX_VARIABLE = "PILOTAGE_INDEX"
 """The environment variable that holds a pilot's index. The script sets it: Grid Engine's tasks begin at 1."""
+
+PILOT_OPTIONS: Mapping[str, str] = {
+    "--batch-id": "${JOB_ID}.${SGE_TASK_ID}",
+    "--batch-host": "${QUEUE}@${HOSTNAME}",
+    "--restarts": "${RESTARTED:-0}",
+}
+"""As `BatchAdapter.pilot_options`."""
 
 MOST_IDS = 1000
 """Ids in one command: an argument list has a limit."""

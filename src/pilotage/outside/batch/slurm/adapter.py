@@ -39,15 +39,13 @@ _HINT = "`scontrol ping` on the server's machine says whether Slurm's controller
 ACCOUNTING = "accounting_storage/slurmdbd"
 """AccountingStorageType of a cluster whose ended jobs `sacct` knows."""
 
-INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
-"""The environment variable that holds a pilot's index within its submission."""
-
 
 class SlurmBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the controller."""
 
     holds = True
-    index_variable = INDEX_VARIABLE
+    index_variable = commands.INDEX_VARIABLE
+    pilot_options = commands.PILOT_OPTIONS
     place = ""
 
     def __init__(

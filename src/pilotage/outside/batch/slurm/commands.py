@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.properties import all_properties, write_properties
+
+INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
+"""The environment variable that holds a pilot's index within its submission."""
+
+PILOT_OPTIONS: Mapping[str, str] = {
+    "--batch-id": "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}",
+    "--batch-host": "${SLURMD_NODENAME}",
+    "--batch-end": "${SLURM_JOB_END_TIME:-0}",
+    "--restarts": "${SLURM_RESTART_COUNT:-0}",
+}
+"""As `BatchAdapter.pilot_options`."""
 
 LINE_START = "=|"
 LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
