@@ -18,7 +18,6 @@ EXCUSED = {
     "server/http/request_reader.py:*": "called by the parser of HTTP",
     "server/http/tls_handshake.py:*": "called by the event loop",
     "wire/server_trust.py:wrap_bio": "called by ssl",
-    "services/catalogue/*": "for catalogues outside, which come with Rucio",
     "store/tables/jobs.py:OfferedJobRow": "names the columns of tuples that the match makes by the thousand",
 }
 """File and name, and the reason."""

@@ -1,1 +1,0 @@
-"""Catalogues of data sets beside our own."""
