@@ -75,7 +75,7 @@ class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     generates: ClassVar[bool] = False
     """Whether it also splits a range of events to generate."""
     needs_lumis: ClassVar[bool] = False
-    """Whether it counts lumis: it is told those of each block, and its masks may name them."""
+    """Whether it counts lumis: each block comes with its lumis, and masks may name lumis."""
     uses_time_per_event: ClassVar[bool] = False
     """Whether `split` reads it: where a request gives none, the step's done jobs tell it."""
     total_unit: ClassVar[str] = ""
