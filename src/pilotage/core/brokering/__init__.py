@@ -13,7 +13,7 @@ Ads:
 Match:
     match              one requester with one CE: the rule
     broker             many requesters with many CEs: the same answers, each computed once
-    numbered_ads       ads whose values have numbers; what an expression refers to
+    numbered_ads       ads whose values have numbers; the attributes of an expression
     ad_columns         ads grouped by the values that an expression refers to
     truth_columns      the truth of an expression in many ads at once
     answers            the answers that are kept

@@ -316,7 +316,7 @@ def _chain(node: Chain, scope: Record, run: Run, depth: int) -> Any:
 def _remaining_chain(
     node: Chain, start: int, value: Any, right: Any, scope: Record, run: Run, depth: int
 ) -> Expression:
-    """A chain from its first operator on of which an operand is a tree; `value` is what stands before it."""
+    """A chain from its first operator on of which an operand is a tree; `value` is its left operand."""
     op, operand = node.rest[start]
     if value is node.first and len(node.rest) == 1 and (right is operand or type(operand) is Literal):
         return node
