@@ -19,11 +19,16 @@ from pilotage.core.pilots.wall_time import cpu_time_left, least
 from pilotage.core.policy import Matching
 from pilotage.core.policy.director import BATCH_POOL, Director
 from pilotage.core.policy.model import PilotType
-from pilotage.core.provisioning.batch import room_for_pilots
 from pilotage.core.provisioning.demand import DemandQueue
-from pilotage.core.provisioning.iteration import CeLoad, IterationFacts, QueueDecision, decide
+from pilotage.core.provisioning.iteration import (
+    PRIVATE,
+    CeLoad,
+    IterationFacts,
+    QueueDecision,
+    decide,
+    room_for_pilots,
+)
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
-from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import Offer, PrivateIdentity
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pilotage.core.ids import QueueId
 from pilotage.core.policy.director import Director, SubmitPool
 from pilotage.core.policy.model import PilotType
-from pilotage.core.provisioning.batch import room_for_pilots
 from pilotage.core.provisioning.demand import (
     DemandQueue,
     DemandSums,
@@ -32,10 +31,11 @@ from pilotage.core.provisioning.iteration import (
     Mask,
     QueueDecision,
     Shortfall,
+    choose_type,
     decide,
+    room_for_pilots,
 )
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
-from pilotage.core.provisioning.pilot_types import choose_type
 from pilotage.core.provisioning.submit_pools import PoolLoad, PoolVerdict
 from pilotage.core.queues.fit import AnyIdentity, Offer, fits
 from pilotage.core.queues.identity import QueueIdentity

@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.ids import PilotId, QueueId
-from pilotage.core.provisioning.facts import (
+from pilotage.core.provisioning.plan import (
+    PATIENCE,
     Capacity,
     LivePilot,
+    Plan,
+    PlannedPilot,
     ProvisioningFacts,
     Succession,
     WaitingQueue,
+    plan,
 )
-from pilotage.core.provisioning.plan import PATIENCE, Plan, PlannedPilot, plan
 
 NOW = 1000.0
 

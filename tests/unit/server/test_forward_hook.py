@@ -14,7 +14,7 @@ import pytest
 
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.ids import QueueId
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.server.context import Context
 from pilotage.server.duties.ce import CeDuty

@@ -19,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from pilotage.core.ids import PilotId
 from pilotage.core.policy import parse
 from pilotage.core.shares.correction import Corrections
 from pilotage.outside.batch.adapter import Receipt
@@ -426,9 +427,13 @@ class Failing(RuleBasedStateMachine):
             self.carry_out(fate, lambda tx: end(self.pool, tx, director))
             paper = self.papers[number % PILOTS].row
             if paper.ended is None:
-                lost = partial(end_absent_pilot, pilot=paper, reason="", now=bench.now)
-                self.carry_out(fate, lambda tx: lost(self.pool, tx))
+                self.carry_out(fate, lambda tx: self.lose(tx, paper.id))
         self.replace_ended_pilots()
+
+    def lose(self, tx: Transaction, pilot: PilotId) -> None:
+        row = pilot_rows.by_id(tx.connection, pilot)
+        assert row is not None
+        end_absent_pilot(self.pool, tx, row, "", self.bench.now)
 
     def replace_ended_pilots(self) -> None:
         for number, paper in enumerate(self.papers):

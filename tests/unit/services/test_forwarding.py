@@ -15,7 +15,7 @@ from pilotage.core.classads import quote
 from pilotage.core.glue.information import CeInformation, HostClass
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import Ce
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director import forwarding
 from pilotage.services.director.ce_director import CeDirector

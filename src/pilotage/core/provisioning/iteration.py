@@ -18,14 +18,65 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pilotage.core.ids import QueueId
 from pilotage.core.policy.director import Director
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.demand import DemandQueue, DemandSums, QueueDemand, draw_demands
-from pilotage.core.provisioning.pilot_types import choose_type, required_type, type_at
 from pilotage.core.provisioning.submit_pools import PoolLoad, PoolVerdict, try_pools
 from pilotage.core.queues.fit import Offer, concurrent_jobs
+from pilotage.core.queues.identity import QueueIdentity
 
 Mask = NDArray[np.bool_]
+
+PRIVATE: PilotType = "private"
+GENERIC: PilotType = "generic"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOrder:
+    """Pilots of one submission: all are alike."""
+
+    queue: QueueId
+    """The queue that they are for; they may serve others."""
+    pilots: int
+    pilot_type: PilotType
+    owner: str
+    """With `group` the identity under which they are submitted. A private pilot serves this identity only."""
+    group: str
+    pool: str
+    """The submit pool that submits them."""
+
+
+def room_for_pilots(waiting: int, running: int, max_waiting: int, max_running: int) -> int:
+    """Pilots that a CE's caps still allow. A waiting pilot counts as one that will run."""
+    return max(0, min(max_waiting - waiting, max_running - running - waiting))
+
+
+def required_type(queue: QueueIdentity) -> PilotType | None:
+    """The only type that the queue accepts; None: both. ForceGeneric comes before PilotTypes."""
+    if queue.force_generic:
+        return GENERIC
+    return PRIVATE if PRIVATE in queue.pilot_types else None
+
+
+def choose_type(queue: QueueIdentity, settings: Director, rng: Random) -> PilotType:
+    """The type of pilots to submit for `queue` in this iteration. Draws only if the queue accepts both."""
+    required = required_type(queue)
+    if required is not None:
+        return required
+    # The document compares the other way round, against its own description of the fraction.
+    return PRIVATE if rng.random() < settings.private_pilot_fraction else GENERIC
+
+
+def type_at(chosen: PilotType, required: PilotType | None, allowed: frozenset[str]) -> PilotType | None:
+    """The type for a CE that takes the types `allowed`; None: no pilot for this queue may go there.
+
+    A queue that accepts both types follows the type that the CE takes.
+    """
+    if chosen in allowed:
+        return chosen
+    other = GENERIC if chosen == PRIVATE else PRIVATE
+    return other if required is None and other in allowed else None
 
 
 @dataclass(slots=True)

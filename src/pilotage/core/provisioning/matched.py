@@ -14,17 +14,20 @@ from random import Random
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.demand import DemandQueue
 from pilotage.core.provisioning.iteration import (
+    GENERIC,
+    PRIVATE,
     Fitting,
     IterationFacts,
     MatchedDemand,
     PilotOrder,
     QueueDecision,
     Shortfall,
+    choose_type,
     fitting_types,
     in_random_order,
     obstacle,
+    required_type,
 )
-from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, choose_type, required_type
 from pilotage.core.provisioning.submit_pools import PoolVerdict, try_pools
 from pilotage.core.queues.fit import concurrent_jobs
 

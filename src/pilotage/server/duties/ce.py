@@ -84,7 +84,7 @@ class CeDuty:
     async def _serve(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
         if self._director.local:
-            await self._watch()
+            await self._watch_processes()
         elif not await self._watch_if_due(ce):
             return
         if ce is not None:
@@ -143,39 +143,46 @@ class CeDuty:
         writer, director, listed = self._context.writer, self._director, self._context.clock()
         listing = await self._call(self._list)
         self._report(listing.failure)
-        if not director.local:
-            await writer.acall(lambda tx: observing.begin_observation(director, tx, listing, listed))
+        await writer.acall(lambda tx: observing.begin_observation(director, tx, listing, listed))
         if not listing.complete:
             return False
-        steps = await self._observe(listing, listed)
-        for stamp in steps.release:
-            await self._rows.alone(RELEASE, stamp, partial(self._release, stamp))
-        if steps.cancel:
-            await self._attempt(lambda: self._batch.cancel(steps.cancel))
-        if steps.cancel_tasks:
-            await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, listing.epoch))
+        comparison = await self._call(lambda: self._compare(listing, listed))
+        await self._observe(await self._with_accounted(comparison))
         return True
 
-    async def _observe(self, listing: BatchListing, listed: float) -> BatchSteps:
-        """Apply a complete listing, a few submissions in each transaction; the calls that follow from it."""
+    async def _watch_processes(self) -> None:
+        """As `_watch`, for a local CE, whose machine always answers."""
+        listed = self._context.clock()
+        await self._observe(await self._call(lambda: self._compare(self._list(), listed)))
+
+    def _compare(self, listing: BatchListing, listed: float) -> ListingComparison:
+        director = self._director
+        return compare(self._context.readers.connection(), director.ce, director.unchanged, listing, listed)
+
+    async def _observe(self, comparison: ListingComparison) -> None:
+        """Apply a complete listing, a few submissions in each transaction, and make the calls that follow from it."""
         context, director = self._context, self._director
-        comparison = await self._call(
-            lambda: compare(context.readers.connection(), director.ce, director.unchanged, listing, listed)
-        )
-        comparison = await self._with_accounted(comparison)
         observations = {observation.row.stamp: observation for observation in comparison.observations}
-        steps: dict[str, BatchSteps] = {}
+        parts: dict[str, BatchSteps] = {}
 
         def observe(tx: Transaction, stamps: Sequence[str]) -> int:
             part = [observations[stamp] for stamp in stamps]
-            steps[stamps[0]] = observing.observe_some(
+            parts[stamps[0]] = observing.observe_some(
                 director, context.pool, tx, comparison, part, context.clock()
             )
             return len(part)
 
         await self._rows.in_slices(COMPARE, list(observations), observe)
-        await context.writer.acall(lambda tx: observing.note_unchanged(director, tx, comparison))
-        return sum(steps.values(), BatchSteps()).with_cancelled(comparison.cancel)
+        if not observing.is_noted(director, comparison):
+            await context.writer.acall(lambda tx: observing.note_unchanged(director, tx, comparison))
+        steps = sum(parts.values(), BatchSteps()).with_cancelled(comparison.cancel)
+        for stamp in steps.release:
+            await self._rows.alone(RELEASE, stamp, partial(self._release, stamp))
+        if steps.cancel:
+            await self._attempt(lambda: self._batch.cancel(steps.cancel))
+        if steps.cancel_tasks:
+            epoch = comparison.listing.epoch
+            await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, epoch))
 
     async def _with_accounted(self, comparison: ListingComparison) -> ListingComparison:
         """Ask the accounting about batch jobs that ended or are missing. Without its answer the listing decides."""

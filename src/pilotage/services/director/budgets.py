@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pilotage.core.policy import Ce
 from pilotage.core.policy.budget import BudgetStatus, budget_status, parse_budget, pilot_cost
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.core.provisioning.plan import PlannedPilot
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, costs, pilot_submissions

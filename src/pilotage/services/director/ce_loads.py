@@ -11,8 +11,7 @@ from pilotage.core.brokering.new_pilots import ad_of_new_pilots
 from pilotage.core.classads import ClassAd, Literal
 from pilotage.core.glue.schema import DEFAULT_RANK
 from pilotage.core.policy import Ce, Policy
-from pilotage.core.provisioning.batch import room_for_pilots
-from pilotage.core.provisioning.iteration import CeLoad
+from pilotage.core.provisioning.iteration import CeLoad, room_for_pilots
 from pilotage.core.queues.fit import Offer
 from pilotage.core.sites import SiteState
 from pilotage.services.matching.known_offers import possible_offer

@@ -20,8 +20,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.policy.model import PilotType
 from pilotage.core.provisioning.demand import DemandQueue
-from pilotage.core.provisioning.iteration import CeLoad, Shortfall
-from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type
+from pilotage.core.provisioning.iteration import GENERIC, PRIVATE, CeLoad, Shortfall, required_type
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.matching.known_offers import as_private
 from pilotage.services.matching.requirements import asks_about_requester, stored_expression

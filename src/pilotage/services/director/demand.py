@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from pilotage.core.ids import QueueId
 from pilotage.core.policy import Policy
 from pilotage.core.policy.model import PilotType
-from pilotage.core.provisioning.batch import BatchOrder
 from pilotage.core.provisioning.demand import DemandQueue
 from pilotage.core.provisioning.iteration import (
+    PRIVATE,
+    BatchOrder,
     CeLoad,
     IterationFacts,
     Mask,
@@ -29,7 +30,6 @@ from pilotage.core.provisioning.iteration import (
     decide,
 )
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
-from pilotage.core.provisioning.pilot_types import PRIVATE
 from pilotage.core.provisioning.submit_pools import PoolLoad, verdicts_text
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.indexed_queue import IndexedQueue

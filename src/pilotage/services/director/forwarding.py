@@ -21,7 +21,7 @@ from pilotage.core.forwarding.hook import condition_variables, requirements_text
 from pilotage.core.glue.information import Value
 from pilotage.core.glue.schema import BY_NAME, kinds
 from pilotage.core.policy import Ce, Policy
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.matching.requirements import stored_expression
 from pilotage.services.pool.state import Pool

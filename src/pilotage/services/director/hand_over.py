@@ -9,9 +9,10 @@ from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_record import ENDED_SILENTLY, CeMemory
 from pilotage.services.director.released import Listed, cancel_waiting, watch_released
-from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
+from pilotage.services.director.submissions import give_up
+from pilotage.services.pilots.lifecycle import PilotEnd
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import pilot_submissions, pilots
+from pilotage.store.tables import pilot_submissions
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -116,19 +117,6 @@ def _clear(tx: Transaction, row: PilotSubmissionRow, present: Sequence[ListedTas
     if not present:
         pilot_submissions.update(tx.connection, row.id, ended=now)
     return Action.NONE
-
-
-def give_up(
-    pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float
-) -> None:
-    for pilot in pilots_of(tx, row):
-        end_silent_pilot(pool, tx, pilot, end, reason, now)
-    pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
-
-
-def pilots_of(tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
-    """The pilots of a submission that have not ended."""
-    return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
 
 
 def _sight(

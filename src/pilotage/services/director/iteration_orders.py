@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pilotage.core.policy import Ce
-from pilotage.core.provisioning.batch import BatchOrder, room_for_pilots
-from pilotage.core.provisioning.pilot_types import PRIVATE
+from pilotage.core.provisioning.iteration import PRIVATE, BatchOrder, room_for_pilots
 from pilotage.outside.batch.adapter import Shape
 from pilotage.services.director.budgets import orders_within
 from pilotage.services.director.ce_director import CeDirector, ChosenOrders, CycleFacts

@@ -8,8 +8,14 @@ from pilotage.core.brokering.match import UNRANKED
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.demand import QueueDemand
-from pilotage.core.provisioning.iteration import CeLoad, QueueDecision
-from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type, type_at
+from pilotage.core.provisioning.iteration import (
+    GENERIC,
+    PRIVATE,
+    CeLoad,
+    QueueDecision,
+    required_type,
+    type_at,
+)
 from pilotage.core.provisioning.submit_pools import PoolLoad
 from pilotage.core.queues.fit import static_failure
 from pilotage.services.director.demand import Iteration

@@ -21,7 +21,7 @@ from pilotage.core.classads import ClassAd, unparse
 from pilotage.core.glue.schema import DEFAULT_RANK, kinds
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.model import PilotType
-from pilotage.core.provisioning.pilot_types import GENERIC, PRIVATE, required_type
+from pilotage.core.provisioning.iteration import GENERIC, PRIVATE, required_type
 from pilotage.core.queues.fit import STATIC, Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.services.director.ce_loads import NO_NODE, rank_numbers

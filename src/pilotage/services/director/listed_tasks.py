@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.pilots.waits import worst
 from pilotage.outside.batch.submission import ListedTask, NativeState
+from pilotage.services.director.submissions import set_batch_ids
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
@@ -72,15 +73,6 @@ def note_batch_ids(
 def is_known(batch_id: str) -> bool:
     """Whether this is a whole batch id. A place alone says only which host was to start the pilot."""
     return bool(batch_id.partition("@")[0])
-
-
-def set_batch_ids(pool: Pool, tx: Transaction, members: Sequence[PilotRow], ids: Mapping[int, str]) -> None:
-    """Store the batch ids of pilots. `ids`: by index within the submission."""
-    for pilot in members:
-        if pilot.idx in ids:
-            pilot.batch_id = ids[pilot.idx]
-            pool.pilots.rows.forget(pilot)
-            pilots.update(tx.connection, pilot.id, batch_id=pilot.batch_id)
 
 
 def note_cores(

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.policy import Ce
-from pilotage.core.provisioning.facts import (
+from pilotage.core.provisioning.plan import (
     Capacity,
     LivePilot,
+    Plan,
+    PlannedPilot,
     ProvisioningFacts,
     Succession,
     WaitingQueue,
+    plan,
 )
-from pilotage.core.provisioning.plan import Plan, PlannedPilot, plan
 from pilotage.core.shares.turns import Turn, next_owner
 from pilotage.outside.batch.adapter import Shape
 from pilotage.services.director.budgets import plan_within

@@ -106,6 +106,12 @@ def observe_some(
     return BatchSteps(tuple(release), tuple(cancel), tuple(unwanted))
 
 
+def is_noted(director: CeDirector, comparison: ListingComparison) -> bool:
+    """Whether `note_unchanged` would change nothing."""
+    known = director.unchanged.keys() | director.orphans.keys()
+    return not comparison.back and not comparison.unchanged and known <= comparison.live
+
+
 def note_unchanged(director: CeDirector, tx: Transaction, comparison: ListingComparison) -> None:
     """After all observations: note the submissions without one, watch the returned ones, forget the ended ones."""
     for stamp in comparison.back:

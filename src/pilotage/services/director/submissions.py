@@ -1,4 +1,4 @@
-"""Submissions of pilots that a director orders, and the calls that follow from a listing."""
+"""Submissions of pilots: their orders, their rows, and the calls that follow from a listing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.submission import STAMP_PREFIX
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.pilots.enrolment import secret_hash
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilot_submissions, pilots
-from pilotage.store.tables.pilots import NewPilot
+from pilotage.store.tables.pilot_submissions import PilotSubmissionRow
+from pilotage.store.tables.pilots import NewPilot, PilotRow
 from pilotage.store.writer.transaction import Transaction
 
 
@@ -117,3 +119,26 @@ def store_submission(
         for index in range(order.pilots)
     ]
     return SubmissionIntent(stamp, secret, tuple(members), order)
+
+
+def give_up(
+    pool: Pool, tx: Transaction, row: PilotSubmissionRow, end: PilotEnd, reason: str, now: float
+) -> None:
+    """End a submission, and its pilots that have not ended."""
+    for pilot in pilots_of(tx, row):
+        end_silent_pilot(pool, tx, pilot, end, reason, now)
+    pilot_submissions.update(tx.connection, row.id, ended=now, reason=reason)
+
+
+def pilots_of(tx: Transaction, row: PilotSubmissionRow) -> list[PilotRow]:
+    """The pilots of a submission that have not ended."""
+    return pilots.of_submission(tx.connection, [f"{row.stamp}/{index}" for index in range(row.pilots)])
+
+
+def set_batch_ids(pool: Pool, tx: Transaction, members: Sequence[PilotRow], ids: Mapping[int, str]) -> None:
+    """Store the batch ids of pilots. `ids`: by index within the submission."""
+    for pilot in members:
+        if pilot.idx in ids:
+            pilot.batch_id = ids[pilot.idx]
+            pool.pilots.rows.forget(pilot)
+            pilots.update(tx.connection, pilot.id, batch_id=pilot.batch_id)

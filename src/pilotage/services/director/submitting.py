@@ -6,9 +6,8 @@ from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.core.pilots.states import PilotState
 from pilotage.outside.batch.adapter import Receipt
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
-from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_director import CeDirector
-from pilotage.services.director.hand_over import give_up, pilots_of
+from pilotage.services.director.submissions import give_up, pilots_of, set_batch_ids
 from pilotage.services.pilots.lifecycle import PilotEnd
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import pilot_submissions, pilots
@@ -31,7 +30,7 @@ def acknowledged(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, 
         tx.set(director, "largest", 2 * director.largest)
     phase = SubmissionPhase.RELEASED if director.local else SubmissionPhase.HELD
     pilot_submissions.update(tx.connection, row.id, phase=phase, batch_id=receipt.array, absent_since=None)
-    listed_tasks.set_batch_ids(pool, tx, pilots_of(tx, row), dict(enumerate(receipt.batch_ids)))
+    set_batch_ids(pool, tx, pilots_of(tx, row), dict(enumerate(receipt.batch_ids)))
     if director.local:
         _let_wait(pool, tx, row)
     return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pilotage.core.ids import QueueId
-from pilotage.core.provisioning.batch import BatchOrder
+from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.services.pool.records import DirectorNote
 
 
