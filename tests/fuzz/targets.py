@@ -40,7 +40,7 @@ from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.json_format import description_from_json, description_to_json
 from pilotage.core.jobs.parsers import from_json, from_yaml, parse_yaml_mapping
 from pilotage.core.policy.dirac_cfg import import_policy
-from pilotage.core.queues.identity import cpu_bucket, memory_bucket
+from pilotage.core.queues.identity import cpu_bucket, size_bucket
 from pilotage.core.requests.json_format import specification_from_text, specification_to_text
 from pilotage.core.requests.parser import parse_text as parse_request
 from pilotage.core.requests.plan import plan_steps
@@ -70,7 +70,7 @@ def _described(read: Callable[[str], Any]) -> Callable[[str], None]:
         description = submission.description
         assert description_from_json(description_to_json(description)) == description
         assert 0 <= cpu_bucket(description.cpu_time, (500, 300000)) < 2**63
-        assert 0 <= memory_bucket(description.memory, (512, 1048576)) < 2**63
+        assert 0 <= size_bucket(description.memory, (512, 1048576)) < 2**63
         for requirements in (description.requirements, description.host_requirements):
             if requirements:
                 assert canonical(parse_expression(requirements)) == requirements

@@ -102,6 +102,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "wall_time": whole_seconds(options.wall_time),
         "warn": whole_seconds(options.warn),
         "memory": options.memory,
+        "disk": options.disk,
         "processors": options.processors,
         "user_priority": options.priority,
         "setup_lines": options.setup,

@@ -64,6 +64,8 @@ def _resources(description: dict[str, Any]) -> Iterator[str]:
     yield f"{processors} core{'' if processors == 1 else 's'}"
     if description.get("memory"):
         yield f"{description['memory']} MB"
+    if description.get("disk"):
+        yield f"{description['disk']} MB of disk"
     for name, words in (("cpu_time", "CPU"), ("wall_time", "wall")):
         if description.get(name):
             yield f"{format_duration(description[name])} {words}"

@@ -58,6 +58,9 @@ class JobOptions(OptionGroup):
         ),
     ] = ""
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = ""
+    disk: Annotated[
+        str, typer.Option("--disk", metavar="SIZE", help="Free disk that the job needs: 20GB, 500MB")
+    ] = ""
     processors: Annotated[
         int | None, typer.Option("--processors", metavar="N", min=1, help="Number of cores")
     ] = None

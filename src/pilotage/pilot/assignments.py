@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from pilotage.wire.pilot import MAX_REPORTED, Finish, OfferedJob, Payload, Reference, Release, size_of
+from pilotage.wire.finish_size import MAX_REPORTED, size_of
+from pilotage.wire.pilot import Finish, OfferedJob, Reference, Release
 
 from .events import Key
 
@@ -44,7 +46,7 @@ ALLOWED: Dict[Stage, Tuple[Stage, ...]] = {
 WAITING = (Stage.OFFERED, Stage.CONFIRMING, Stage.READY)
 ACTIVE = (Stage.RUNNING, Stage.STORING, Stage.STOPPING, Stage.DROPPED)
 OCCUPYING = (Stage.RUNNING, Stage.STOPPING, Stage.DROPPED)
-"""Stages that use cores and memory."""
+"""Stages that use cores, memory and disk."""
 
 
 @dataclass
@@ -58,10 +60,23 @@ class Assignment:
     finish: Optional[Finish] = None
     reason: str = ""
     """Why it is being stopped or released."""
+    written: int = 0
+    """MB that it has written to the disk, as far as it was measured."""
 
     @property
     def key(self) -> Key:
         return (self.offer.job, self.offer.epoch)
+
+
+class Used(NamedTuple):
+    """Resources of some assignments. Memory and disk in MB."""
+
+    processors: int
+    memory: int
+    disk: int
+    """All that they asked for."""
+    written: int
+    """The part of `disk` that they have written."""
 
 
 class Assignments:
@@ -70,6 +85,8 @@ class Assignments:
     def __init__(self) -> None:
         self._stages: Dict[Stage, Dict[Key, Assignment]] = {stage: {} for stage in Stage}
         self._stage_of: Dict[Key, Stage] = {}
+        self.free_disk = math.inf
+        """MB that the disk of the work folder has free; infinite: not known."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._stage_of
@@ -114,13 +131,17 @@ class Assignments:
         """The assignment that has been in this stage for the longest time."""
         return next(iter(self._stages[stage].values()), None)
 
-    def resources_used(self, *stages: Stage) -> Tuple[int, int]:
-        """Processors and memory of the assignments in these stages."""
-        processors = memory = 0
-        for assignment in self._each(stages):
-            processors += assignment.offer.payload.processors
-            memory += assignment.offer.payload.memory
-        return processors, memory
+    def note_disk(self, free: float, written: Mapping[Key, int]) -> None:
+        """Record the MB that are free, and the MB that these assignments have written."""
+        self.free_disk = free
+        for key, megabytes in written.items():
+            assignment = self.get(key)
+            if assignment is not None:
+                assignment.written = megabytes
+
+    def resources_used(self, *stages: Stage) -> Used:
+        """The resources of the assignments in these stages."""
+        return used_by(self._each(stages))
 
     def _each(self, stages: Iterable[Stage]) -> Iterator[Assignment]:
         for stage in stages:
@@ -148,6 +169,13 @@ class Assignments:
         return [Reference(assignment.offer.job, assignment.offer.epoch) for assignment in self._each(stages)]
 
 
-def has_room(payload: Payload, processors: int, memory: int, known: int) -> bool:
-    """Whether a payload fits. `known`: the memory of the node; with 0 (not known) memory is not checked."""
-    return payload.processors <= processors and (not known or payload.memory <= memory)
+def used_by(assignments: Iterable[Assignment]) -> Used:
+    processors = memory = disk = written = 0
+    for assignment in assignments:
+        payload = assignment.offer.payload
+        processors += payload.processors
+        memory += payload.memory
+        if payload.disk:
+            disk += payload.disk
+            written += min(payload.disk, assignment.written)
+    return Used(processors, memory, disk, written)

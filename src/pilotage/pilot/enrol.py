@@ -114,5 +114,6 @@ def make_config(
         max_output=answer.max_output_file,
         unfit=unfit,
         patience=options.patience,
+        disk=answer.disk,
         send_log=answer.send_log,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple, Union
+from typing import Mapping, Tuple, Union
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, OfferedJob
 
@@ -58,6 +58,16 @@ class NodeUnfit:
 
 
 @dataclass(frozen=True)
+class DiskMeasured:
+    """The disk of the work folder was measured."""
+
+    free: float
+    """MB; infinite: not known."""
+    written: Mapping[Key, int]
+    """MB that running payloads have written, as far as it was measured."""
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed."""
 
@@ -70,7 +80,15 @@ class Signal:
 
 
 Event = Union[
-    ExchangeAnswered, ExchangeFailed, PilotSuperseded, ProcessesEnded, PayloadEnded, NodeUnfit, Tick, Signal
+    ExchangeAnswered,
+    ExchangeFailed,
+    PilotSuperseded,
+    ProcessesEnded,
+    PayloadEnded,
+    NodeUnfit,
+    DiskMeasured,
+    Tick,
+    Signal,
 ]
 
 

@@ -15,6 +15,7 @@ from typing import Any, Callable, List, Mapping, Optional
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 
+from .disk import WorkDisk
 from .events import (
     Action,
     Event,
@@ -106,6 +107,7 @@ class Loop:
             config.end - config.margin,
         )
         self._background = background
+        self._disk = WorkDisk(folder, background, clock)
         self._streamer = LogStreamer(background, clock)
         rng = random.Random()  # noqa: S311 (jitter)
         self._machine = Machine(config, clock(), rng)
@@ -125,6 +127,7 @@ class Loop:
             self._starts.write_due(clock())
             events, runner.events = self._events + runner.events, []
             self._events = []
+            events += self._disk.measure(runner.running, events)
             for action in self._machine.handle(clock(), *(events or (Tick(),))):
                 self._execute(action)
             if self._exit_code is not None:

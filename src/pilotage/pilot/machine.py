@@ -2,7 +2,7 @@
 
 These rules hold for every order of events:
 - A payload starts only after the server has accepted its confirm, and only before the lease ends.
-- The processors of all running payloads never exceed the node's; nor does their memory, where it is known.
+- The processors of all running payloads never exceed the node's; nor do their memory and disk, where they are known.
 - An assignment ends by a verdict of the server, by `stop`, or when the pilot is superseded. Only at the end of the
   pilot's own time is an assignment dropped without a report.
 - At most one exchange is in flight. A take is sent again with the same number until the server answers it.
@@ -17,9 +17,10 @@ from typing import Callable, Dict, List, Tuple
 
 from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 
-from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage, has_room
+from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage
 from .events import (
     Action,
+    DiskMeasured,
     Event,
     ExchangeAnswered,
     ExchangeFailed,
@@ -40,6 +41,7 @@ from .events import (
 from .exchange_timing import ExchangeTiming
 from .job_rate import JobRate
 from .pilot_config import PilotConfig
+from .room import may_ever_hold, present_room
 from .take_request import next_take
 
 LEFT = 0
@@ -82,6 +84,7 @@ class Machine:
             PayloadEnded: self._on_payload_ended,
             Signal: self._on_signal,
             NodeUnfit: self._on_node_unfit,
+            DiskMeasured: self._on_disk_measured,
             Tick: lambda event, now, actions: None,
         }
 
@@ -225,6 +228,10 @@ class Machine:
         self.leaving = self.leaving or event.reason
         self._starts_no_more = True
 
+    def _on_disk_measured(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, DiskMeasured)
+        self.assignments.note_disk(event.free, event.written)
+
     # Deadlines
 
     def _apply_clock(self, now: float, actions: List[Action]) -> None:
@@ -291,21 +298,19 @@ class Machine:
     def _start_ready(self, now: float, actions: List[Action]) -> None:
         if not self.assignments.count(Stage.READY) or now >= self.timing.lease_until:
             return
-        node = self.config.node
-        processors, memory = self.assignments.resources_used(*OCCUPYING)
+        room = present_room(self.config, self.assignments)
         late = now >= self.config.end - self.config.min_remaining
-        if processors >= node.processors and not late:
+        if room.processors <= 0 and not late:
             return
         for assignment in self.assignments.in_stages(Stage.READY):
             payload = assignment.offer.payload
-            if late or not has_room(payload, node.processors, node.memory, node.memory):
+            if late or not may_ever_hold(self.config, self.assignments, payload):
                 self._release(assignment, "out of time" if late else "does not fit this node", now)
-            elif has_room(payload, node.processors - processors, node.memory - memory, node.memory):
-                processors += payload.processors
-                memory += payload.memory
+            elif room.holds(payload):
+                room = room.without(payload)
                 self.assignments.move(assignment, Stage.RUNNING, now)
                 actions.append(Start(assignment.offer))
-            if processors >= node.processors and not late:
+            if room.processors <= 0 and not late:
                 return
 
     def _release_stuck(self, now: float) -> None:
@@ -319,12 +324,9 @@ class Machine:
             for assignment in self.assignments.in_stages(Stage.OFFERED, Stage.READY)
             if now - assignment.since > STUCK_AFTER
         ]
-        node = self.config.node
-        processors, memory = self.assignments.resources_used(*OCCUPYING)
+        room = present_room(self.config, self.assignments)
         for assignment in stuck:
-            if not has_room(
-                assignment.offer.payload, node.processors - processors, node.memory - memory, node.memory
-            ):
+            if not room.holds(assignment.offer.payload):
                 self._job_rate.clear()
                 self._release(assignment, "could not be started soon", now)
 

@@ -14,7 +14,7 @@ class PilotConfig:
 
     incarnation: int
     node: Node
-    """The whole node, with the processors and memory that payloads may use."""
+    """The whole node, with the processors and memory that payloads may use. Its disk is measured again and again."""
     lease: float
     heartbeat: float
     idle: float
@@ -32,5 +32,7 @@ class PilotConfig:
     """Why no payload may run on this node: the pilot only reports it and leaves. Empty: payloads may run."""
     patience: float = 600.0
     """How long a pilot without jobs waits for an unavailable server."""
+    disk: int = 0
+    """MB of disk that payloads may ask for together; 0: all that is free."""
     send_log: bool = False
     """The pilot sends the end of its log when it leaves."""

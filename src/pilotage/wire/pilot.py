@@ -77,6 +77,8 @@ class Node:
     """Seconds by the clock until it ends its payloads; 0: not told, as by earlier versions."""
     isolation: Name = ""
     """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
+    disk: Megabytes = 0
+    """MB that are free in its work folder; as `memory` 0 means not known."""
 
 
 @dataclass
@@ -129,6 +131,8 @@ class EnrolResponse:
     """Cores that the batch job was given; 0: find out."""
     memory: int = 0
     """MB that the batch job was given; 0: find out."""
+    disk: int = 0
+    """MB of disk that payloads may ask for together; 0: all that its work folder has free."""
     tags: List[str] = field(default_factory=list)
     isolation: str = "none"
     """none; userns: isolate payloads if this node can; require: leave if it cannot."""
@@ -227,18 +231,6 @@ class Finish:
     """The archive of the logs of this attempt, at a storage place. None: its order names none, or none was stored."""
 
 
-MAX_REPORTED = 50_000
-"""Size of the finishes in one message of a pilot, counted by `size_of`. The rest comes with the next message."""
-
-
-def size_of(finish: Finish) -> int:
-    """How large a finish is: its values, and a value for each 100 characters of its texts."""
-    texts = [finish.message, finish.stdout or "", finish.stderr or "", *finish.outputs, *finish.missing]
-    size = 20 + sum(1 + len(text) // 100 for text in texts)
-    size += sum(2 + (len(refused.name) + len(refused.reason)) // 100 for refused in finish.refused)
-    return size + sum(8 + 4 * len(file.lumis) for file in finish.files)
-
-
 @dataclass
 class Release:
     """Give a job back unfinished; it costs the job nothing."""
@@ -323,6 +315,8 @@ class Payload:
     """CPU seconds of a reference core, per processor; 0: no limit."""
     memory: int = 0
     """MB, of the whole process tree; 0: no limit."""
+    disk: int = 0
+    """MB of free disk that it asked for. It is no limit."""
     processors: int = 1
     on_cutoff: str = "continue"
     log_level: str = "INFO"

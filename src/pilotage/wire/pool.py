@@ -35,6 +35,8 @@ class QueueSummary:
     """Seconds by the clock that each job may take; 0: not limited by the jobs."""
     host_requirements: str = ""
     output_se: str = ""
+    disk: int = 0
+    """The bucket, MB of free disk; 0: none asked for."""
     pilots_waiting: int = 0
     """Pilots submitted for it that have not called home."""
     pilots_running: int = 0

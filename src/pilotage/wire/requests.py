@@ -287,7 +287,7 @@ class StepChange:
     step: Name = ""
     """Only this step; empty: each step of the request's file."""
     resources: StepValues = field(default_factory=dict)
-    """`processors`, `memory`, `wall_time` and `cpu_time`."""
+    """`processors`, `memory`, `disk`, `wall_time` and `cpu_time`."""
     splitting: StepValues = field(default_factory=dict)
     """Parameters of the step's algorithm."""
 

@@ -30,8 +30,8 @@ class Opening:
     """One change to the requirements of the jobs, and the slots that it would open."""
 
     attribute: str
-    """Of the task queue: memory, processors, cpu_time, wall_time, sites, banned_sites, grid_ces, platforms, tags,
-    job_type, setup, pilot_types, force_generic, requirements."""
+    """Of the task queue: memory, disk, processors, cpu_time, wall_time, sites, banned_sites, grid_ces, platforms,
+    tags, job_type, setup, pilot_types, force_generic, requirements."""
     value: str
     """The new value; of a set the member that is added or taken away."""
     text: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from hypothesis import settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.pilot.events import (
+    DiskMeasured,
     Event,
     ExchangeAnswered,
     ExchangeFailed,
@@ -39,7 +41,7 @@ from pilotage.wire.pilot import (
     Verdict,
 )
 
-PROCESSORS, MEMORY = 4, 4000
+PROCESSORS, MEMORY, DISK = 4, 4000, 9000
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -47,7 +49,11 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         node = Node(hostname="n", processors=PROCESSORS, memory=MEMORY)
-        self.config = PilotConfig(3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000)
+        self.config = PilotConfig(
+            3, node, lease=100, heartbeat=10, idle=50, ahead=8, end=self.now + 5000, disk=DISK
+        )
+        self.free_disk = math.inf
+        self.written: dict[Key, int] = {}
         self.machine = Machine(self.config, self.now, random.Random(1))
         self.sent: ExchangeRequest | None = None
         self.sent_at = self.now
@@ -82,6 +88,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.sent, self.sent_at = request, self.now
         if request.take:
             assert 0 < request.take.node.processors <= PROCESSORS
+            assert 0 < request.take.node.disk <= DISK
             if self.takes and self.takes[-1].number == request.take.number and self.lost_take:
                 assert request.take == self.takes[-1]
             self.takes.append(request.take)
@@ -102,6 +109,11 @@ class AnyOrder(RuleBasedStateMachine):
         working = [offer.payload for key, offer in self.running.items() if key not in self.storing]
         assert sum(payload.processors for payload in working) <= PROCESSORS
         assert sum(payload.memory for payload in working) <= MEMORY
+        assert sum(payload.disk for payload in working) <= DISK
+        if offer.payload.disk:
+            held = [key for key in self.running if key not in self.storing]
+            unwritten = (self.running[key].payload.disk - self.written.get(key, 0) for key in held)
+            assert sum(max(0, rest) for rest in unwritten) <= self.free_disk
 
     @precondition(lambda self: self.sent is not None)
     @rule(data=st.data(), leave=st.sampled_from(["", "", "", "", "drain", "cancel"]))
@@ -133,6 +145,7 @@ class AnyOrder(RuleBasedStateMachine):
                     "x",
                     processors=data.draw(st.integers(1, PROCESSORS + 1)),
                     memory=data.draw(st.sampled_from([0, 500, 3000, 5000])),
+                    disk=data.draw(st.sampled_from([0, 0, 500, 5000, 20000])),
                     on_cutoff=data.draw(st.sampled_from(["stop", "continue"])),
                 )
                 response.offers.append(OfferedJob(self.next_job, 1, payload))
@@ -165,6 +178,13 @@ class AnyOrder(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(set(self.running) - self.storing)))
         self.storing.add(key)
         self.tell(ProcessesEnded(key))
+
+    @rule(free=st.sampled_from([0.0, 600.0, 7000.0, 50000.0, math.inf]), data=st.data())
+    def disk_is_measured(self, free: float, data: st.DataObject) -> None:
+        self.free_disk = free
+        now = {key: data.draw(st.sampled_from([0, 100, 4000])) for key in self.running}
+        self.written |= now
+        self.tell(DiskMeasured(free, now))
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.5, 3.0, 30.0, 95.0, 4000.0]))
     def time_passes(self, seconds: float) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pilotage.core import policy as policies
 from pilotage.core.jobs.parsers import from_yaml
 from pilotage.core.policy import Matching
-from pilotage.core.queues.identity import memory_bucket
+from pilotage.core.queues.identity import size_bucket
 from pilotage.services.policy.apply import apply_policy
 from tests.unit.services.bench import POLICY, Bench
 
@@ -33,7 +33,7 @@ def test_the_default_buckets_are_sizes_of_machines() -> None:
         bucket.bit_count() == 1 or (bucket % 3 == 0 and (bucket // 3).bit_count() == 1) for bucket in buckets
     )
     for gigabytes in (1, 2, 3, 4, 6, 8, 16, 64, 128, 1024):
-        assert memory_bucket(gigabytes * 1024, buckets) == gigabytes * 1024
+        assert size_bucket(gigabytes * 1024, buckets) == gigabytes * 1024
 
 
 def test_jobs_that_wait_in_buckets_of_before_start(bench: Bench) -> None:

@@ -26,6 +26,9 @@ class ResourceOptions(OptionGroup):
         int | None, typer.Option("--processors", metavar="NUMBER", help="Processors of each job")
     ] = None
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of each job: 2GB")] = ""
+    disk: Annotated[
+        str, typer.Option("--disk", metavar="SIZE", help="Free disk that each job needs: 20GB")
+    ] = ""
     wall_time: Annotated[
         str, typer.Option("--wall-time", metavar="TIME", help="Maximum wall time of each job: 90s, 2h")
     ] = ""
@@ -37,6 +40,7 @@ class ResourceOptions(OptionGroup):
         values = {
             "processors": self.processors,
             "memory": self.memory or None,
+            "disk": self.disk or None,
             "wall_time": whole_seconds(self.wall_time),
         }
         return StepChange(self.step, {name: value for name, value in values.items() if value is not None})

@@ -60,7 +60,7 @@ def ad_of_new_pilots(ad: CeAd, offer: Offer) -> ClassAd:
 
 def _merged(ad: ClassAd, own: Iterable[tuple[str, Expression]], undefined: Iterable[str] = ()) -> ClassAd:
     attributes = {name.lower(): (name, value) for name, value in ad.attributes}
-    for key in (*_OF_NODE, "memory"):
+    for key in (*_OF_NODE, "memory", "disk"):
         attributes.pop(key, None)
     attributes |= {name.lower(): (name, value) for name, value in own}
     for name in undefined:

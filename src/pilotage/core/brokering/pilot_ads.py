@@ -25,6 +25,7 @@ ATTRIBUTES = {
     "Tags": "what it offers",
     "Processors": "free cores",
     "Memory": "free memory in MB (2^20 bytes); undefined if not known",
+    "Disk": "free disk in MB (2^20 bytes); undefined if not known",
     "CPUTime": "seconds of a reference core left",
     "PilotType": "generic or private",
 }
@@ -110,6 +111,8 @@ def _sizes(offer: Offer) -> list[tuple[str, Expression]]:
     ]
     if offer.memory:
         sizes.append(("Memory", Literal(offer.memory)))
+    if offer.disk:
+        sizes.append(("Disk", Literal(offer.disk)))
     return sizes
 
 

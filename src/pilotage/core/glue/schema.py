@@ -189,10 +189,10 @@ _OWN_KINDS: Final = {
     "cputime": _NUMBER,
     "pilottype": _STRING,
 }
-"""Pilotage's own names in the offer of a pilot. `Memory` has none, since it is undefined where it is not known."""
+"""Pilotage's own names in the offer of a pilot. `Memory` and `Disk` are missing: they are undefined if not known."""
 
 
-OWN_NAMES: Final = frozenset({*_OWN_KINDS, "memory"})
+OWN_NAMES: Final = frozenset({*_OWN_KINDS, "memory", "disk"})
 """In lower case: names that the offer of a pilot always has from Pilotage itself."""
 
 

@@ -53,6 +53,7 @@ class JobDescription:
     wall_time: int = 0
     warn: int = 0
     memory: int = 0
+    disk: int = 0
     processors: int = 1
     max_processors: int = 0
     whole_node: bool = False

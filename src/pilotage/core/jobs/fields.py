@@ -143,6 +143,14 @@ FIELDS: Final[tuple[Field, ...]] = (
         selects_queue=True,
     ),
     Field(
+        "disk",
+        ("Disk",),
+        "megabytes",
+        "Free disk that the program's folder needs on the node. Jobs are not stopped for writing more.",
+        unit="MB",
+        selects_queue=True,
+    ),
+    Field(
         "processors",
         ("NumberOfProcessors", "MinNumberOfProcessors", "Processors"),
         "integer",
@@ -267,6 +275,7 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "inputsandboxbaseuri": _NOT_MOVED,
     "outputsandboxbasedesturi": _NOT_MOVED,
     "maxram": "is not supported yet: request memory with Memory; there is no upper limit",
+    "requestdisk": "is not supported: use Disk instead; its numbers are MB, those of HTCondor's RequestDisk are KiB",
     "rank": "is not supported: the policy decides the order of computing elements",
     "retrycount": "is not supported: use Retries instead",
     "shallowretrycount": "is not supported: lost attempts are always tried again",

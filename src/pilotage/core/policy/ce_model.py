@@ -102,6 +102,14 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
     pilot_memory: Annotated[
         int, Setting("MB (2^20 bytes) of each pilot of a batch system; 0: the system's default", *COUNT)
     ] = 0
+    pilot_disk: Annotated[
+        int,
+        Setting(
+            "MB (2^20 bytes) of disk that the jobs of each pilot may ask for together, as far as its work folder has"
+            " them free; 0: all free disk, which pilots on one host then share",
+            *COUNT,
+        ),
+    ] = 0
     max_waiting: Annotated[
         int, Setting("pilots that may wait in the batch system at the same time", 0, 10**6)
     ] = 5

@@ -43,7 +43,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_correction(policy, refuse)
     _check_retention(policy, refuse)
     _check_requests(policy, refuse)
-    for buckets in ("cpu_buckets", "memory_buckets"):
+    for buckets in ("cpu_buckets", "memory_buckets", "disk_buckets"):
         values = getattr(policy.matching, buckets)
         if not values or list(values) != sorted(set(values)) or values[0] <= 0:
             refuse(f"matching.{buckets} must be a list of increasing numbers above 0", "matching", buckets)

@@ -37,6 +37,7 @@ class Condition(StrEnum):
     REQUIRED_TAGS = "required-tags"
     PROCESSORS = "processors"
     MEMORY = "memory"
+    DISK = "disk"
     JOB_TYPE = "job-type"
     REQUIREMENTS = "requirements"
     """Requirements, HostRequirements or the distance to OutputSE: the queue's `match_text`."""
@@ -74,8 +75,8 @@ class AnyIdentity(PrivateIdentity):
 class Offer:
     """The free resources of a node, and the attributes of its pilot.
 
-    `memory` in MB, 0 for not known; `cpu_time` in seconds of a reference core; `wall_time` in seconds by the clock;
-    `job_types` None for any.
+    `memory` and `disk` in MB, 0 for not known; `cpu_time` in seconds of a reference core; `wall_time` in seconds by
+    the clock; `job_types` None for any.
     """
 
     site: str
@@ -100,20 +101,23 @@ class Offer:
     banned_owners: frozenset[str] = field(default=NONE)
     """Owners whose jobs may not run at the site."""
     wall_time: float = inf
+    disk: int = 0
 
 
 _NAMES = tuple(attribute.name for attribute in fields(Offer))
 _VALUES = attrgetter(*_NAMES)
-_CPU_TIME, _PROCESSORS, _MEMORY, _WALL_TIME = (
-    _NAMES.index(name) for name in ("cpu_time", "processors", "memory", "wall_time")
+_CPU_TIME, _PROCESSORS, _MEMORY, _WALL_TIME, _DISK = (
+    _NAMES.index(name) for name in ("cpu_time", "processors", "memory", "wall_time", "disk")
 )
 
 
-def with_sizes(offer: Offer, cpu_time: float, processors: int, memory: int, wall_time: float) -> Offer:
+def with_sizes(
+    offer: Offer, cpu_time: float, processors: int, memory: int, wall_time: float, disk: int
+) -> Offer:
     """The same offer with other sizes. Asked by many takes: `dataclasses.replace` takes four times as long."""
     values = list(_VALUES(offer))
     values[_CPU_TIME], values[_PROCESSORS], values[_MEMORY] = cpu_time, processors, memory
-    values[_WALL_TIME] = wall_time
+    values[_WALL_TIME], values[_DISK] = wall_time, disk
     return Offer(*values)
 
 
@@ -149,9 +153,13 @@ def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
     return None
 
 
-def remaining_sizes(processors: int, memory: int, taken: QueueIdentity) -> tuple[int, int]:
-    """The processors and MB (0: not known) of an offer that a job of this queue leaves."""
-    return processors - taken.processors, max(1, memory - taken.memory) if memory else 0
+def remaining_sizes(processors: int, memory: int, disk: int, taken: QueueIdentity) -> tuple[int, int, int]:
+    """The processors, memory and disk (MB, 0: not known) of an offer that a job of this queue leaves."""
+    return (
+        processors - taken.processors,
+        max(1, memory - taken.memory) if memory else 0,
+        max(1, disk - taken.disk) if disk else 0,
+    )
 
 
 def binds_owner(pilot_type: str, *, isolated: bool) -> bool:
@@ -161,9 +169,16 @@ def binds_owner(pilot_type: str, *, isolated: bool) -> bool:
 
 def concurrent_jobs(queue: QueueIdentity, offer: Offer) -> int:
     """How many jobs of `queue` one offer that it fits takes beside each other: how often it fits as it shrinks."""
-    count = offer.processors // max(1, queue.processors)
-    if offer.memory and queue.memory:
-        count = min(count, offer.memory // queue.memory)
+    return jobs_beside(queue, offer.processors, offer.memory, offer.disk)
+
+
+def jobs_beside(queue: QueueIdentity, processors: int, memory: int, disk: int) -> int:
+    """As `concurrent_jobs`, for these sizes."""
+    count = processors // max(1, queue.processors)
+    if memory and queue.memory:
+        count = min(count, memory // queue.memory)
+    if disk and queue.disk:
+        count = min(count, disk // queue.disk)
     return count
 
 
@@ -236,6 +251,9 @@ STATIC: Mapping[Condition, Static] = {
     ),
     Condition.MEMORY: Static(
         lambda queue, offer: not offer.memory or queue.memory <= offer.memory, ("memory",), ("memory",)
+    ),
+    Condition.DISK: Static(
+        lambda queue, offer: not offer.disk or queue.disk <= offer.disk, ("disk",), ("disk",)
     ),
     Condition.JOB_TYPE: Static(
         lambda queue, offer: offer.job_types is None or queue.job_type in offer.job_types,

@@ -20,9 +20,9 @@ CLOSE_OUTPUT = "isundefined(other.closeoutputsecheck) || other.closeoutputsechec
 class QueueIdentity:
     """The requirements that all jobs of a queue share. Order and repetition in the sets do not matter.
 
-    `cpu_time` is the bucket in seconds of a reference core, `memory` the bucket in MB and `wall_time` the bucket in
-    seconds by the clock (0: none asked for). `requirements` and `host_requirements` are canonical texts of ClassAd
-    expressions, and `output_se` names a storage element ("" for none).
+    `cpu_time` is the bucket in seconds of a reference core. `memory` and `disk` are buckets in MB, and `wall_time` is
+    the bucket in seconds by the clock; 0: none asked for. `requirements` and `host_requirements` are canonical texts
+    of ClassAd expressions, and `output_se` names a storage element ("" for none).
     """
 
     owner: str
@@ -45,6 +45,7 @@ class QueueIdentity:
     wall_time: int = 0
     output_se: str = ""
     host_requirements: str = ""
+    disk: int = 0
 
     @property
     def match_text(self) -> str:
@@ -69,10 +70,11 @@ class QueueIdentity:
         return parts
 
     def to_json(self) -> str:
-        """Canonical text: equal identities give equal texts."""
+        """Canonical text: equal identities give equal texts. Without a demand for disk it does not name `disk`."""
         plain = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(self).items()
+            if key != "disk" or value
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
@@ -108,10 +110,10 @@ def cpu_bucket(seconds: float, buckets: Sequence[int]) -> int:
     return next((bucket for bucket in buckets if seconds <= bucket), buckets[-1])
 
 
-def memory_bucket(megabytes: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds `megabytes`; 0 stays 0.
+def size_bucket(megabytes: int, buckets: Sequence[int]) -> int:
+    """The smallest bucket of memory or disk that holds `megabytes`; 0 stays 0.
 
-    Above the last bucket memory is not clamped, since a job would then be given to nodes that are too small:
+    Above the last bucket a size is not clamped, since a job would then be given to nodes that are too small:
     it moves up to the next multiple of the last bucket.
     """
     if megabytes <= 0:

@@ -335,7 +335,7 @@ class QueueIndex:
     def history_key(self, offer: Offer) -> Offer:
         """As `class_key`, but with the exact processors, which slot counts need (offer_history.py)."""
         key = self._offer_classes.class_key(offer)
-        return with_sizes(key, key.cpu_time, offer.processors, key.memory, key.wall_time)
+        return with_sizes(key, key.cpu_time, offer.processors, key.memory, key.wall_time, key.disk)
 
     def _take_job(self, entry: IndexedQueue, rng: Random) -> Proposal | None:
         classes = entry.levels

@@ -1,8 +1,8 @@
 """The offer classes seen lately, and the queues that fit each of them, waiting or not.
 
 Two offers share a class if every queue treats them alike, Requirements aside. CPU time and memory count by the bucket
-that they reach. Processors and wall time count by the largest number needed by a queue that the offer has. The queues
-of a class are matched once (vectorised_matching.py); later queues are matched when the class is next used.
+that they reach. Processors, wall time and disk count by the largest number needed by a queue that the offer has. The
+queues of a class are matched once (vectorised_matching.py); later queues are matched when the class is next used.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class OfferClasses:
         """The numbers of processors that queues need."""
         self._wall_times: list[int] = []
         """The wall times that queues need."""
+        self._disks: list[int] = []
+        """The sizes of disk that queues need."""
         self._unbound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         self._bound: OrderedDict[tuple[Offer, tuple[Limit, ...]], OfferClass] = OrderedDict()
         """Each in the order of their last use."""
@@ -109,8 +111,8 @@ class OfferClasses:
         return slot
 
     def bucket_sizes(
-        self, cpu_time: float, processors: int, memory: int, wall_time: float
-    ) -> tuple[int, int, int, int]:
+        self, cpu_time: float, processors: int, memory: int, wall_time: float, disk: int
+    ) -> tuple[int, int, int, int, int]:
         """The sizes as queues distinguish them: equal for offers of one class."""
         buckets = self._cpu_buckets
         place = bisect_right(buckets, cpu_time)
@@ -122,16 +124,20 @@ class OfferClasses:
         if buckets := self._wall_times:
             place = bisect_right(buckets, wall_time)
             wall = buckets[place - 1] if place else 0
-        if not memory:
-            return cpu, cores, 0, wall
-        buckets = self._memory_buckets
-        place = bisect_right(buckets, memory)
-        # 1 stands for "known, and below every bucket"; 0 for "not known".
-        return cpu, cores, (buckets[place - 1] if place else 0) or 1, wall
+        # 1 stands for "known, and below every bucket"; 0 for "not known", and for a disk that no queue asks for.
+        space = 0
+        if disk and (buckets := self._disks):
+            place = bisect_right(buckets, disk)
+            space = buckets[place - 1] if place else 1
+        if memory:
+            buckets = self._memory_buckets
+            place = bisect_right(buckets, memory)
+            memory = (buckets[place - 1] if place else 0) or 1
+        return cpu, cores, memory, wall, space
 
     def class_key(self, offer: Offer) -> Offer:
         """The representative of all offers that every queue treats alike."""
-        sizes = self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory, offer.wall_time)
+        sizes = self.bucket_sizes(offer.cpu_time, offer.processors, offer.memory, offer.wall_time, offer.disk)
         return with_sizes(offer, *sizes)
 
     def _add_boundaries(self, identity: QueueIdentity) -> None:
@@ -141,6 +147,7 @@ class OfferClasses:
             (self._processors, identity.processors),
             (self._memory_buckets, identity.memory),
             (self._wall_times, identity.wall_time),
+            (self._disks, identity.disk),
         ):
             place = bisect_left(buckets, value)
             if value and (place == len(buckets) or buckets[place] != value):
@@ -171,7 +178,7 @@ class OfferClasses:
         return offer_class
 
     def _base_offer(self, key: Offer) -> BaseOffer:
-        whole = replace(key, cpu_time=0.0, memory=0, processors=0, wall_time=0.0)
+        whole = replace(key, cpu_time=0.0, memory=0, processors=0, wall_time=0.0, disk=0)
         place = self._base_offers.get(whole)
         if place is None:
             place = self._base_offers[whole] = BaseOffer(whole)

@@ -24,7 +24,7 @@ ANSWERS = 4096
 """Cached answers of conditions."""
 
 ORDER = tuple(STATIC)
-SIZES = (Condition.CPU_TIME, Condition.WALL_TIME, Condition.PROCESSORS, Condition.MEMORY)
+SIZES = (Condition.CPU_TIME, Condition.WALL_TIME, Condition.PROCESSORS, Condition.MEMORY, Condition.DISK)
 """Conditions on the sizes, which shrink as an offer is used up."""
 OTHERS = tuple(condition for condition in ORDER if condition not in SIZES)
 FITS = len(ORDER)

@@ -20,10 +20,11 @@ MOST_VALUES = 3
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """The values that CPU time (seconds) and memory (MB) of a queue may have."""
+    """The values that CPU time (seconds), memory (MB) and disk (MB) of a queue may have."""
 
     cpu_time: Sequence[int]
     memory: Sequence[int]
+    disk: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,22 @@ def _wall_time(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator
 
 
 def _memory(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
-    """All offered memory, and the memory per job if jobs use all of its processors."""
-    wide = max(1, offer.processors // max(1, queue.processors))
-    whole, part = _floor(buckets.memory, offer.memory), _floor(buckets.memory, offer.memory // wide)
-    for value in {whole, part or whole}:
+    for value in _per_job(queue, offer, offer.memory, buckets.memory):
         text = f"memory <= {value} MB" if value else "no memory asked for"
         yield WhatIf("memory", value, text, replace(queue, memory=value))
+
+
+def _disk(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
+    for value in _per_job(queue, offer, offer.disk, buckets.disk):
+        text = f"disk <= {value} MB" if value else "no disk asked for"
+        yield WhatIf("disk", value, text, replace(queue, disk=value))
+
+
+def _per_job(queue: QueueIdentity, offer: Offer, offered: int, buckets: Sequence[int]) -> set[int]:
+    """All of an offered size, and the part of a job if jobs use all processors of the offer."""
+    wide = max(1, offer.processors // max(1, queue.processors))
+    whole, part = _floor(buckets, offered), _floor(buckets, offered // wide)
+    return {whole, part or whole}
 
 
 def _processors(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Iterator[WhatIf]:
@@ -203,12 +214,15 @@ def _requirements(queue: QueueIdentity, offer: Offer, buckets: Buckets) -> Itera
         yield WhatIf("output_se", "", f"without OutputSE {queue.output_se}", replace(queue, output_se=""))
 
 
-_NUMBERS = frozenset({Condition.CPU_TIME, Condition.WALL_TIME, Condition.MEMORY, Condition.PROCESSORS})
+_NUMBERS = frozenset(
+    {Condition.CPU_TIME, Condition.WALL_TIME, Condition.MEMORY, Condition.DISK, Condition.PROCESSORS}
+)
 
 _PROPOSALS: Mapping[Condition, Proposals] = {
     Condition.CPU_TIME: _cpu_time,
     Condition.WALL_TIME: _wall_time,
     Condition.MEMORY: _memory,
+    Condition.DISK: _disk,
     Condition.PROCESSORS: _processors,
     Condition.SITE: _site,
     Condition.BANNED_SITE: _banned_site,

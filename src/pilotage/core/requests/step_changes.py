@@ -13,7 +13,7 @@ from pilotage.core.requests.reading import MistakeLog
 from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
 from pilotage.core.requests.step_parts import read_splitting
 
-RESOURCES: Final = ("processors", "memory", "wall_time", "cpu_time")
+RESOURCES: Final = ("processors", "memory", "disk", "wall_time", "cpu_time")
 """Fields of a job description that may change."""
 
 

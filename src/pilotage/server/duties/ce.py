@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from pilotage.core.errors import Unreachable
@@ -27,6 +29,7 @@ from pilotage.outside.batch.submission import (
     is_same_failure,
 )
 from pilotage.server.context import Context, proxy_of
+from pilotage.server.disk_space import disk_usage
 from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
@@ -35,11 +38,13 @@ from pilotage.services.director.accounted_ends import unexplained, with_accounte
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.forwarding import prepare_forwardings
 from pilotage.services.director.listing_comparison import ListingComparison, compare
+from pilotage.services.director.local_orders import LocalOrders
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, SubmissionOrder
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import LiveTotals
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.pilot import MB
 
 COMPARE = "compare submissions with the listing"
 RELEASE = "release pilots"
@@ -83,7 +88,8 @@ class CeDuty:
 
     async def _serve(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
-        if self._director.local:
+        if isinstance(rule := self._director.rule, LocalOrders):
+            rule.free_disk = await asyncio.to_thread(_free_for_temporary_files)
             await self._watch_processes()
         elif not await self._watch_if_due(ce):
             return
@@ -332,3 +338,11 @@ class CeDuty:
             else:
                 self._log.info("CE %s answers again", self._director.ce)
             self._failure = failure
+
+
+def _free_for_temporary_files() -> int:
+    """MB free where pilots of this machine work; 0: unknown."""
+    try:
+        return max(1, disk_usage(Path(tempfile.gettempdir())).free // MB)
+    except OSError:
+        return 0

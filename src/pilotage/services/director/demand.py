@@ -31,8 +31,8 @@ from pilotage.core.provisioning.iteration import (
 )
 from pilotage.core.provisioning.matched import FreePilots, decide_matched
 from pilotage.core.provisioning.submit_pools import PoolLoad, verdicts_text
+from pilotage.core.queues.fit import jobs_beside
 from pilotage.core.queues.index import QueueIndex
-from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.services.director.ce_loads import ce_load
 from pilotage.services.director.ce_matching import QueueMatches, RequesterMatching
 from pilotage.services.matching.known_offers import as_private
@@ -214,13 +214,13 @@ def _copy_queues(
     """Add the queues that wait to `queues`, a part in each step."""
     waiting: dict[QueueId, int] = {}
     ordered = [
-        WaitingPilots(order.queue, ce.pilot_processors, ce.pilot_memory, order.pilots)
+        WaitingPilots(order.queue, name, ce.pilot_processors, ce.pilot_memory, order.pilots)
         for name, orders in counts.orders.items()
         if (ce := policy.ces.get(name)) is not None
         for order in orders
     ]
     for part in _parts([*counts.waiting, *ordered], PART):
-        _add_waiting(waiting, index, part)
+        _add_waiting(waiting, index, policy, part)
         yield None
     for some in _parts(list(index.entries.values()), PART):
         queues += [
@@ -274,22 +274,16 @@ def post_orders(pool: Pool, tx: Transaction, work: Iteration) -> int:
     return sum(order.pilots for orders in work.orders.values() for order in orders)
 
 
-def _add_waiting(waiting: dict[QueueId, int], index: QueueIndex, rows: Sequence[WaitingPilots]) -> None:
+def _add_waiting(
+    waiting: dict[QueueId, int], index: QueueIndex, policy: Policy, rows: Sequence[WaitingPilots]
+) -> None:
     """Add to each queue the jobs that its waiting and its ordered pilots run beside each other."""
     for row in rows:
         entry = index.entries.get(row.queue)
         if entry is not None:
-            beside = _beside(entry, row.processors, row.memory)
-            waiting[row.queue] = waiting.get(row.queue, 0) + row.pilots * beside
-
-
-def _beside(entry: IndexedQueue, processors: int, memory: int) -> int:
-    """Jobs of a queue that a pilot of this size runs beside each other; at least 1."""
-    identity = entry.identity
-    beside = processors // max(1, identity.processors)
-    if memory and identity.memory:
-        beside = min(beside, memory // identity.memory)
-    return max(1, beside)
+            ce = policy.ces.get(row.ce)
+            beside = jobs_beside(entry.identity, row.processors, row.memory, ce.pilot_disk if ce else 0)
+            waiting[row.queue] = waiting.get(row.queue, 0) + row.pilots * max(1, beside)
 
 
 def _pool_loads(policy: Policy, counts: DemandCounts, submissions: Mapping[str, int]) -> dict[str, PoolLoad]:

@@ -33,7 +33,12 @@ class IterationOrders:
     """The platform that the nodes of the CE are expected to have."""
 
     def node(self, ce: Ce) -> Node:
-        return Node(platform=self.platform, processors=ce.pilot_processors, memory=ce.pilot_memory)
+        return Node(
+            platform=self.platform,
+            processors=ce.pilot_processors,
+            memory=ce.pilot_memory,
+            disk=ce.pilot_disk,
+        )
 
     def probe(self, ce: Ce) -> SubmissionOrder:
         return SubmissionOrder(1, _shape(ce), PROBE, ce.submit_pool)

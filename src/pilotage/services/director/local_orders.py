@@ -7,7 +7,7 @@ and its cores are known one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pilotage.core.ids import PilotId, QueueId
 from pilotage.core.policy import Ce
@@ -44,12 +44,15 @@ class LocalOrders:
 
     machine: Node
     """The node that its pilots find."""
+    free_disk: int = 0
+    """MB free for temporary files on this machine, in the last cycle; 0: unknown."""
     starving_since: Mapping[QueueId, float] = field(default_factory=dict)
     leaving: dict[PilotId, str] = field(default_factory=dict)
     """Pilots that gave way and had not ended in the last cycle, and whose turn comes after them."""
 
     def node(self, ce: Ce) -> Node:
-        return self.machine
+        sizes = [size for size in (self.free_disk, ce.pilot_disk) if size]
+        return replace(self.machine, disk=min(sizes, default=0))
 
     def probe(self, ce: Ce) -> SubmissionOrder:
         return SubmissionOrder(1, self._shape(ce, 1), PROBE, ce.submit_pool, lease=ce.lease)
@@ -131,9 +134,10 @@ class LocalOrders:
 
     def _queues(self, director: CeDirector, pool: Pool, ce: Ce, now: float) -> Iterator[WaitingQueue]:
         """The queues that a pilot with all of the CE's capacity could serve."""
-        offer = possible_offer(pool, director.ce, self.machine)
+        node = self.node(ce)
+        offer = possible_offer(pool, director.ce, node)
         closed = pool.offers.limits.limiter.exhausted_limits(offer.site, offer.ce, now)
-        holds = requirements_for(pool, offer, self.machine, now)
+        holds = requirements_for(pool, offer, node, now)
         pools = pool.policy.default_submit_pools()
         for entry in pool.queues.index.candidates(offer, holds, closed):
             identity = entry.identity

@@ -46,6 +46,7 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
         warn=description.warn,
         cpu_time=description.cpu_time,
         memory=description.memory,
+        disk=description.disk,
         processors=description.processors,
         on_cutoff=description.on_cutoff,
         log_level=description.log_level,

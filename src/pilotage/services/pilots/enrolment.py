@@ -163,6 +163,7 @@ def _settings(pool: Pool, pilot: PilotRow, ce: Ce | None, token: str, lease: flo
         least=wall_time.least(wall) if wall else wall_time.LEAST,
         processors=pilot.processors,
         memory=pilot.memory,
+        disk=ce.pilot_disk if ce else 0,
         tags=list(ce.tags) if ce else [],
         isolation=ce.isolation if ce else "none",
         visible=list(ce.visible) if ce else [],

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish, size_of
+from pilotage.wire.finish_size import size_of
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse, Finish
 
 SIZE_AT_ONCE = 20_000
 """Size of the finishes of one transaction, counted by `size_of`; a single finish may be larger."""

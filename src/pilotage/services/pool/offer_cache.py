@@ -39,14 +39,15 @@ class Remaining(NamedTuple):
 
     processors: int
     memory: int
+    disk: int
     only_owner: str | None
 
     def without(self, taken: QueueIdentity) -> Remaining:
         """The remaining part after one more job of this queue, with the same owner."""
-        return Remaining(*remaining_sizes(self.processors, self.memory, taken), self.only_owner)
+        return Remaining(*remaining_sizes(self.processors, self.memory, self.disk, taken), self.only_owner)
 
     def bound_to(self, owner: str) -> Remaining:
-        return Remaining(self.processors, self.memory, owner)
+        return Remaining(self.processors, self.memory, self.disk, owner)
 
 
 class CachedOfferClass:
@@ -69,7 +70,7 @@ class PilotOffers:
     base: Offer
     cpu_power: float
     """Of a core, as the CE has it."""
-    _classes: dict[tuple[tuple[int, int, int, int], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
+    _classes: dict[tuple[tuple[int, ...], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
         default_factory=dict
     )
     _whole: Remaining | None = None
@@ -81,7 +82,7 @@ class PilotOffers:
         return self.node.wall_left or self.node.cpu_left / self.cpu_power
 
     def serves(self, policy: Policy, node: Node) -> bool:
-        """Whether an offer of `node` under `policy` equals the last one, apart from its CPU time."""
+        """Whether an offer of `node` under `policy` equals the last one, apart from its time and its free disk."""
         mine = self.node
         return policy is self.policy and (
             mine is node
@@ -96,15 +97,17 @@ class PilotOffers:
 
     def whole(self, pilot: PilotRow) -> Remaining:
         """The whole pilot, bound to its present owner."""
-        whole = self._whole
-        if whole is None or whole.only_owner != pilot.only_owner:
-            whole = self._whole = Remaining(self.base.processors, self.base.memory, pilot.only_owner)
+        whole, disk = self._whole, self.node.disk
+        if whole is None or whole.only_owner != pilot.only_owner or whole.disk != disk:
+            base = self.base
+            whole = self._whole = Remaining(base.processors, base.memory, disk, pilot.only_owner)
         return whole
 
     def unbound(self, pilot: PilotRow) -> Remaining:
         """The whole pilot, including the part in use, as if it had no owner."""
-        base = self.base
-        return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, None)
+        base, ce = self.base, self.policy.ces.get(pilot.ce)
+        disk = (ce.pilot_disk if ce else 0) or self.node.disk
+        return Remaining(pilot.processors or base.processors, pilot.memory or base.memory, disk, None)
 
     def node_ad(self, ce: CeAd | None) -> ClassAd:
         """The constant part of the pilot's ad, made again when its CE or its node changes."""
@@ -125,15 +128,16 @@ class PilotOffers:
             wall_time=self.wall_left,
             processors=rest.processors,
             memory=rest.memory,
+            disk=rest.disk,
             only_owner=rest.only_owner,
         )
 
     def offer_class(self, index: QueueIndex, rest: Remaining, closed: tuple[Limit, ...]) -> CachedOfferClass:
         """The offer class of `rest` while the limits `closed` let no job start."""
-        processors, memory, only_owner = rest
+        processors, memory, disk, only_owner = rest
         node = self.node
         wall_left = node.wall_left or node.cpu_left / self.cpu_power
-        sizes = index.bucket_sizes(node.cpu_left, processors, memory, wall_left)
+        sizes = index.bucket_sizes(node.cpu_left, processors, memory, wall_left, disk)
         key = (sizes, only_owner, closed)
         cached = self._classes.get(key)
         if cached is None or cached.offer_class.evicted:
@@ -233,4 +237,5 @@ def offer_of(
         isolated=isolated,
         banned_owners=banned,
         wall_time=node.wall_left or node.cpu_left / _cpu_power(policy, pilot),
+        disk=node.disk,
     )

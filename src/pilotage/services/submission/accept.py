@@ -19,7 +19,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
-from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket, wall_bucket
+from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.store.tables import chunks as chunk_rows
@@ -58,7 +58,7 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         group=group,
         setup=description.setup,
         cpu_time=cpu_bucket(description.cpu_time, policy.matching.cpu_buckets),
-        memory=memory_bucket(description.memory, policy.matching.memory_buckets),
+        memory=size_bucket(description.memory, policy.matching.memory_buckets),
         processors=description.processors,
         job_type=description.job_type,
         force_generic=description.force_generic,
@@ -74,6 +74,7 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         wall_time=wall_bucket(description.wall_time),
         output_se=description.output_se,
         host_requirements=description.host_requirements,
+        disk=size_bucket(description.disk, policy.matching.disk_buckets),
     )
 
 

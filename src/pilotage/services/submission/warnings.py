@@ -214,6 +214,14 @@ def _memory(description: JobDescription, queue: QueueIdentity, offers: Sequence[
     )
 
 
+def _disk(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
+    most = max(offer.disk for offer in offers)
+    step = f" (bucket {queue.disk:,} MB)" if queue.disk != description.disk else ""
+    return (
+        f"it requests {description.disk:,} MB of disk{step}, and {_ces(offers)} have at most {most:,} MB free"
+    )
+
+
 def _job_type(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     return f"{_some(sorted({offer.site for offer in offers}))} accepts no jobs of type {queue.job_type}"
 
@@ -245,5 +253,6 @@ _SENTENCES: Mapping[Condition, _Sentence] = {
     Condition.REQUIRED_TAGS: _required_tags,
     Condition.PROCESSORS: _processors,
     Condition.MEMORY: _memory,
+    Condition.DISK: _disk,
     Condition.JOB_TYPE: _job_type,
 }

@@ -213,7 +213,7 @@ def _add_refusals(answer: wire.Why, snapshot: WaitSnapshot, identity: QueueIdent
     """Add the conditions that refuse the queue at each site, and the single changes that would make it fit."""
     matching = snapshot.policy.matching
     known = snapshot.analysis.known
-    buckets = Buckets(matching.cpu_buckets, matching.memory_buckets)
+    buckets = Buckets(matching.cpu_buckets, matching.memory_buckets, matching.disk_buckets)
     for refusal in refusals(identity, known):
         conditions = {str(condition): count for condition, count in refusal.conditions.items()}
         takes = {str(condition): count for condition, count in refusal.takes.items() if count}

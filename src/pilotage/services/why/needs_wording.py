@@ -9,10 +9,10 @@ from pilotage.core.queues.identity import QueueIdentity
 
 def needs(queue: QueueIdentity, description: JobDescription | None = None) -> dict[str, str]:
     """Name → value of each requirement of the queue. `description`, of one of its jobs, adds the requested numbers."""
-    cpu_time, memory, wall_time = (
-        (description.cpu_time, description.memory, description.wall_time)
+    cpu_time, memory, disk, wall_time = (
+        (description.cpu_time, description.memory, description.disk, description.wall_time)
         if description
-        else (None, None, None)
+        else (None, None, None, None)
     )
     values = {
         "owner": queue.owner,
@@ -20,6 +20,7 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
         "setup": queue.setup,
         "CPU time": _bucket(queue.cpu_time, cpu_time, "s"),
         "memory": _bucket(queue.memory, memory, "MB") if queue.memory else "",
+        "disk": _bucket(queue.disk, disk, "MB") if queue.disk else "",
         "wall time": _bucket(queue.wall_time, wall_time, "s") if queue.wall_time else "",
         "processors": str(queue.processors),
         "job type": queue.job_type,

@@ -34,6 +34,7 @@ CONDITIONS: Mapping[str, str] = {
     Condition.PLATFORM: "the requested platform is not offered",
     Condition.PROCESSORS: "more processors are requested than a node offers",
     Condition.MEMORY: "more memory is requested than a node offers",
+    Condition.DISK: "more disk is requested than a node has free",
     Condition.JOB_TYPE: "the site does not accept the job type",
     Condition.REQUIREMENTS: "the Requirements expression is not true there",
 }

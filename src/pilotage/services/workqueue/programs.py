@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple
 
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.queues.identity import cpu_bucket, wall_bucket
+from pilotage.core.policy.model import Matching
+from pilotage.core.queues.identity import cpu_bucket, size_bucket, wall_bucket
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.retries import FailureClass, PauseRule, RetryRules
 from pilotage.core.requests.specification import Retry
-from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.algorithm import KILOBYTE, Algorithm, Estimate
 from pilotage.services.pool.lru_cache import LruCache
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.accept import identity_of
@@ -20,13 +20,13 @@ from pilotage.services.submission.of_requests import RequestJobs
 from pilotage.services.workqueue.planned_elements import algorithm_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import requests
-from pilotage.wire.pilot import Input
+from pilotage.wire.pilot import MB, Input
 
 MAX_PROGRAMS = 4096
-TIME_PER_EVENT = "time_per_event"
-"""The parameter of a splitting."""
-LONGEST_ESTIMATE = 10**8
-"""Seconds; an estimate beyond it says nothing more."""
+TIME_PER_EVENT, SIZE_PER_EVENT = "time_per_event", "size_per_event"
+"""Parameters of a splitting."""
+LONGEST_ESTIMATE, LARGEST_ESTIMATE = 10**8, 10**9
+"""Seconds and MB; an estimate beyond them says nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class StepProgram:
     algorithm: Algorithm
     has_time: bool
     """The request gives the time of an event."""
+    has_size: bool
+    """The request gives the output of an event."""
 
 
 @dataclass(slots=True)
@@ -73,10 +75,12 @@ class ProgramCache:
                     job_type=planned.type,
                     retries=0,
                 )
+                given = dict(planned.splitting.parameters)
                 self._programs[request, planned.position] = StepProgram(
                     *(row.owner, row.group, own, inputs, planned.retry),
                     algorithm_of(planned),
-                    has_time=TIME_PER_EVENT in dict(planned.splitting.parameters),
+                    has_time=TIME_PER_EVENT in given,
+                    has_size=SIZE_PER_EVENT in given,
                 )
             program = self._programs.use((request, step))
         return program
@@ -89,18 +93,18 @@ class ProgramCache:
         priority: int,
         sites: frozenset[str],
         pool: Pool,
-        time: TimeBucket,
+        needs: PilotNeeds,
     ) -> RequestJobs | None:
         """The jobs of a step that may run at `sites`, as the policy and the request have it now.
 
-        `time` decides which pilots have enough time left, and is no limit for the jobs.
+        `needs` decides which pilots have enough time and disk left, and is no limit for the jobs.
         """
         program = self.get(connection, request, step)
         if program is None:
             return None
         policy = pool.policy
         user_priority = policy.requests.user_priority(priority)
-        key = (request, step, user_priority, sites, pool.server.policy_version, time)
+        key = (request, step, user_priority, sites, pool.server.policy_version, needs)
         jobs = self._jobs.use(key)
         if jobs is None:
             description = replace(
@@ -108,29 +112,34 @@ class ProgramCache:
                 user_priority=user_priority,
                 sites=tuple(sorted(sites)),
                 banned_sites=(),
+                disk=needs.disk,
             )
-            needs = replace(description, cpu_time=time.cpu_time, wall_time=time.wall_time)
-            identity = identity_of(needs, program.owner, program.group, policy)
+            timed = replace(description, cpu_time=needs.cpu_time, wall_time=needs.wall_time)
+            identity = identity_of(timed, program.owner, program.group, policy)
             jobs = self._jobs[key] = RequestJobs.of(
                 request, program.owner, program.group, description, program.inputs, identity
             )
         return jobs
 
 
-class TimeBucket(NamedTuple):
-    """The time that a pilot needs to have left for a job, as fine as task queues are told apart."""
+class PilotNeeds(NamedTuple):
+    """The time and the MB of disk that a pilot needs to have left for a job, as fine as task queues are told apart."""
 
-    cpu_time: int
-    wall_time: int
+    cpu_time: int = 0
+    wall_time: int = 0
+    disk: int = 0
 
 
-def time_bucket(description: JobDescription, seconds: float, buckets: Sequence[int]) -> TimeBucket:
-    """The time that pilots need for a job of this estimate. The request's own numbers stand above the estimate."""
-    each = ceil(min(seconds / max(description.processors, 1), LONGEST_ESTIMATE))
+def pilot_needs(description: JobDescription, estimate: Estimate, matching: Matching) -> PilotNeeds:
+    """The needs of a job of this estimate. The request's own numbers stand above the estimate."""
+    buckets = matching.cpu_buckets
+    each = ceil(min(estimate.seconds / max(description.processors, 1), LONGEST_ESTIMATE))
     cpu_time = description.cpu_time or cpu_bucket(each, buckets)
     # Beyond the last bucket only the wall time tells pilots apart.
     long = wall_bucket(each) if each > buckets[-1] and not description.cpu_time else 0
-    return TimeBucket(cpu_time, description.wall_time or long)
+    written = ceil(min(estimate.kilobytes * KILOBYTE / MB, LARGEST_ESTIMATE))
+    disk = description.disk or size_bucket(written, matching.disk_buckets)
+    return PilotNeeds(cpu_time, description.wall_time or long, disk)
 
 
 def retry_rules(retry: Retry, defaults: RetryRules) -> RetryRules:

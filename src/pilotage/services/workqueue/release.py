@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-import msgspec
-
 from pilotage.core.sites import SiteState
-from pilotage.core.splitting.algorithm import Algorithm
+from pilotage.core.splitting.algorithm import Estimate
 from pilotage.core.workqueue.release import (
     JobRelease,
     ReleaseGroup,
@@ -22,7 +20,7 @@ from pilotage.core.workqueue.release import (
 )
 from pilotage.core.workqueue.roll_up import is_working
 from pilotage.services.submission.of_requests import submit_element_jobs
-from pilotage.services.workqueue.programs import ProgramCache, TimeBucket, time_bucket
+from pilotage.services.workqueue.programs import PilotNeeds, ProgramCache, pilot_needs
 from pilotage.services.workqueue.pull import MEASURED_JOBS
 from pilotage.services.workqueue.release_loads import counted_agent, loads_of_team
 from pilotage.services.workqueue.state import WorkQueue
@@ -65,8 +63,8 @@ class ReleaseRun:
     _live: Mapping[str, list[int]] = field(default_factory=dict)
     _uses: Mapping[str, SiteState] = field(default_factory=dict)
     _passes: dict[str, ReleasePass] = field(default_factory=dict)
-    _measured: dict[tuple[int, int], Algorithm | None] = field(default_factory=dict)
-    """The splitting of steps with the measured time of an event; None: nothing is measured."""
+    _measured: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By step: seconds of an event by its done jobs; 0: nothing is measured."""
 
     def read_groups(self, tx: Transaction, now: float) -> bool:
         """Read the next groups of made jobs. Returns whether all are read."""
@@ -139,17 +137,17 @@ class ReleaseRun:
         current = releasing.share(
             tx.connection, sorted({self._group(release).request.id for release in taken})
         )
-        batches: dict[tuple[int, int, frozenset[str], TimeBucket], list[JobRelease]] = {}
+        batches: dict[tuple[int, int, frozenset[str], PilotNeeds], list[JobRelease]] = {}
         for release in taken:
             group = self._group(release)
             if release.job in made and current.get(group.request.id) == group.request:
                 step = group.made.step
-                time = self._time_of(tx.connection, group.made.request, step, made[release.job])
-                key = group.made.request, step, group.sites, time
+                needs = self._needs_of(tx.connection, group.made.request, step, made[release.job])
+                key = group.made.request, step, group.sites, needs
                 batches.setdefault(key, []).append(release)
-        for (request, step, sites, time), releases in batches.items():
+        for (request, step, sites, needs), releases in batches.items():
             pool, priority = self.queue.pool, self._requests[request].priority
-            jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool, time)
+            jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool, needs)
             if jobs is None:
                 continue
             first = submit_element_jobs(pool, tx, jobs, [release.job for release in releases], now)
@@ -161,23 +159,19 @@ class ReleaseRun:
                 ],
             )
 
-    def _time_of(self, connection: Connection, request: int, step: int, events: int) -> TimeBucket:
-        """The time that pilots need for a job: by the request's time of an event, else by the step's done jobs."""
+    def _needs_of(self, connection: Connection, request: int, step: int, events: int) -> PilotNeeds:
+        """The needs of a job. Its time is by the request's time of an event, else by the step's done jobs."""
         program = self.programs.get(connection, request, step)
         if program is None:
-            return TimeBucket(0, 0)
-        algorithm: Algorithm | None = program.algorithm
+            return PilotNeeds()
+        seconds, kilobytes = program.algorithm.estimate(events)
         if not program.has_time:
             if (request, step) not in self._measured:
-                seconds = event_times.time_per_event(connection, request, step, MEASURED_JOBS)
-                self._measured[request, step] = (
-                    None
-                    if seconds is None
-                    else msgspec.structs.replace(program.algorithm, time_per_event=seconds)
-                )
-            algorithm = self._measured[request, step]
-        seconds = 0.0 if algorithm is None else algorithm.estimate(events).seconds
-        return time_bucket(program.description, seconds, self.queue.pool.policy.matching.cpu_buckets)
+                measured = event_times.time_per_event(connection, request, step, MEASURED_JOBS)
+                self._measured[request, step] = measured or 0.0
+            seconds = events * self._measured[request, step]
+        estimate = Estimate(seconds, kilobytes if program.has_size else 0.0)
+        return pilot_needs(program.description, estimate, self.queue.pool.policy.matching)
 
     def _group(self, release: JobRelease) -> SiteGroup:
         return self.groups[release.group]

@@ -80,7 +80,7 @@ pilots = sa.Table(
     # Counts waiting and running pilots by the queue that they were submitted for.
     sa.Index(
         "ix_pilots_queue",
-        *("queue_id", "started", "processors", "memory", "submitted"),
+        *("queue_id", "started", "ce", "processors", "memory", "submitted"),
         sqlite_where=sa.text("ended IS NULL"),
         postgresql_where=sa.text("ended IS NULL"),
     ),

@@ -13,16 +13,17 @@ class WaitingPilots(NamedTuple):
     """Equal pilots of one queue that have not called home."""
 
     queue: QueueId
+    ce: str
     processors: int
     memory: int
     pilots: int
 
 
 def waiting_by_queue(connection: Connection, since: float) -> list[WaitingPilots]:
-    """Pilots that were submitted after `since` and wait, from their intent on, by queue and size."""
+    """Pilots that were submitted after `since` and wait, from their intent on, by queue, CE and size."""
     sql = (
-        "SELECT queue_id, processors, memory, count(*) FROM pilots WHERE ended IS NULL AND started IS NULL"
-        " AND queue_id IS NOT NULL AND submitted > ? GROUP BY queue_id, processors, memory"
+        "SELECT queue_id, ce, processors, memory, count(*) FROM pilots WHERE ended IS NULL AND started IS NULL"
+        " AND queue_id IS NOT NULL AND submitted > ? GROUP BY queue_id, ce, processors, memory"
     )
     return [WaitingPilots(*row) for row in connection.execute(sql, (since,))]
 

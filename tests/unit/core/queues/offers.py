@@ -11,6 +11,7 @@ from pilotage.core.queues.identity import QueueIdentity
 
 CPU_BUCKETS = (500, 5000, 50000, 300000)
 MEMORY_BUCKETS = (512, 1000, 2000, 4000)
+DISK_BUCKETS = (1024, 20480)
 
 owners = st.sampled_from(["alice", "bob"])
 groups = st.sampled_from(["physics", "home"])
@@ -40,6 +41,7 @@ def identities(draw: st.DrawFn) -> QueueIdentity:
         platforms=draw(some("el8", "el9")),
         tags=draw(some("gpu", "ssd")),
         wall_time=draw(st.sampled_from([0, 0, 0, 600, 3600])),
+        disk=draw(st.sampled_from([0, 0, 0, *DISK_BUCKETS])),
     )
 
 
@@ -63,4 +65,5 @@ def offers(draw: st.DrawFn) -> Offer:
         memory=draw(st.one_of(st.just(0), st.integers(1, 20000), st.sampled_from(MEMORY_BUCKETS))),
         job_types=draw(st.one_of(st.none(), some("User", "Merge"))),
         wall_time=draw(st.one_of(st.sampled_from([600.0, 3600.0, inf]), st.floats(0, 5000))),
+        disk=draw(st.one_of(st.just(0), st.integers(1, 50000), st.sampled_from([1023, 1024, 20480]))),
     )

@@ -32,6 +32,7 @@ QUEUE = QueueIdentity(
     setup="production",
     cpu_time=5000,
     memory=2000,
+    disk=20000,
     processors=4,
     job_type="User",
     requirements="x",
@@ -53,6 +54,7 @@ OFFER = Offer(
     required_tags=frozenset({"gpu"}),
     processors=4,
     memory=2000,
+    disk=20000,
     job_types=frozenset({"User", "Merge"}),
     wall_time=3600.0,
 )
@@ -74,6 +76,7 @@ REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
     Condition.REQUIRED_TAGS: ({}, {"required_tags": frozenset({"gpu", "other"})}),
     Condition.PROCESSORS: ({}, {"processors": 3}),
     Condition.MEMORY: ({}, {"memory": 1999}),
+    Condition.DISK: ({}, {"disk": 19999}),
     Condition.JOB_TYPE: ({}, {"job_types": frozenset({"Merge"})}),
 }
 
@@ -123,7 +126,7 @@ def test_an_empty_set_asks_for_nothing() -> None:
     empty = frozenset[str]()
     queue = QueueIdentity("alice", "physics", setup="production")
     assert fits(queue, replace(OFFER, required_tags=empty, platforms=empty, tags=empty), no)
-    assert fits(QUEUE, replace(OFFER, job_types=None, memory=0), yes)
+    assert fits(QUEUE, replace(OFFER, job_types=None, memory=0, disk=0), yes)
     # Not known is not none: a site that takes no job type takes none.
     assert first_failure(QUEUE, replace(OFFER, job_types=empty), yes) is Condition.JOB_TYPE
 
@@ -202,6 +205,7 @@ def test_a_larger_offer_fits_no_less(queue: QueueIdentity, offer: Offer) -> None
         cpu_time=offer.cpu_time * 2,
         processors=offer.processors + 1,
         memory=offer.memory * 2,
+        disk=offer.disk * 2,
         tags=offer.tags | {"more"},
         platforms=offer.platforms | {"more"},
     )
@@ -226,9 +230,9 @@ def test_every_failure_is_named() -> None:
 
 def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
     """The rest of an offer after a job of this queue."""
-    processors, memory = remaining_sizes(offer.processors, offer.memory, taken)
+    processors, memory, disk = remaining_sizes(offer.processors, offer.memory, offer.disk, taken)
     only_owner = taken.owner if binds_owner(offer.pilot_type, isolated=offer.isolated) else offer.only_owner
-    return replace(offer, processors=processors, memory=memory, only_owner=only_owner)
+    return replace(offer, processors=processors, memory=memory, disk=disk, only_owner=only_owner)
 
 
 @given(identities(), offers())
@@ -246,6 +250,6 @@ def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
 @given(offers(), st.booleans())
 def test_other_sizes_change_nothing_else(offer: Offer, closed: bool) -> None:
     offer = replace(offer, closed=closed)
-    assert with_sizes(offer, 7.0, 3, 9, 11.0) == replace(
-        offer, cpu_time=7.0, processors=3, memory=9, wall_time=11.0
+    assert with_sizes(offer, 7.0, 3, 9, 11.0, 13) == replace(
+        offer, cpu_time=7.0, processors=3, memory=9, wall_time=11.0, disk=13
     )

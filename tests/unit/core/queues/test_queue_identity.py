@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.core.policy import Matching
-from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, memory_bucket, wall_bucket, wall_floor
+from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket, wall_floor
 
 CPU = (500, 5000, 50000, 300000)
 SETS = [field.name for field in fields(QueueIdentity) if field.type.startswith("frozenset")]
@@ -104,17 +104,25 @@ def test_cpu_time_moves_up_to_the_next_bucket_and_stays_in_the_last(seconds: flo
 def test_memory_moves_up_to_the_next_bucket_and_above_the_last_to_multiples(
     megabytes: int, bucket: int
 ) -> None:
-    assert memory_bucket(megabytes, (100, 400)) == bucket
+    assert size_bucket(megabytes, (100, 400)) == bucket
 
 
 @given(
     st.integers(1, 10**8), st.lists(st.integers(1, 10**6), min_size=1, max_size=6, unique=True).map(sorted)
 )
 def test_a_memory_bucket_always_holds_what_was_asked_for(megabytes: int, buckets: list[int]) -> None:
-    bucket = memory_bucket(megabytes, buckets)
+    bucket = size_bucket(megabytes, buckets)
     assert bucket >= megabytes
     assert bucket in buckets or bucket % buckets[-1] == 0
-    assert memory_bucket(bucket, buckets) == bucket
+    assert size_bucket(bucket, buckets) == bucket
+
+
+def test_the_text_of_an_identity_without_disk_does_not_name_it() -> None:
+    """So queues that were stored before jobs could ask for disk keep their digest."""
+    plain = QueueIdentity("alice", "physics")
+    assert "disk" not in plain.to_json()
+    assert plain.digest() == "8f6414e7a458e3e9e07e6295f80bf92624df4238c4ecca6c12aa1891d1b65d21"
+    assert '"disk":1024' in replace(plain, disk=1024).to_json()
 
 
 def test_the_match_text_joins_the_three_parts() -> None:

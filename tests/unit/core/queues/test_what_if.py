@@ -13,10 +13,15 @@ from pilotage.core.queues.fit import Offer, concurrent_jobs, fits
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer, count_slots
 from pilotage.core.queues.what_if import MOST_VALUES, Buckets, Unblock, unblocks
-from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
+from tests.unit.core.queues.offers import CPU_BUCKETS, DISK_BUCKETS, MEMORY_BUCKETS, identities, offers
 
-BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS)
-NUMBERS = {"cpu_time": CPU_BUCKETS, "memory": (0, *MEMORY_BUCKETS), "processors": range(1, 9)}
+BUCKETS = Buckets(CPU_BUCKETS, MEMORY_BUCKETS, DISK_BUCKETS)
+NUMBERS = {
+    "cpu_time": CPU_BUCKETS,
+    "memory": (0, *MEMORY_BUCKETS),
+    "disk": (0, *DISK_BUCKETS),
+    "processors": range(1, 9),
+}
 NAMES = {
     "sites": ["here", "there", "elsewhere"],
     "banned_sites": ["here", "there"],
@@ -56,6 +61,7 @@ def near(queue: QueueIdentity) -> st.SearchStrategy[list[KnownOffer]]:
         tags=queue.tags,
         processors=8,
         memory=20000,
+        disk=50000,
     )
     wrong = st.sampled_from([*range(len(WRONG))]).flatmap(
         lambda kind: st.lists(
@@ -85,6 +91,7 @@ WRONG: list[list[dict[str, Any]]] = [
     ],
     [{"processors": count} for count in (1, 2, 3, 5)],
     [{"memory": memory} for memory in (100, 600, 1100, 1900, 2500, 4100)],
+    [{"disk": disk} for disk in (100, 1030, 21000)],
     [
         {"memory": memory, "processors": count}
         for memory, count in ((1100, 1), (2500, 5), (4100, 2), (600, 8))
@@ -103,6 +110,7 @@ queues = identities().flatmap(
         [
             queue,
             replace(queue, memory=8000),
+            replace(queue, disk=20480),
             replace(queue, cpu_time=300000, processors=8),
             replace(queue, requirements=""),
         ]
@@ -239,7 +247,7 @@ def test_the_words_are_those_of_a_job_description() -> None:
         KnownOffer(replace(offer, site="there", memory=64000), yes, possible=True),
         KnownOffer(replace(offer, tags=frozenset(), memory=64000), yes, pilots=(4,)),
     ]
-    buckets = Buckets(CPU_BUCKETS, (1000, 2000, 3000, 4000, 8000, 16000))
+    buckets = Buckets(CPU_BUCKETS, (1000, 2000, 3000, 4000, 8000, 16000), DISK_BUCKETS)
     assert [(one.change.text, one.slots, one.sites) for one in unblocks(queue, known, buckets)] == [
         ("memory <= 2000 MB", 6, {"here": 6}),
         ("memory <= 3000 MB", 5, {"here": 5}),
@@ -273,6 +281,22 @@ def test_a_smaller_value_that_opens_no_more_is_not_named() -> None:
     offer = Offer("here", "ce1", 300000.0, memory=2500)
     known = [KnownOffer(offer, yes, pilots=(1,)), KnownOffer(replace(offer, memory=1500), yes, pilots=(1,))]
     assert [one.change.text for one in unblocks(queue, known, BUCKETS)] == ["memory <= 2000 MB"]
+
+
+def test_less_disk_is_proposed_where_a_node_has_less_free() -> None:
+    queue = QueueIdentity("alice", "physics", disk=4096)
+    offer = Offer("here", "ce1", 300000.0, processors=4, disk=3500)
+    known = [
+        KnownOffer(offer, yes, pilots=(1, 2)),
+        KnownOffer(replace(offer, site="there"), yes, possible=True),
+        KnownOffer(replace(offer, processors=1, disk=100), yes, pilots=(3,)),
+    ]
+    buckets = Buckets(CPU_BUCKETS, MEMORY_BUCKETS, (512, 1024, 3000, 4096))
+    assert [(one.change.text, one.slots, one.sites) for one in unblocks(queue, known, buckets)] == [
+        ("no disk asked for", 13, {"here": 9, "there": 4}),
+        ("disk <= 512 MB", 12, {"here": 8, "there": 4}),
+        ("disk <= 3000 MB", 3, {"here": 2, "there": 1}),
+    ]
 
 
 def test_two_missing_tags_are_no_single_change_and_each_platform_of_a_node_is_one() -> None:

@@ -74,6 +74,7 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
         requirements=identity.requirements,
         host_requirements=identity.host_requirements,
         output_se=identity.output_se,
+        disk=identity.disk,
         waiting=queue.waiting,
         priority=queue.priority,
         note="" if queue.admitted else STRANDED,

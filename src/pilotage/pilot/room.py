@@ -1,0 +1,57 @@
+"""The part of the node that is left for further payloads. Memory and disk are MB; infinite: not known."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from pilotage.wire.pilot import Payload
+
+from .assignments import ACTIVE, OCCUPYING, Assignments, Used
+from .pilot_config import PilotConfig
+
+
+class Room(NamedTuple):
+    """Resources for further payloads. Other users may fill the disk: then `disk` is negative."""
+
+    processors: int
+    memory: float
+    disk: float
+
+    def holds(self, payload: Payload) -> bool:
+        return (
+            payload.processors <= self.processors
+            and payload.memory <= self.memory
+            and (not payload.disk or payload.disk <= self.disk)
+        )
+
+    def without(self, payload: Payload) -> "Room":
+        return Room(
+            self.processors - payload.processors, self.memory - payload.memory, self.disk - payload.disk
+        )
+
+
+def room_beside(config: PilotConfig, assignments: Assignments, used: Used) -> Room:
+    """The resources that are left beside these. Of a demand for disk, the written part is no longer free."""
+    node = config.node
+    return Room(
+        node.processors - used.processors,
+        (node.memory or math.inf) - used.memory,
+        min(assignments.free_disk - (used.disk - used.written), (config.disk or math.inf) - used.disk),
+    )
+
+
+def present_room(config: PilotConfig, assignments: Assignments) -> Room:
+    """The resources that no running payload uses."""
+    return room_beside(config, assignments, assignments.resources_used(*OCCUPYING))
+
+
+def may_ever_hold(config: PilotConfig, assignments: Assignments, payload: Payload) -> bool:
+    """Whether a payload fits when all others have ended, and their folders are removed."""
+    node = config.node
+    if payload.processors > node.processors or (node.memory and payload.memory > node.memory):
+        return False
+    if not payload.disk:
+        return True
+    freed = sum(assignment.written for assignment in assignments.in_stages(*ACTIVE))
+    return payload.disk <= min(assignments.free_disk + freed, config.disk or math.inf)
