@@ -31,6 +31,7 @@ user_priority: 2
 cpu_time: 77
 wall_time: 78
 memory: 79
+disk: 80
 processors: 2
 setup_lines: [module load file]
 container: file.sif
@@ -58,6 +59,7 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "wall_time": (("--wall-time", "1:30"), "wall_time", 90),
     "warn": (("--warn", "1m"), "warn", 60),
     "memory": (("--memory", "2GB"), "memory", 2048),
+    "disk": (("--disk", "20GB"), "disk", 20480),
     "processors": (("--processors", "4"), "processors", 4),
     "priority": (("--priority", "7"), "user_priority", 7),
     "outputs": (("-o", "*.x"), "output_sandbox", ["*.x"]),

@@ -266,7 +266,7 @@ def test_the_offer_agrees_with_all_that_the_ce_fixes(
 
 def test_own_attributes_are_those_of_the_offer_that_no_node_tells() -> None:
     offer = Offer(
-        site="here", ce="local", cpu_time=1.0, memory=5, tags=frozenset({"gpu"}), pilot_type="private"
+        site="here", ce="local", cpu_time=1.0, memory=5, disk=7, tags=frozenset({"gpu"}), pilot_type="private"
     )
     whole = offer_ad(offer, node_ad(offer, None, "n1", "el9", {"Glibc": "2.4"}))
     own = dict(own_attributes(offer))
