@@ -14,10 +14,12 @@ from pilotage.core.jobs.parsers import from_yaml
 from pilotage.core.policy import Matching
 from pilotage.core.queues.identity import QueueIdentity, size_bucket
 from pilotage.core.queues.wait_reason import Reason
-from pilotage.services.director.batch import BatchDirector
+from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.demand import post_orders
+from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.list_match import list_match
+from pilotage.services.director.ordering import order_pilots
 from tests.unit.services.bench import NODE, POLICY, Bench
 from tests.unit.services.iterations import run_iteration
 from tests.unit.services.request_bench import RequestBench
@@ -149,13 +151,13 @@ def batch(tmp_path: Path) -> Iterator[Bench]:
 
 def ordered(bench: Bench) -> dict[str, int]:
     """By CE: the pilots that one iteration orders and submits."""
-    directors = [BatchDirector(name, NODE.platform) for name in ("small", "large", "silent")]
+    directors = [CeDirector(name, IterationOrders(NODE.platform)) for name in ("small", "large", "silent")]
 
     def cycle() -> dict[str, int]:
         made: dict[str, int] = {}
         for director in directors:
-            for intent in bench.do(lambda tx, d=director: d.order(bench.pool, tx, bench.now)):
-                made[director.ce] = made.get(director.ce, 0) + intent.pilots
+            for intent in bench.do(lambda tx, d=director: order_pilots(d, bench.pool, tx, bench.now)):
+                made[director.ce] = made.get(director.ce, 0) + intent.order.pilots
         return made
 
     cycle()
