@@ -54,7 +54,7 @@ def misplaced(name: str, source: str) -> set[str]:
     return {
         plug_in
         for plug_in, module in PLUG_INS.items()
-        if not own.startswith((module.rpartition(".")[0], f"{ADAPTERS}.{plug_in}."))
+        if not f"{own}.".startswith((module.rpartition(".")[0], f"{ADAPTERS}.{plug_in}."))
         and (plug_in in said or not modules.isdisjoint({module, f"{ADAPTERS}.{plug_in}"}))
     }
 

@@ -141,7 +141,8 @@ class KarmaBased(Algorithm, frozen=True, kw_only=True):
 
     def split(self, pieces: Iterable[Piece], *, closed: bool) -> Iterator[Mask]:
         ordered = sorted(pieces, key=lambda piece: piece.file % self.luck)
-        yield Mask(tuple(piece.range for piece in ordered))
+        if ordered:
+            yield Mask(tuple(piece.range for piece in ordered), events=sum(piece.events for piece in ordered))
 
     def estimate_jobs(self, amount: Amount) -> int:
         return 1

@@ -174,7 +174,7 @@ def test_the_policy_has_instances_of_both_in_order() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message", "hint"),
     [
-        ('"HalfLife"]', '"HalfLive"]', "there is no corrector HalfLive", "known: HalfLife, WMSHistory"),
+        ('"HalfLife"]', '"HalfLive"]', "there is no corrector HalfLive", "known: HalfLife, "),
         ("[correction.HalfLife.groups]", "[correction.HalfLive.groups]", "unknown key HalfLive", "HalfLife"),
         ("half_life =", "halflife =", "unknown key halflife", "half_life"),
         ("half_life = 86400", "half_life = 5", "half_life must be between 600 and", "half-lives"),
