@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from tests.unit.services.workqueue.queue_bench import QueueBench
 class Machine:
     """An adapter that only notes its submissions."""
 
+    pilot_options: ClassVar[dict[str, str]] = {}
     holds = False
     place = ""
     index_variable = "PILOTAGE_INDEX"
