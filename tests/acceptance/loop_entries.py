@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from pilotage.wire import limits
@@ -64,9 +66,19 @@ def body(value: Any) -> bytes:
 NUMBERS = (0, -1, 1, 2**31, 2e11, -2e11, 1e15, 1e300, "nan", "inf", 2**63 - 1, 2**63)
 
 
+def in_address(dependant: Dependant) -> list[Any]:
+    """The parameters in the address of a route."""
+    return [*dependant.path_params, *chain(*map(in_address, dependant.dependencies))]
+
+
+def in_query(dependant: Dependant) -> list[Any]:
+    """The parameters in the query of a route, those of the class of its query among them."""
+    return [*dependant.query_params, *chain(*map(in_query, dependant.dependencies))]
+
+
 def address(world: World, route: APIRoute) -> str:
     path = route.path
-    for parameter in route.dependant.path_params:
+    for parameter in in_address(route.dependant):
         for braces in (f"{{{parameter.name}}}", f"{{{parameter.name}:path}}"):
             path = path.replace(braces, str(world.known.get(parameter.name, "x" * 255)))
     return path
@@ -77,22 +89,22 @@ def edges(world: World, route: APIRoute) -> Iterator[Sent]:
     path = address(world, route)
     needed = {
         parameter.alias: str(world.known.get(parameter.name, 1))
-        for parameter in route.dependant.query_params
+        for parameter in in_query(route.dependant)
         if parameter.field_info.is_required()
     }
     yield Sent(_with_query(path, needed))
     # A choice such as `by` may change what is done with the others.
     choices = [
         {parameter.alias: str(choice)}
-        for parameter in route.dependant.query_params
+        for parameter in in_query(route.dependant)
         for choice in get_args(parameter.field_info.annotation)
         if get_origin(parameter.field_info.annotation) is Literal
     ]
-    for parameter in route.dependant.query_params:
+    for parameter in in_query(route.dependant):
         for value in _edges_of(parameter):
             for chosen in ({}, *choices):
                 yield Sent(_with_query(path, {**needed, **chosen, parameter.alias: value}))
-    for parameter in route.dependant.path_params:
+    for parameter in in_address(route.dependant):
         for value in (*_edges_of(parameter), "x" * 300, "%F0%9F%98%80" * 300):
             others = {**world.known, parameter.name: value}
             yield Sent(_with_query(address(World(**{**vars(world), "known": others}), route), needed))
@@ -369,6 +381,13 @@ OF_SEVERAL_SERVERS = {
 """With PostgreSQL, whose transactions run in a thread of their own."""
 OVER_TLS = {"CertificateDuty"}
 
+
+def source(world: World, route: APIRoute) -> Iterator[Sent]:
+    """The submission that has jobs."""
+    known = {**world.known, "submission_id": world.known["submission"]}
+    yield from edges(World(**{**vars(world), "known": known}), route)
+
+
 EDGES, BY_TYPE = edges, by_type
 
 ENTRIES: dict[str, Entry] = {
@@ -444,36 +463,36 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/requests": request,
     "POST /v1/requests/check": request,
     "GET /v1/requests": EDGES,
-    "GET /v1/requests/{id_}": EDGES,
-    "GET /v1/requests/{id_}/history": EDGES,
-    "GET /v1/requests/{id_}/elements": EDGES,
-    "POST /v1/requests/{id_}/approve": BY_TYPE,
-    "POST /v1/requests/{id_}/reject": BY_TYPE,
-    "POST /v1/requests/{id_}/abort": BY_TYPE,
-    "POST /v1/requests/{id_}/force-complete": BY_TYPE,
-    "POST /v1/requests/{id_}/announce": BY_TYPE,
-    "POST /v1/requests/{id_}/pause": BY_TYPE,
-    "POST /v1/requests/{id_}/resume": BY_TYPE,
-    "POST /v1/requests/{id_}/archive": BY_TYPE,
-    "POST /v1/requests/{id_}/close-out": BY_TYPE,
-    "POST /v1/requests/{id_}/assign": BY_TYPE,
-    "POST /v1/requests/{id_}/priority": BY_TYPE,
-    "POST /v1/requests/{id_}/sites": BY_TYPE,
-    "POST /v1/requests/{id_}/clone": BY_TYPE,
-    "POST /v1/requests/{id_}/resubmit": BY_TYPE,
+    "GET /v1/requests/{request}": EDGES,
+    "GET /v1/requests/{request}/history": EDGES,
+    "GET /v1/requests/{request}/elements": EDGES,
+    "POST /v1/requests/{request}/approve": BY_TYPE,
+    "POST /v1/requests/{request}/reject": BY_TYPE,
+    "POST /v1/requests/{request}/abort": BY_TYPE,
+    "POST /v1/requests/{request}/force-complete": BY_TYPE,
+    "POST /v1/requests/{request}/announce": BY_TYPE,
+    "POST /v1/requests/{request}/pause": BY_TYPE,
+    "POST /v1/requests/{request}/resume": BY_TYPE,
+    "POST /v1/requests/{request}/archive": BY_TYPE,
+    "POST /v1/requests/{request}/close-out": BY_TYPE,
+    "POST /v1/requests/{request}/assign": BY_TYPE,
+    "POST /v1/requests/{request}/priority": BY_TYPE,
+    "POST /v1/requests/{request}/sites": BY_TYPE,
+    "POST /v1/requests/{request}/clone": BY_TYPE,
+    "POST /v1/requests/{request}/resubmit": BY_TYPE,
     "GET /v1/shares": EDGES,
     "GET /v1/fairness": EDGES,
     "GET /v1/accounting": EDGES,
     "GET /v1/queues": EDGES,
     "GET /v1/sites": EDGES,
     "POST /v1/sites/state": BY_TYPE,
-    "GET /v1/submissions/{submission_id}/source": EDGES,
+    "GET /v1/submissions/{submission_id}/source": source,
     "POST /v1/submissions/open": submission,
     "POST /v1/submissions/open/check": submission,
-    "GET /v1/submissions/{id_}": EDGES,
-    "GET /v1/submissions/{id_}/chunks": EDGES,
-    "PUT /v1/submissions/{id_}/chunks/{number}": chunk,
-    "POST /v1/submissions/{id_}/close": BY_TYPE,
+    "GET /v1/submissions/{submission_id}": EDGES,
+    "GET /v1/submissions/{submission_id}/chunks": EDGES,
+    "PUT /v1/submissions/{submission_id}/chunks/{number}": chunk,
+    "POST /v1/submissions/{submission_id}/close": BY_TYPE,
     "POST /v1/submissions": submission,
     "POST /v1/submissions/check": submission,
     "POST /v1/tokens": BY_TYPE,

@@ -114,7 +114,7 @@ def world(server: Instance, raw: httpx.Client) -> World:
     page = raw.get(f"/v1/agents/{agent}/elements/{element['id']}/files", params={"epoch": element["epoch"]})
     return World(
         known={
-            "job": done, "submission": sent.submission, "submission_id": sent.submission, "id_": opened,
+            "job": done, "submission": sent.submission, "submission_id": opened,
             "number": 0, "queue": client.job(sent.first).job.queue, "pilot": 999, "version": 1, "epoch": 1,
             "stream": "stdout", "verb": "kill", "digest": "0" * 64, "request": request,
             "element": element["id"], "agent": agent, "name": "local", "ce": "local",

@@ -9,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
-from pilotage.wire.policy import PolicyVersionsPage
+from pilotage.wire.policy import LIST_VERSIONS
+from pilotage.wire.queries import PageQuery
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def test_versions_rollback_and_a_race_of_administrators(instance: Instance) -> N
     assert back.reason == f"rollback to version {base}: oops"
     versions = list(client.policy_versions())
     assert [one.version for one in versions] == list(range(base + 2, 0, -1))
-    paged = list(client._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions, 1))
+    paged = list(client._pages(LIST_VERSIONS, PageQuery(), lambda answer: answer.versions, page=1))
     assert paged == versions
     assert client.policy_version(base + 1).text == instance.policy + "# more\n"
     for missing in (999, 2**63 - 1):
@@ -47,7 +48,7 @@ def test_versions_rollback_and_a_race_of_administrators(instance: Instance) -> N
         with pytest.raises(InvalidInput):
             client.policy_version(impossible)
     with pytest.raises(InvalidInput):
-        list(client._pages("/v1/policy/versions", PolicyVersionsPage, lambda answer: answer.versions, 1001))
+        list(client._pages(LIST_VERSIONS, PageQuery(), lambda answer: answer.versions, page=1001))
 
 
 def test_only_administrators_see_and_change_it(instance: Instance) -> None:

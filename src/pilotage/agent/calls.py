@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from pilotage.client import Client
-from pilotage.client.answers import decode
 from pilotage.wire.agents import (
+    JOIN,
+    POST_MASKS,
+    READ_FILES,
+    READ_MASKS,
+    SYNC,
     FilesPage,
+    HeldElementQuery,
     JoinRequest,
     JoinResponse,
     MasksPage,
@@ -18,8 +21,6 @@ from pilotage.wire.agents import (
     SyncResponse,
 )
 
-T = TypeVar("T")
-
 CALL_TIMEOUT = 30.0
 """Seconds without data after which a call fails, and is sent again."""
 
@@ -28,22 +29,18 @@ class AgentCalls(Client):
     """A client with the calls of `wire/agents.py`. Each may be sent again after a lost answer."""
 
     def join(self, request: JoinRequest) -> JoinResponse:
-        return self._send_again("/v1/agents/join", request, JoinResponse)
+        return self.call(JOIN, request, timeout=CALL_TIMEOUT)
 
     def sync(self, agent: int, request: SyncRequest, *, timeout: float = CALL_TIMEOUT) -> SyncResponse:
-        return self._send_again(f"/v1/agents/{agent}/sync", request, SyncResponse, timeout)
+        return self.call(SYNC, request, timeout=timeout, agent=agent)
 
     def files(self, agent: int, offer: OfferedElement, after: int) -> FilesPage:
-        query = {"epoch": offer.epoch, "after": after}
-        return self._get(f"/v1/agents/{agent}/elements/{offer.id}/files", FilesPage, query)
+        asked = HeldElementQuery(offer.epoch, after)
+        return self.call(READ_FILES, asked, agent=agent, element=offer.id)
 
     def masks(self, agent: int, offer: OfferedElement, after: int) -> MasksPage:
-        query = {"epoch": offer.epoch, "after": after}
-        return self._get(f"/v1/agents/{agent}/elements/{offer.id}/jobs", MasksPage, query)
+        asked = HeldElementQuery(offer.epoch, after)
+        return self.call(READ_MASKS, asked, agent=agent, element=offer.id)
 
     def post_masks(self, agent: int, offer: OfferedElement, request: PostMasks) -> PostedMasks:
-        return self._send_again(f"/v1/agents/{agent}/elements/{offer.id}/jobs", request, PostedMasks)
-
-    def _send_again(self, path: str, body: object, kind: type[T], timeout: float = CALL_TIMEOUT) -> T:
-        answer = self._transport.request("POST", path, json=body, idempotent=True, timeout=timeout)
-        return decode(answer.content, kind)
+        return self.call(POST_MASKS, request, timeout=CALL_TIMEOUT, agent=agent, element=offer.id)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb
 from pilotage.core.errors import NotFound
+from pilotage.wire.queries import EndedQuery
 
 if TYPE_CHECKING:
     from pilotage.wire.agents import AgentSummary
@@ -17,8 +18,7 @@ class AgentMethods(TypedRequests):
 
     def agents(self, *, everything: bool = False) -> list[AgentSummary]:
         """Return the agents with their elements and jobs; with `everything` ended ones too."""
-        query = {"all": "true"} if everything else {}
-        return self._get("/v1/agents", wire.agents.AgentList, query).agents
+        return self.call(wire.agents.LIST_AGENTS, EndedQuery(everything)).agents
 
     def agent(self, name: str) -> AgentSummary:
         """Return one agent, also if it has ended. Raises NotFound."""
@@ -27,14 +27,8 @@ class AgentMethods(TypedRequests):
                 return agent
         raise NotFound(f"there is no agent {name}", hint="see `pilotage agent list --all`")
 
-    def drain_agent(self, name: str) -> AgentSummary:
-        """Let an agent take no more elements, and give back unsplit ones. Raises NotFound."""
-        return self._post("/v1/agents/drain", wire.agents.AgentAction(name), wire.agents.AgentSummary)
+    drain_agent = verb(lambda: wire.agents.DRAIN_AGENT)
 
-    def enable_agent(self, name: str) -> AgentSummary:
-        """Let an agent take elements again. Raises NotFound."""
-        return self._post("/v1/agents/enable", wire.agents.AgentAction(name), wire.agents.AgentSummary)
+    enable_agent = verb(lambda: wire.agents.ENABLE_AGENT)
 
-    def remove_agent(self, name: str) -> AgentSummary:
-        """End an agent at once; its elements go back to the queue. Raises NotFound, and Conflict if it has ended."""
-        return self._post("/v1/agents/remove", wire.agents.AgentAction(name), wire.agents.AgentSummary)
+    remove_agent = verb(lambda: wire.agents.REMOVE_AGENT)

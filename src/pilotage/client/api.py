@@ -33,20 +33,18 @@ from pilotage.client.requests import RequestMethods
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
 from pilotage.client.transport import Transport
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb, verb_on
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
 from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.queries import PageQuery
 from pilotage.wire.server_trust import ServerTrust
 
 if TYPE_CHECKING:
     from pilotage.client import downloads
-    from pilotage.wire.ces import CeReport, CeSummary
-    from pilotage.wire.identity import Identity, TokenResponse
-    from pilotage.wire.jobs import ActionResponse, Counts, JobDetail, JobEvent, JobSummary, OutputFile
+    from pilotage.wire.identity import TokenResponse
+    from pilotage.wire.jobs import ActionResponse, Counts, JobSummary
     from pilotage.wire.pool import QueueSummary
-    from pilotage.wire.sites import SiteSummary
     from pilotage.wire.submissions import SubmissionSource
-    from pilotage.wire.why import Why
 
 BULK_TIMEOUT = 600.0
 """Seconds; an action on 100,000 jobs is answered when all of them are processed."""
@@ -199,20 +197,17 @@ class Client(
         order of the ids. Raises InvalidInput for an empty condition.
         """
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
-            query = selections.selection_as_query(piece)
-            if newest:
-                query["newest"] = "true"
-            yield from self._pages("/v1/jobs", wire.jobs.JobsPage, lambda answer: answer.jobs, page, query)
+            asked = wire.jobs.JobsQuery(**selections.given_conditions(piece), newest=newest)
+            yield from self._pages(wire.jobs.LIST_JOBS, asked, lambda answer: answer.jobs, page=page)
 
-    def job(self, job: int) -> JobDetail:
-        """Return one job with its description, attempts and outputs. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}", wire.jobs.JobDetail)
+    job = verb_on(lambda: wire.jobs.SHOW_JOB)
 
     def counts(self, which: Which = wire.jobs.Selection()) -> Counts:  # noqa: B008
         """Count the selected jobs by state."""
         total = wire.jobs.Counts({}, 0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
-            part = self._get("/v1/counts", wire.jobs.Counts, selections.selection_as_query(piece))
+            selections.given_conditions(piece)
+            part = self.call(wire.jobs.COUNT_JOBS, piece)
             for state, number in part.states.items():
                 total.states[state] = total.states.get(state, 0) + number
             total.total += part.total
@@ -238,18 +233,16 @@ class Client(
         """Return the description and inputs of your own submission, with the parameter values of the selected jobs."""
         whole: SubmissionSource | None = None
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
-            query = {"limit": MAX_PAGE, **selections.selection_as_query(piece)}
+            asked = wire.submissions.SourceQuery(**selections.given_conditions(piece), limit=MAX_PAGE)
             while True:
-                page = self._get(
-                    f"/v1/submissions/{submission}/source", wire.submissions.SubmissionSource, query
-                )
+                page = self.call(wire.submissions.SHOW_SOURCE, asked, submission_id=submission)
                 if whole is None:
                     whole = page
                 else:
                     whole.jobs += page.jobs
                 if page.next is None:
                     break
-                query["after"] = page.next
+                asked.after = page.next
         assert whole is not None
         return whole
 
@@ -259,17 +252,11 @@ class Client(
 
         return missing_digests(self._transport, digests)
 
-    def events(self, job: int) -> list[JobEvent]:
-        """Return the events of a job, oldest first. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/events", list[wire.jobs.JobEvent])
+    events = verb_on(lambda: wire.jobs.LIST_EVENTS)
 
-    def why(self, job: int) -> Why:
-        """Explain why a job waits: refusals, jobs ahead of it, and changes that would start it. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/why", wire.why.Why)
+    why = verb_on(lambda: wire.why.WHY_JOB)
 
-    def outputs(self, job: int) -> list[OutputFile]:
-        """Return names and sizes of the outputs of a job. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/outputs", list[wire.jobs.OutputFile])
+    outputs = verb_on(lambda: wire.jobs.LIST_OUTPUTS)
 
     def download(self, job: int, folder: Path | str, *, force: bool = False) -> downloads.Download:
         """Download the outputs of a job to `folder`/<job id>/.
@@ -315,8 +302,8 @@ class Client(
         `stream` is "stdout" or "stderr". For a running job the request makes its pilot send recent output.
         `attempt`: of this attempt, as far as its pilot has sent it; 0: of the last one.
         """
-        query = {"offset": offset, **({"attempt": attempt} if attempt else {})}
-        answer = self._transport.request("GET", f"/v1/jobs/{job}/logs/{stream}", query=query)
+        asked = wire.jobs.LogQuery(offset, attempt)
+        answer = self._transport.send(wire.jobs.READ_LOG, asked, job=job, stream=stream)
         begin = answer.headers.get("x-pilotage-offset", "")
         state = answer.headers.get("x-pilotage-state", "")
         return LogPiece(int(begin) if begin.isdigit() else offset, answer.content, state)
@@ -343,13 +330,12 @@ class Client(
         """Delete jobs and their outputs; accounting records are kept. Parameters: see `kill`."""
         return self._action("delete", which, dry_run, reason)
 
-    def _action(self, verb: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
+    def _action(self, action: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
         total = wire.jobs.ActionResponse(0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_ACTION):
             # Not an ActionRequest: conditions that were not given are left out, `null` is refused.
             request = {"selection": selections.given_conditions(piece), "dry_run": dry_run, "reason": reason}
-            answer = self._transport.request("POST", f"/v1/jobs/{verb}", json=request, timeout=BULK_TIMEOUT)
-            part = decode(answer.content, wire.jobs.ActionResponse)
+            part = self._transport.call(wire.jobs.ACT_ON_JOBS, request, timeout=BULK_TIMEOUT, verb=action)
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused
@@ -359,34 +345,24 @@ class Client(
 
     def queues(self) -> Iterator[QueueSummary]:
         """Iterate over the task queues with waiting jobs."""
-        return self._pages("/v1/queues", wire.pool.QueuesPage, lambda answer: answer.queues)
+        return self._pages(wire.pool.LIST_QUEUES, PageQuery(), lambda answer: answer.queues)
 
-    def why_queue(self, queue: int) -> Why:
-        """Explain why the jobs of a task queue wait, with the wait history. Raises NotFound."""
-        return self._get(f"/v1/queues/{queue}/why", wire.why.Why)
+    why_queue = verb_on(lambda: wire.why.WHY_QUEUE)
 
-    def sites(self) -> list[SiteSummary]:
-        """Return all sites with their pilots and jobs."""
-        return self._get("/v1/sites", list[wire.sites.SiteSummary])
+    sites = verb(lambda: wire.sites.LIST_SITES)
 
-    def ces(self) -> list[CeSummary]:
-        """Return all CEs of the policy: whether pilots are submitted there, and if not, why."""
-        return self._get("/v1/ces", list[wire.ces.CeSummary])
+    ces = verb(lambda: wire.ces.LIST_CES)
 
-    def ce(self, name: str) -> CeReport:
-        """Return one CE with its last failed pilots. Raises NotFound."""
-        return self._get("/v1/ces/report", wire.ces.CeReport, {"name": name})
+    ce = verb(lambda: wire.ces.REPORT_CE)
 
-    def whoami(self) -> Identity:
-        """Return the user, group and rights of the token."""
-        return self._get("/v1/whoami", wire.identity.Identity)
+    whoami = verb(lambda: wire.identity.WHOAMI)
 
     # --- requests
 
     def _refresh(self, token: str) -> TokenResponse:
-        answer = self._transport.request("POST", "/v1/tokens/refresh", token=token, no_retry=True)
+        answer = self._transport.send(wire.identity.REFRESH_TOKEN, token=token, no_retry=True)
         return decode(answer.content, wire.identity.TokenResponse)
 
     def _ensure_home_token(self) -> None:
         with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # a server of an earlier version
-            self._transport.request("POST", "/v1/tokens/home", token="", idempotent=True)
+            self._transport.send(wire.identity.RENEW_HOME_TOKEN, token="")

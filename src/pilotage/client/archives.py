@@ -195,7 +195,7 @@ def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 @contextmanager
 def _open_archive(transport: Transport, request: Mapping[str, object]) -> Iterator[tarfile.TarFile]:
-    with transport.stream("/v1/outputs", json=request) as response:
+    with transport.stream(wire.outputs.READ_OUTPUTS, request) as response:
         stream = _ResponseFile(response)
         try:
             with tarfile.open(

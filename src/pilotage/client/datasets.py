@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb
 from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes, slices_of
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_entry_name
 from pilotage.core.errors import InvalidInput
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pilotage.core.datasets.manifest import Manifest
     from pilotage.wire.datasets import (
         BlockSummary,
-        DataSetReport,
         DataSetSummary,
         FilesAdded,
         FileSummary,
@@ -41,41 +40,22 @@ class DataSetMethods(TypedRequests):
 
     def datasets(self, *, contains: str = "", owner: str = "") -> Iterator[DataSetSummary]:
         """Iterate over the data sets by id. `contains`: only names with this text in them."""
-        query = {"contains": contains, "owner": owner}
-        yield from self._pages(
-            "/v1/datasets", wire.datasets.DataSetsPage, lambda answer: answer.datasets, query=query
-        )
+        asked = wire.datasets.DataSetsQuery(contains=contains, owner=owner)
+        return self._pages(wire.datasets.LIST_DATASETS, asked, lambda answer: answer.datasets)
 
-    def dataset(self, name: str) -> DataSetReport:
-        """Return a data set and the part of it at each site. Raises NotFound."""
-        return self._get("/v1/datasets/report", wire.datasets.DataSetReport, {"name": name})
+    dataset = verb(lambda: wire.datasets.REPORT_DATASET)
 
     def dataset_blocks(self, name: str) -> Iterator[BlockSummary]:
         """Iterate over the blocks of a data set, with their replicas. Raises NotFound."""
-        yield from self._pages(
-            "/v1/datasets/blocks",
-            wire.datasets.BlocksPage,
-            lambda answer: answer.blocks,
-            query={"name": name},
-        )
+        asked = wire.datasets.BlocksQuery(name)
+        return self._pages(wire.datasets.LIST_BLOCKS, asked, lambda answer: answer.blocks)
 
     def dataset_files(self, name: str, block: str) -> Iterator[FileSummary]:
         """Iterate over the files of a block. Raises NotFound."""
-        yield from self._pages(
-            "/v1/datasets/files",
-            wire.datasets.DataSetFilesPage,
-            lambda answer: answer.files,
-            query={"name": name, "block": block},
-        )
+        asked = wire.datasets.FilesQuery(name, block)
+        return self._pages(wire.datasets.LIST_FILES, asked, lambda answer: answer.files)
 
-    def create_dataset(self, name: str, *, group: str = "") -> DataSetSummary:
-        """Make an open data set; one of this name that you may change is returned as it is."""
-        return self._post(
-            "/v1/datasets",
-            wire.datasets.DataSetCreate(name, group),
-            wire.datasets.DataSetSummary,
-            idempotent=True,
-        )
+    create_dataset = verb(lambda: wire.datasets.CREATE_DATASET)
 
     def add_to_dataset(
         self, name: str, blocks: Iterable[BlockEntry], progress: Progress | None = None
@@ -102,7 +82,7 @@ class DataSetMethods(TypedRequests):
                     [wire.datasets.ReplicaLocation(*place) for place in block.replicas],
                     of_block == len(block.files),
                 )
-                added = self._post("/v1/datasets/files", request, wire.datasets.FilesAdded, idempotent=True)
+                added = self.call(wire.datasets.ADD_FILES, request)
                 total.files += added.files
                 total.known += added.known
                 total.closed += added.closed
@@ -112,20 +92,9 @@ class DataSetMethods(TypedRequests):
                     progress(sent)
         return total
 
-    def close_dataset(self, name: str) -> DataSetSummary:
-        """Close a data set and its open blocks: no more files will come."""
-        return self._post(
-            "/v1/datasets/close",
-            wire.datasets.DataSetChange(name),
-            wire.datasets.DataSetSummary,
-            idempotent=True,
-        )
+    close_dataset = verb(lambda: wire.datasets.CLOSE_DATASET)
 
-    def remove_dataset(self, name: str) -> DataSetSummary:
-        """Remove a data set from the catalogue. Its files stay. Raises Conflict while a request uses it."""
-        return self._post(
-            "/v1/datasets/remove", wire.datasets.DataSetChange(name), wire.datasets.DataSetSummary
-        )
+    remove_dataset = verb(lambda: wire.datasets.REMOVE_DATASET)
 
     def change_replicas(
         self,
@@ -143,7 +112,7 @@ class DataSetMethods(TypedRequests):
         """
         places = [wire.datasets.ReplicaLocation(*place) for place in add]
         request = wire.datasets.ReplicasChange(name, block, places, list(remove), forget)
-        return self._post("/v1/datasets/replicas", request, wire.datasets.ReplicasChanged, idempotent=True)
+        return self.call(wire.datasets.CHANGE_REPLICAS, request)
 
 
 # --- the files of a data set

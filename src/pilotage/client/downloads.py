@@ -8,8 +8,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
+from pilotage import wire
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _fetch_one(transport: Transport, job: int, output: OutputFile, target: Path)
 def _stream_to(transport: Transport, job: int, name: str, partial: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with (
-        transport.stream(f"/v1/jobs/{job}/outputs/{quote(name, safe='/')}") as response,
+        transport.stream(wire.jobs.READ_OUTPUT, job=job, name=name) as response,
         os.fdopen(os.open(partial, flags, 0o666), "wb") as file,
     ):
         for chunk in response.iter_bytes():

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput, TooLarge
 
@@ -180,8 +179,7 @@ def missing_digests(
 
     def ask(begin: int) -> list[str]:
         request = wire.uploads.UploadsRequest(list(digests[begin : begin + wire.uploads.MAX_BUNDLE_FILES]))
-        answer = transport.request("POST", "/v1/uploads", json=request, idempotent=True)
-        return decode(answer.content, wire.uploads.MissingUploads).missing
+        return transport.call(wire.uploads.FIND_MISSING, request).missing
 
     parts = (pool.map if pool else map)(ask, range(0, len(digests), wire.uploads.MAX_BUNDLE_FILES))
     return [digest for part in parts for digest in part]
@@ -212,7 +210,7 @@ def _upload_bundle(transport: Transport, files: Sequence[LocalFile]) -> None:
         _upload_file(transport, files[0])
         return
     body = b"".join(_with_header(file) for file in files)
-    transport.request("PUT", "/v1/uploads", body=lambda: body, size=len(body))
+    transport.send(wire.uploads.UPLOAD_MANY, body=lambda: body, size=len(body))
 
 
 def _with_header(file: LocalFile) -> bytes:
@@ -227,8 +225,8 @@ def _with_header(file: LocalFile) -> bytes:
 
 def _upload_file(transport: Transport, file: LocalFile) -> None:
     try:
-        transport.request(
-            "PUT", f"/v1/uploads/{file.digest}", body=lambda: _chunks(file.path), size=file.size
+        transport.send(
+            wire.uploads.UPLOAD, body=lambda: _chunks(file.path), size=file.size, digest=file.digest
         )
     except TooLarge as trouble:
         raise TooLarge(f"{file.path}: {trouble.message}", hint=trouble.hint or LARGE_HINT) from trouble

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb, verb_on
 
 if TYPE_CHECKING:
-    from pilotage.wire.matchmaking import CeAdReport, MatchReport, MatchRequest, RequesterAd
+    from pilotage.wire.matchmaking import MatchReport, MatchRequest
 
 
 class MatchmakingMethods(TypedRequests):
@@ -19,12 +19,8 @@ class MatchmakingMethods(TypedRequests):
 
         Nothing is submitted. Raises NotFound, or InvalidInput for a description that `submit` would refuse.
         """
-        return self._post("/v1/matchmaking", query, wire.matchmaking.MatchReport)
+        return self.call(wire.matchmaking.MATCH_CES, query)
 
-    def ce_ad(self, name: str) -> CeAdReport:
-        """Return the ad of a CE as it is matched. Raises NotFound for a CE that is not in the policy."""
-        return self._get("/v1/ces/ad", wire.matchmaking.CeAdReport, {"name": name})
+    ce_ad = verb(lambda: wire.matchmaking.SHOW_CE_AD)
 
-    def job_ad(self, job: int) -> RequesterAd:
-        """Return the requester's ad of a job. Raises NotFound."""
-        return self._get(f"/v1/jobs/{job}/ad", wire.matchmaking.RequesterAd)
+    job_ad = verb_on(lambda: wire.matchmaking.SHOW_JOB_AD)

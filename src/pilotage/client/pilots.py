@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pilotage import wire
 from pilotage.client import polling
-from pilotage.client.answers import decode
 from pilotage.client.polling import LogPiece
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb_on
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.states import FINAL
+from pilotage.wire.queries import PageQuery
 
 if TYPE_CHECKING:
-    from pilotage.wire.pilots import PilotDetail, PilotKillResponse
+    from pilotage.wire.pilots import PilotKillResponse
     from pilotage.wire.pool import PilotSummary
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
@@ -29,19 +29,18 @@ class PilotMethods(TypedRequests):
 
     def pilots(self) -> Iterator[PilotSummary]:
         """Iterate over the pilots, live and ended, newest first."""
-        return self._pages("/v1/pilots", wire.pool.PilotsPage, lambda answer: answer.pilots)
+        return self._pages(wire.pool.LIST_PILOTS, PageQuery(), lambda answer: answer.pilots)
 
-    def pilot(self, pilot: int) -> PilotDetail:
-        """Return one pilot. Raises NotFound."""
-        return self._get(f"/v1/pilots/{pilot}", wire.pilots.PilotDetail)
+    pilot = verb_on(lambda: wire.pilots.SHOW_PILOT)
 
     def pilot_log(self, pilot: int, offset: int | None = None) -> LogPiece:
         """Return the part of a pilot's own output from byte `offset` on, or else its end. Administrators only.
 
         Raises NotFound, with the reason, if the server has none.
         """
-        query = None if offset is None else {"offset": offset}
-        answer = self._transport.request("GET", f"/v1/pilots/{pilot}/log", query=query)
+        answer = self._transport.send(
+            wire.pilots.READ_PILOT_LOG, wire.pilots.PilotLogQuery(offset), pilot=pilot
+        )
         begin = answer.headers.get("x-pilotage-offset", "0")
         return LogPiece(int(begin), answer.content, answer.headers.get("x-pilotage-state", ""))
 
@@ -79,8 +78,7 @@ class PilotMethods(TypedRequests):
         for piece in pieces:
             # Not a PilotKill: a condition that was not given is left out, `null` is refused.
             body = {**piece, "order": order, "dry_run": dry_run, "reason": reason}
-            answer = self._transport.request("POST", "/v1/pilots/kill", json=body, timeout=KILL_TIMEOUT)
-            part = decode(answer.content, wire.pilots.PilotKillResponse)
+            part = self._transport.call(wire.pilots.KILL_PILOTS, body, timeout=KILL_TIMEOUT)
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused

@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilotage import wire
-from pilotage.client.answers import decode
 from pilotage.client.polling import PollInterval
-from pilotage.client.typed_requests import TypedRequests
+from pilotage.client.typed_requests import TypedRequests, verb_on
 from pilotage.core.requests.states import ENDED
-from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.queries import PageQuery
 
 if TYPE_CHECKING:
     from pilotage.client.inputs import Progress
     from pilotage.client.request_files import RequestUpload
-    from pilotage.wire.request_why import RequestWhy
     from pilotage.wire.requests import (
         RequestAccepted,
         RequestAssignment,
@@ -68,12 +66,11 @@ class RequestMethods(TypedRequests):
 
         if prepared.files:
             upload(self._transport, prepared.files, progress)
-        answer = self._transport.request("POST", "/v1/requests", json=prepared.body, idempotent=True)
-        return decode(answer.content, wire.requests.RequestAccepted)
+        return self.call(wire.requests.SUBMIT_REQUEST, prepared.body)
 
     def check_request(self, prepared: RequestUpload) -> RequestCheck:
         """Return the size and the warnings of a request; nothing is stored or sent."""
-        return self._post("/v1/requests/check", prepared.body, wire.requests.RequestCheck)
+        return self.call(wire.requests.CHECK_REQUEST, prepared.body)
 
     def requests(
         self,
@@ -85,29 +82,18 @@ class RequestMethods(TypedRequests):
         name: str = "",
     ) -> Iterator[RequestSummary]:
         """Iterate over the requests that you may see, newest first."""
-        asked: dict[str, Any] = {"limit": MAX_PAGE, "states": list(states) or None}
-        asked |= {"owner": owner, "team": team, "campaign": campaign, "name": name}
-        while True:
-            query = {key: value for key, value in asked.items() if value}
-            answer = self._get("/v1/requests", wire.requests.RequestsPage, query)
-            yield from answer.requests
-            if answer.next is None:
-                return
-            asked["before"] = answer.next
+        asked = wire.requests.RequestsQuery(list(states) or None, owner, team, campaign, name)
+        return self._pages(
+            wire.requests.LIST_REQUESTS, asked, lambda answer: answer.requests, cursor="before"
+        )
 
-    def request(self, request: int) -> RequestDetail:
-        """Return one request with its elements, jobs, sites and errors. Raises NotFound."""
-        return self._get(f"/v1/requests/{request}", wire.requests.RequestDetail)
+    request = verb_on(lambda: wire.requests.SHOW_REQUEST)
 
     def request_history(self, request: int) -> Iterator[RequestEvent]:
         """Iterate over the events of a request, oldest first."""
-        query: dict[str, Any] = {"limit": MAX_PAGE}
-        while True:
-            answer = self._get(f"/v1/requests/{request}/history", wire.requests.RequestHistory, query)
-            yield from answer.events
-            if answer.next is None:
-                return
-            query["after"] = answer.next
+        return self._pages(
+            wire.requests.SHOW_HISTORY, PageQuery(), lambda answer: answer.events, request=request
+        )
 
     def request_elements(
         self, request: int, *, states: Sequence[str] = (), step: str = "", unchanged: float = 0.0
@@ -116,19 +102,10 @@ class RequestMethods(TypedRequests):
 
         Raises NotFound for an unknown request or step, InvalidInput for an unknown state.
         """
-        asked: dict[str, Any] = {
-            "limit": MAX_PAGE,
-            "states": list(states),
-            "step": step,
-            "unchanged": unchanged,
-        }
-        query = {key: value for key, value in asked.items() if value}
-        while True:
-            answer = self._get(f"/v1/requests/{request}/elements", wire.requests.ElementsPage, query)
-            yield from answer.elements
-            if answer.next is None:
-                return
-            query["after"] = answer.next
+        asked = wire.requests.ElementsQuery(states=list(states) or None, step=step, unchanged=unchanged)
+        return self._pages(
+            wire.requests.LIST_ELEMENTS, asked, lambda answer: answer.elements, request=request
+        )
 
     def wait_for_request(
         self,
@@ -151,53 +128,33 @@ class RequestMethods(TypedRequests):
             pace.pause(detail != before, at_most=left)
             before = detail
 
-    def approve_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Approve a new request; one with a team is assigned too. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "approve", wire.requests.RequestChange(reason))
+    approve_request = verb_on(lambda: wire.requests.APPROVE_REQUEST)
 
-    def reject_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Refuse a request, or the result of one that has ended. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "reject", wire.requests.RequestChange(reason))
+    reject_request = verb_on(lambda: wire.requests.REJECT_REQUEST)
 
     def assign_request(self, request: int, assignment: RequestAssignment) -> RequestSummary:
         """Give a request a team, lists of sites, splittings and resources. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "assign", assignment)
+        return self.call(wire.requests.ASSIGN_REQUEST, assignment, request=request)
 
-    def set_request_priority(self, request: int, priority: int, reason: str = "") -> RequestSummary:
-        """Change the priority of a request; its waiting jobs follow."""
-        return self._change(request, "priority", wire.requests.RequestPriority(priority, reason))
+    set_request_priority = verb_on(lambda: wire.requests.SET_REQUEST_PRIORITY)
 
     def set_request_sites(self, request: int, sites: RequestSites) -> RequestSummary:
         """Change the lists of sites and the trust flags of a request; its waiting jobs follow."""
-        return self._change(request, "sites", sites)
+        return self.call(wire.requests.SET_REQUEST_SITES, sites, request=request)
 
-    def pause_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Give no more elements of a request to agents, and release no more jobs. Jobs in the pool go on."""
-        return self._change(request, "pause", wire.requests.RequestChange(reason))
+    pause_request = verb_on(lambda: wire.requests.PAUSE_REQUEST)
 
-    def resume_request(self, request: int, reason: str = "") -> RequestSummary:
-        """End the pause of a request."""
-        return self._change(request, "resume", wire.requests.RequestChange(reason))
+    resume_request = verb_on(lambda: wire.requests.RESUME_REQUEST)
 
-    def abort_request(self, request: int, reason: str = "") -> RequestSummary:
-        """End a request; its elements and jobs are cancelled."""
-        return self._change(request, "abort", wire.requests.RequestChange(reason))
+    abort_request = verb_on(lambda: wire.requests.ABORT_REQUEST)
 
-    def force_complete_request(self, request: int, reason: str = "") -> RequestSummary:
-        """End a request early: jobs that are done count, the others are cancelled."""
-        return self._change(request, "force-complete", wire.requests.RequestChange(reason))
+    force_complete_request = verb_on(lambda: wire.requests.FORCE_COMPLETE_REQUEST)
 
-    def close_out_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Accept the result of a completed request. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "close-out", wire.requests.RequestChange(reason))
+    close_out_request = verb_on(lambda: wire.requests.CLOSE_OUT_REQUEST)
 
-    def announce_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Tell that the accepted result of a request is there. Needs PRODUCTION_MANAGEMENT."""
-        return self._change(request, "announce", wire.requests.RequestChange(reason))
+    announce_request = verb_on(lambda: wire.requests.ANNOUNCE_REQUEST)
 
-    def archive_request(self, request: int, reason: str = "") -> RequestSummary:
-        """Walk an ended request to its archived state."""
-        return self._change(request, "archive", wire.requests.RequestChange(reason))
+    archive_request = verb_on(lambda: wire.requests.ARCHIVE_REQUEST)
 
     def clone_request(
         self,
@@ -212,7 +169,7 @@ class RequestMethods(TypedRequests):
         """
         body = changes or wire.requests.RequestClone()
         body = replace(body, key=body.key or str(uuid.uuid4()), inputs=self._sent(programs))
-        return self._change(request, "clone", body)
+        return self.call(wire.requests.CLONE_REQUEST, body, request=request)
 
     def resubmit_request(
         self,
@@ -231,7 +188,7 @@ class RequestMethods(TypedRequests):
         body = wire.requests.RequestResubmission(
             key or str(uuid.uuid4()), self._sent(programs), steps or wire.requests.StepChange()
         )
-        return self._post(f"/v1/requests/{request}/resubmit", body, wire.requests.ResubmissionAccepted)
+        return self.call(wire.requests.RESUBMIT_REQUEST, body, request=request)
 
     def _sent(self, programs: Mapping[str, Path | str] | None) -> list[UploadedInput]:
         """Upload files, by the name of the file that each replaces."""
@@ -242,13 +199,6 @@ class RequestMethods(TypedRequests):
             upload(self._transport, files)
         return [file.uploaded() for file in files]
 
-    def why_request(self, request: int) -> RequestWhy:
-        """Explain why a request is not further: each site's conditions, and changes that help. Raises NotFound."""
-        return self._get(f"/v1/requests/{request}/why", wire.request_why.RequestWhy)
+    why_request = verb_on(lambda: wire.request_why.WHY_REQUEST)
 
-    def why_element(self, element: int) -> RequestWhy:
-        """Explain why an element of a request is not further. Raises NotFound."""
-        return self._get(f"/v1/elements/{element}/why", wire.request_why.RequestWhy)
-
-    def _change(self, request: int, verb: str, body: object) -> RequestSummary:
-        return self._post(f"/v1/requests/{request}/{verb}", body, wire.requests.RequestSummary)
+    why_element = verb_on(lambda: wire.request_why.WHY_ELEMENT)

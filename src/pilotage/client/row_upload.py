@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilotage import wire
-from pilotage.client.answers import decode
 from pilotage.client.transport import Transport
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
@@ -57,10 +56,7 @@ def send_rows(
     Raises Conflict if stored rows differ from the given rows. The hint of every error has the number of stored rows
     and the key to resume with.
     """
-    answer = transport.request(
-        "POST", "/v1/submissions/open", json=request, idempotent=True, patience=PATIENCE
-    )
-    opened = decode(answer.content, wire.submissions.OpenSubmission)
+    opened = transport.call(wire.submissions.OPEN_SUBMISSION, request, patience=PATIENCE)
     sender = _RowSender(transport, request, opened, progress)
     try:
         return sender.run(check_rows(rows, request.names))
@@ -78,7 +74,6 @@ class _RowSender:
         self._transport = transport
         self._key = request.key
         self._opened = opened
-        self._address = f"/v1/submissions/{opened.submission}"
         self._expected = request.expected
         self._progress = progress
         self._stored = opened.count
@@ -116,12 +111,13 @@ class _RowSender:
             under_way.result()
 
     def _send(self, number: int, chunk: RowChunk) -> None:
-        self._transport.request(
-            "PUT",
-            f"{self._address}/chunks/{number}",
+        self._transport.send(
+            wire.submissions.PUT_CHUNK,
             body=lambda: chunk.body,
             size=len(chunk.body),
             patience=PATIENCE,
+            submission_id=self._opened.submission,
+            number=number,
         )
         self._stored = chunk.first + chunk.count
         self._report_progress()
@@ -129,14 +125,10 @@ class _RowSender:
     def _close(self, count: int) -> SubmitResponse:
         if not count:
             raise InvalidInput("there are no rows: there would be no job")
-        answer = self._transport.request(
-            "POST",
-            f"{self._address}/close",
-            json=wire.submissions.CloseRequest(count),
-            idempotent=True,
-            patience=PATIENCE,
+        closing, number = wire.submissions.CloseRequest(count), self._opened.submission
+        return self._transport.call(
+            wire.submissions.CLOSE_SUBMISSION, closing, patience=PATIENCE, submission_id=number
         )
-        return decode(answer.content, wire.submissions.SubmitResponse)
 
     def _report_progress(self) -> None:
         if self._progress:
@@ -163,8 +155,10 @@ class _RowSender:
     def _stored_chunks(self) -> Iterator[ChunkSummary]:
         after: int | None = -1
         while after is not None and self._opened.chunks:
-            answer = self._transport.request("GET", f"{self._address}/chunks", query={"after": after})
-            page = decode(answer.content, wire.submissions.ChunksPage)
+            asked = wire.submissions.ChunksQuery(after)
+            page = self._transport.call(
+                wire.submissions.LIST_CHUNKS, asked, submission_id=self._opened.submission
+            )
             yield from page.chunks
             after = page.next
 

@@ -87,11 +87,3 @@ def given_conditions(selection: Selection) -> dict[str, Any]:
                 field=name,
             )
     return conditions
-
-
-def selection_as_query(selection: Selection) -> dict[str, str | int | float | list[str] | list[int]]:
-    """The conditions that were given; lists become repeated keys."""
-    query = given_conditions(selection)
-    if selection.outputs_incomplete is not None:
-        query["outputs_incomplete"] = str(selection.outputs_incomplete).lower()
-    return query

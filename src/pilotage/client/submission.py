@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilotage import wire
-from pilotage.client.answers import decode
-from pilotage.client.transport import Transport
+from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -59,10 +58,8 @@ class PreparedRows:
     own: OwnFiles
 
 
-class SubmitMethods:
+class SubmitMethods(TypedRequests):
     """Methods of the client that submit jobs."""
-
-    _transport: Transport
 
     def submit(
         self,
@@ -153,15 +150,11 @@ class SubmitMethods:
         """Validate a submission on the server: return its warnings, raise its errors. Nothing is stored."""
         if prepared.in_chunks:
             return self.check_rows(_open_request(prepared))
-        return self._check("/v1/submissions/check", prepared.request)
+        return self.call(wire.submissions.CHECK_SUBMISSION, prepared.request)
 
     def check_rows(self, request: OpenRequest) -> SubmissionCheck:
         """Validate a submission in chunks on the server: return its warnings, raise its errors."""
-        return self._check("/v1/submissions/open/check", request)
-
-    def _check(self, path: str, request: SubmitRequest | OpenRequest) -> SubmissionCheck:
-        answer = self._transport.request("POST", path, json=request, idempotent=True)
-        return decode(answer.content, wire.submissions.SubmissionCheck)
+        return self.call(wire.submissions.CHECK_OPEN, request)
 
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
         """Submit a JDL, YAML or JSON file. Input paths are relative to its folder. `group`, `key`: see `submit`."""
@@ -182,8 +175,7 @@ class SubmitMethods:
             return self.send_rows(_open_request(prepared), files, whole.parameters.rows, rows, progress)
         if prepared.files or prepared.own:
             inputs.upload(self._transport, [*prepared.files, *prepared.own], progress)
-        answer = self._transport.request("POST", "/v1/submissions", json=prepared.request, idempotent=True)
-        return decode(answer.content, wire.submissions.SubmitResponse)
+        return self.call(wire.submissions.SUBMIT, prepared.request)
 
 
 def _open_request(prepared: SubmissionUpload) -> OpenRequest:

@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from pilotage import wire
-from pilotage.client.answers import error_of
+from pilotage.client.answers import decode, error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
+from pilotage.wire.call import Call, NoRequest
 from pilotage.wire.server_trust import (
     CERTIFICATES_HEADER,
     CertificateMismatch,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     import httpx
 
 Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
+R = TypeVar("R")
+A = TypeVar("A")
 QueryPairs = list[tuple[str, str | int | float | bool | None]]
 REPORT_OUTAGE_AFTER = 3.0
 
@@ -142,6 +145,53 @@ class Transport:
     def close(self) -> None:
         self._pool.close()
 
+    def call(
+        self,
+        call: Call[Callable[..., R], A],
+        request: R | Mapping[str, object] | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        patience: float = 0.0,
+        **parts: Any,
+    ) -> A:
+        """Send a call, and return its decoded answer. Parameters: see `send` and `request`."""
+        answer = self.send(call, request, timeout=timeout, patience=patience, **parts)
+        return decode(answer.content, call.answer)
+
+    def send(
+        self,
+        call: Call[Callable[..., R], A],
+        request: R | Mapping[str, object] | None = None,
+        /,
+        *,
+        body: Body | None = None,
+        size: int | None = None,
+        token: str | None = None,
+        timeout: float | None = None,
+        patience: float = 0.0,
+        no_retry: bool = False,
+        **parts: Any,
+    ) -> httpx.Response:
+        """Send a call, and return its complete 2xx answer. `parts`: of its address. Others: see `request`.
+
+        `request` may be a table instead: fields that are absent in it are not sent.
+        """
+        described = None if isinstance(request, NoRequest) else request
+        return self.request(
+            call.method,
+            call.address(**parts),
+            query=_query_of(described) if call.has_query else None,
+            json=None if call.has_query else described,
+            body=body,
+            size=size,
+            idempotent=call.repeatable,
+            token=token,
+            timeout=timeout,
+            patience=patience,
+            no_retry=no_retry,
+        )
+
     def request(
         self,
         method: str,
@@ -201,21 +251,24 @@ class Transport:
         return response
 
     @contextmanager
-    def stream(self, path: str, *, json: object | None = None) -> Iterator[httpx.Response]:
-        """Open a GET, or a POST of `json`, with the body unread. The request must change nothing, since it is retried.
+    def stream(
+        self, call: Call[Any, bytes], request: Mapping[str, object] | None = None, /, **parts: Any
+    ) -> Iterator[httpx.Response]:
+        """Send a call whose answer is bytes, with the body unread. It must change nothing, since it is retried.
 
         Errors while the body is read are raised without a retry.
         """
         import httpx
 
-        sent = None if json is None else msgspec.json.encode(json)
+        sent = None if request is None else msgspec.json.encode(request)
+        path = call.address(**parts)
 
         def once(bearer: str) -> httpx.Response:
-            request = self._pool.build_request("GET" if sent is None else "POST", path, content=sent)
+            prepared = self._pool.build_request(call.method, path, content=sent)
             if sent is not None:
-                request.headers["content-type"] = "application/json"
-            request.headers["authorization"] = f"Bearer {bearer}"
-            response = self._pool.send(request, stream=True)
+                prepared.headers["content-type"] = "application/json"
+            prepared.headers["authorization"] = f"Bearer {bearer}"
+            response = self._pool.send(prepared, stream=True)
             if not response.is_success:
                 response.read()
                 raise error_of(response)
@@ -327,6 +380,14 @@ class Transport:
             f"the server at {self.url} does not answer: {str(trouble) or type(trouble).__name__}",
             hint="is it running? `pilotage up` starts one; --server or PILOTAGE_SERVER names another",
         )
+
+
+def _query_of(asked: object) -> Query:
+    """The fields of the class of a query that have other values than their defaults."""
+    if isinstance(asked, Mapping):
+        return asked
+    given = {name: value for name, value in vars(asked).items() if value != getattr(type(asked), name, None)}
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
 
 
 def _flatten_query(query: Query | None) -> QueryPairs:

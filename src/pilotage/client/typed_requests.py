@@ -1,59 +1,99 @@
-"""Requests with decoded answers, the base of the client's methods."""
+"""Calls of the API with typed requests and answers: the base of the client's methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from pilotage.client.answers import decode
-from pilotage.client.transport import Query, Transport
+from pilotage.client.transport import Transport
+from pilotage.wire.call import Call
 from pilotage.wire.limits import MAX_PAGE
 
 if TYPE_CHECKING:
-    from pilotage.wire.datasets import BlocksPage, DataSetFilesPage, DataSetsPage
-    from pilotage.wire.identity import TokensPage
-    from pilotage.wire.jobs import JobsPage
-    from pilotage.wire.policy import PolicyVersionsPage
-    from pilotage.wire.pool import PilotsPage, QueuesPage
+    from _typeshed import DataclassInstance
 
-T = TypeVar("T")
-P = TypeVar(
-    "P",
-    "JobsPage",
-    "QueuesPage",
-    "PilotsPage",
-    "PolicyVersionsPage",
-    "TokensPage",
-    "DataSetsPage",
-    "BlocksPage",
-    "DataSetFilesPage",
-)
+    class RowsPage(Protocol):
+        """A page of a list."""
+
+        @property
+        def next(self) -> int | None: ...
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+Row = TypeVar("Row")
+Asked = TypeVar("Asked", bound="DataclassInstance")
+Rows = TypeVar("Rows", bound="RowsPage")
 
 
 class TypedRequests:
-    """Requests whose answers are decoded by type."""
+    """The calls of the table in `pilotage.wire`, with decoded answers."""
 
     _transport: Transport
 
-    def _get(self, path: str, kind: type[T], query: Query | None = None) -> T:
-        return decode(self._transport.request("GET", quote(path), query=query).content, kind)
+    def call(
+        self,
+        call: Call[Callable[..., R], A],
+        request: R | None = None,
+        /,
+        *,
+        timeout: float | None = None,
+        **parts: Any,
+    ) -> A:
+        """Send a call of `pilotage.wire` and return its answer, as in `client.call(BAN_USER, BanRequest("bob"))`.
 
-    def _post(self, path: str, body: object, kind: type[T], *, idempotent: bool | None = None) -> T:
-        return decode(self._transport.request("POST", path, json=body, idempotent=idempotent).content, kind)
+        `parts`: of its address. `timeout`: seconds without data after which it fails.
+        """
+        return self._transport.call(call, request, timeout=timeout, **parts)
 
     def _pages(
         self,
-        path: str,
-        kind: type[P],
-        rows: Callable[[P], list[T]],
+        call: Call[Callable[..., Asked], Rows],
+        asked: Asked,
+        rows: Callable[[Rows], list[Row]],
+        *,
         page: int = MAX_PAGE,
-        query: Query | None = None,
-    ) -> Iterator[T]:
-        asked = {"limit": page, **(query or {})}
+        cursor: str = "after",
+        **parts: Any,
+    ) -> Iterator[Row]:
+        """The rows of all pages. `cursor`: the field that takes the last id of the page before."""
+        asked = replace(asked, limit=page)
         while True:
-            answer = self._get(path, kind, asked)
+            answer = self.call(call, asked, **parts)
             yield from rows(answer)
             if answer.next is None:
                 return
-            asked["after"] = answer.next
+            asked = replace(asked, **{cursor: answer.next})
+
+
+def verb(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate[TypedRequests, P], A]:
+    """The method of a call: it takes the fields of the call's request.
+
+    `call` is called by the method: the messages of a call are imported when it is sent.
+    """
+
+    def method(self: TypedRequests, /, *args: P.args, **fields: P.kwargs) -> A:
+        sent = call()
+        return self.call(sent, sent.request(*args, **fields))
+
+    return _documented(method, call)
+
+
+def verb_on(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate[TypedRequests, int, P], A]:
+    """As `verb`, for a call on one object: the method takes its number first, the only part of the address."""
+
+    def method(self: TypedRequests, number: int, /, *args: P.args, **fields: P.kwargs) -> A:
+        sent = call()
+        [part] = sent.parts
+        return self.call(sent, sent.request(*args, **fields), **{part: number})
+
+    return _documented(method, call)
+
+
+def _documented(method: Callable[P, A], call: Callable[[], Call[Any, A]]) -> Callable[P, A]:
+    """The method with a hint for `help`, and the call for the reference page, which tells the effect of its route."""
+    method.__doc__ = "Send a call of the API: docs/reference/client.md tells its effect."
+    method.sends = call  # type: ignore[attr-defined]
+    return method

@@ -13,7 +13,7 @@ import time
 from typing import Callable
 
 from pilotage import __version__
-from pilotage.wire.pilot import EnrolRequest, EnrolResponse
+from pilotage.wire.pilot import ENROL, EnrolRequest, EnrolResponse
 
 from .log import log
 from .node import NodeResources
@@ -70,7 +70,7 @@ def enrol(
         request.age = max(0.0, clock() - began)
         request.clock = time.time()
         try:
-            return connection.post("/v1/pilot/enrol", request, EnrolResponse)
+            return connection.post(ENROL.path, request, EnrolResponse)
         except ServerUnavailable as error:
             if not error.untrusted:
                 trusted_at = time.monotonic()

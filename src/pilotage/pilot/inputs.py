@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from typing import Dict, Iterable
 
-from pilotage.wire.pilot import Input
+from pilotage.wire.pilot import READ_INPUT, Input
 
 from .folders import stays_inside
 from .launch import CannotRun
@@ -46,7 +46,7 @@ class InputCache:
         with lock:
             if not os.path.exists(cached):
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                self._download(connection, f"/v1/pilot/jobs/{job}/inputs/{digest}", digest, cached)
+                self._download(connection, READ_INPUT.address(job=job, digest=digest), digest, cached)
         shutil.copyfile(cached, path)
 
     def _download(self, connection: ServerConnection, path: str, digest: str, cached: str) -> None:

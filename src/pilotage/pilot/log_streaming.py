@@ -10,6 +10,8 @@ import os
 from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
+from pilotage.wire.pilot import STORE_TAIL
+
 from .events import Key
 from .log import log
 from .payload import RunningPayload
@@ -105,5 +107,5 @@ def send_tails(
 
 def _post(connection: ServerConnection, key: Key, tail: Tail) -> None:
     job, epoch = key
-    path = f"/v1/pilot/jobs/{job}/tail?stream={tail.stream}&offset={tail.offset}&epoch={epoch}"
+    path = f"{STORE_TAIL.address(job=job)}?stream={tail.stream}&offset={tail.offset}&epoch={epoch}"
     connection.request("POST", path, tail.data, {"Content-Type": "application/octet-stream"})

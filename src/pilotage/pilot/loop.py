@@ -13,7 +13,7 @@ import select
 import signal
 from typing import Any, Callable, List, Mapping, Optional
 
-from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot import EXCHANGE, ExchangeRequest, ExchangeResponse
 
 from .disk import WorkDisk
 from .events import (
@@ -172,7 +172,7 @@ class Loop:
             request.log = log_tail()
 
         def exchange(connection: ServerConnection) -> ExchangeResponse:
-            return connection.post("/v1/pilot/exchange", request, ExchangeResponse)
+            return connection.post(EXCHANGE.path, request, ExchangeResponse)
 
         self._exchanges.submit(exchange, self._on_exchange_done)
 

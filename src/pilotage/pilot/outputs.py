@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import urllib.parse
-from typing import IO
+from typing import IO, Any
+
+from pilotage.wire.call import Call
+from pilotage.wire.pilot import STORE_OUTPUT
 
 from .events import Key
 from .safe_open import open_file, open_root
@@ -52,17 +54,17 @@ def upload(
     name: str,
     file: IO[bytes],
     max_bytes: int = 0,
-    kind: str = "outputs",
+    call: Call[Any, None] = STORE_OUTPUT,
 ) -> None:
     """Upload one open file. Raises ServerUnavailable, RequestRefused or Unreadable.
 
     `max_bytes`: the server's limit; 0: not known. Bytes appended during the upload are left out.
-    `kind`: "outputs", or "streams" for a killed job.
+    `call`: STORE_OUTPUT, or STORE_STREAM for a killed job.
     """
     size = os.fstat(file.fileno()).st_size
     if max_bytes and size > max_bytes:
         raise Unreadable(f"it has {size:,} bytes: at most {max_bytes:,} are accepted")
     file.seek(0)
-    path = f"/v1/pilot/jobs/{key[0]}/{key[1]}/{kind}/{urllib.parse.quote(name)}"
+    path = call.address(job=key[0], epoch=key[1], name=name, stream=name)
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    connection.request("PUT", path, _AnnouncedBytes(file, size), headers)
+    connection.request(call.method, path, _AnnouncedBytes(file, size), headers)

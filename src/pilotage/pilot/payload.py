@@ -12,7 +12,7 @@ import urllib.parse
 from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
+from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, STORE_STREAM, Finish, OfferedJob, RefusedOutput
 
 from .events import Key
 from .folders import stays_inside, stream_names
@@ -305,7 +305,7 @@ class RunningPayload:
                 try:
                     with _copy_of(number) as file:
                         retry_until_available(
-                            partial(upload, connection, self.key, name, file, self.max_output, "streams"),
+                            partial(upload, connection, self.key, name, file, self.max_output, STORE_STREAM),
                             lambda: self.is_cancelled,
                         )
                 except (ServerUnavailable, RequestRefused, Unreadable, OSError) as error:

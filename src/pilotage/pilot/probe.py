@@ -10,7 +10,7 @@ import time
 import urllib.parse
 from typing import List
 
-from pilotage.wire.pilot import EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
+from pilotage.wire.pilot import PROBE, EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
 from pilotage.wire.server_trust import ServerTrust
 
 from .log import log
@@ -56,7 +56,7 @@ def run_probe(
         log("probe", check=check.name, state=check.state, text=check.text)
     connection = ServerConnection(servers, trust, answer.token)
     try:
-        connection.post("/v1/pilot/probe", ProbeReport(checks, time.time()), ProbeAnswer)
+        connection.post(PROBE.path, ProbeReport(checks, time.time()), ProbeAnswer)
     except (RequestRefused, ServerUnavailable) as error:
         log("the report was not received", reason=error)
         return 5

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 
 from pilotage.services.director.demand import Iteration
-
-SEEDS = 2**53
-"""Seeds are below this number, so that JSON keeps them exactly."""
+from pilotage.wire.director import SEEDS
 
 
 def new_seed() -> int:

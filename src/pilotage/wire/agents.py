@@ -1,16 +1,5 @@
 """Messages between an agent and the server, protocol 1. Rules of bodies and errors: wire/__init__.py.
 
-POST   /v1/agents/join                            JoinRequest → JoinResponse
-POST   /v1/agents/{agent}/sync                    SyncRequest → SyncResponse
-GET    /v1/agents/{agent}/elements/{id}/files     epoch, after → FilesPage: the input of a held element
-GET    /v1/agents/{agent}/elements/{id}/jobs      epoch, after → MasksPage: the masks that exist already
-POST   /v1/agents/{agent}/elements/{id}/jobs      PostMasks → PostedMasks
-
-Messages of people about agents:
-
-GET    /v1/agents                                 AgentList; with all=true ended ones too
-POST   /v1/agents/drain, /enable, /remove         AgentAction → AgentSummary
-
 An agent needs a token with the group property AGENT. It may stop at any instant: another agent adopts the masks that
 exist, and makes only the rest. Each message about an element carries the epoch that came with it.
 """
@@ -20,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.limits import MAX_INT64, Bounds, Count, GivenName, Id, Int32, Message, Name
+from pilotage.wire.call import AGENTS, PERSON, Call
+from pilotage.wire.limits import MAX_INT64, Bounds, Count, Cursor, GivenName, Id, Int32, Message, Name
+from pilotage.wire.queries import EndedQuery
 
 AGENT_PROTOCOL = 1
 MAX_PULL = 200
@@ -244,3 +235,24 @@ class AgentAction:
     """Drain, enable or remove an agent."""
 
     name: GivenName
+
+
+@dataclass
+class HeldElementQuery:
+    """A page of the files, or of the masks, of an element that an agent has."""
+
+    epoch: Annotated[Int32, "of the offer"]
+    after: Annotated[Cursor, "`next` of the page before"] = 0
+
+
+JOIN = Call("POST", "/v1/agents/join", JoinRequest, JoinResponse, AGENTS, repeatable=True)
+SYNC = Call("POST", "/v1/agents/{agent}/sync", SyncRequest, SyncResponse, AGENTS, repeatable=True)
+_ELEMENT = "/v1/agents/{agent}/elements/{element}"
+READ_FILES = Call("GET", _ELEMENT + "/files", HeldElementQuery, FilesPage, AGENTS)
+READ_MASKS = Call("GET", _ELEMENT + "/jobs", HeldElementQuery, MasksPage, AGENTS)
+POST_MASKS = Call("POST", _ELEMENT + "/jobs", PostMasks, PostedMasks, AGENTS, repeatable=True)
+LIST_AGENTS = Call("GET", "/v1/agents", EndedQuery, AgentList, PERSON)
+# Everybody drains, enables and removes their own.
+DRAIN_AGENT = Call("POST", "/v1/agents/drain", AgentAction, AgentSummary, PERSON)
+ENABLE_AGENT = Call("POST", "/v1/agents/enable", AgentAction, AgentSummary, PERSON)
+REMOVE_AGENT = Call("POST", "/v1/agents/remove", AgentAction, AgentSummary, PERSON)

@@ -1,14 +1,12 @@
-"""Messages about bans of users.
-
-GET  /v1/bans         BanList: the bans in force; with all=true ended ones too
-POST /v1/bans         BanRequest → BanSummary
-POST /v1/bans/lift    BanLift → BanSummary
-"""
+"""Messages about bans of users."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import List, Optional
+
+from pilotage.wire.call import PERSON, Call
+from pilotage.wire.queries import EndedQuery
 
 from .limits import GivenName, Instant, Message, Name
 
@@ -54,3 +52,9 @@ class BanSummary:
 @dataclass
 class BanList:
     bans: List[BanSummary] = field(default_factory=list)
+
+
+# Administrators of a site ban there, too.
+LIST_BANS = Call("GET", "/v1/bans", EndedQuery, BanList, PERSON)
+BAN_USER = Call("POST", "/v1/bans", BanRequest, BanSummary, PERSON)
+LIFT_BAN = Call("POST", "/v1/bans/lift", BanLift, BanSummary, PERSON)

@@ -1,21 +1,11 @@
-"""Messages about computing elements (CEs). Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-GET    /v1/ces                             list of CeSummary, by name
-GET    /v1/ces/report                      name → CeReport
-GET    /v1/ces/jobs                        name → list of CeJob; administrators only
-POST   /v1/ces/enable                      CeChange → CeSummary; administrators only
-POST   /v1/ces/disable                     CeChange → CeSummary; administrators only, with a reason
-POST   /v1/ces/probe                       CeProbeRequest → CeProbe; administrators only
-GET    /v1/ces/probe                       name → CeProbe: the last probe of this CE; administrators only
-POST   /v1/ces/check                       CeCheck → CeRefusal; administrators only
-GET    /v1/batch-systems/{name}            option (KEY=VALUE, repeated) → BatchSystem; administrators only
-"""
+"""Messages about computing elements (CEs). Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
+from pilotage.wire.call import ADMINISTRATORS, PERSON, Call, NoRequest
 from pilotage.wire.limits import Bounds, Message
 from pilotage.wire.policy import PolicyText
 
@@ -290,3 +280,30 @@ class CeProbe:
     advice: str = ""
     log: str = ""
     """The end of the probe's own output, if a step failed and the server can read it."""
+
+
+@dataclass
+class CeQuery:
+    """One CE."""
+
+    name: CeName
+
+
+@dataclass
+class BatchSystemQuery:
+    """The cluster, if the batch system has several."""
+
+    option: Annotated[
+        List[BatchOption], Bounds(longest=50), "KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"
+    ] = field(default_factory=list)
+
+
+LIST_CES = Call("GET", "/v1/ces", NoRequest, List[CeSummary], PERSON)
+REPORT_CE = Call("GET", "/v1/ces/report", CeQuery, CeReport, PERSON)
+LIST_CE_JOBS = Call("GET", "/v1/ces/jobs", CeQuery, List[CeJob], ADMINISTRATORS)
+ENABLE_CE = Call("POST", "/v1/ces/enable", CeChange, CeSummary, ADMINISTRATORS)
+DISABLE_CE = Call("POST", "/v1/ces/disable", CeChange, CeSummary, ADMINISTRATORS)
+PROBE_CE = Call("POST", "/v1/ces/probe", CeProbeRequest, CeProbe, ADMINISTRATORS)
+SHOW_PROBE = Call("GET", "/v1/ces/probe", CeQuery, CeProbe, ADMINISTRATORS)
+CHECK_CE = Call("POST", "/v1/ces/check", CeCheck, CeRefusal, ADMINISTRATORS)
+DESCRIBE_BATCH_SYSTEM = Call("GET", "/v1/batch-systems/{name}", BatchSystemQuery, BatchSystem, ADMINISTRATORS)

@@ -1,15 +1,16 @@
 """Messages of costs: where the core-seconds of pilots went.
 
-    GET  /v1/costs     ce, since (seconds), by (ce, owner, group, month) → CostReport; of others than oneself
-                       for administrators only
-
 Rules of bodies, instants and errors: wire/__init__.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Annotated, List, Literal, Optional
+
+from pilotage.wire.call import PERSON, Call
+from pilotage.wire.ces import CeName
+from pilotage.wire.limits import MAX_INSTANT, Bounds
 
 
 @dataclass
@@ -39,3 +40,18 @@ class CostReport:
     by: str
     rows: List[CostRow]
     total: CostRow
+
+
+@dataclass
+class CostQuery:
+    """Which core-seconds, and how they are summed up."""
+
+    by: Annotated[Literal["ce", "owner", "group", "month"], "the meaning of a row"] = "ce"
+    ce: Annotated[CeName, "only this CE; it need not be in the policy any more"] = ""
+    since: Annotated[
+        Optional[Annotated[float, Bounds(low=1, high=MAX_INSTANT)]],
+        "only the last seconds, in whole hours; default: all",
+    ] = None
+
+
+COSTS = Call("GET", "/v1/costs", CostQuery, CostReport, PERSON)

@@ -1,22 +1,13 @@
-"""Messages about data sets. Names of data sets may contain slashes, so they are parameters, not parts of the address.
-
-GET  /v1/datasets            contains, owner → DataSetsPage
-POST /v1/datasets            DataSetCreate → DataSetSummary
-GET  /v1/datasets/report     name → DataSetReport
-GET  /v1/datasets/blocks     name → BlocksPage: blocks with their replicas
-GET  /v1/datasets/files      name, block → DataSetFilesPage: the files of a block
-POST /v1/datasets/files      FilesAdd → FilesAdded
-POST /v1/datasets/replicas   ReplicasChange → ReplicasChanged
-POST /v1/datasets/close      DataSetChange → DataSetSummary
-POST /v1/datasets/remove     DataSetChange → DataSetSummary
-"""
+"""Messages about data sets. Their names may contain slashes, so they are parameters, not parts of an address."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.limits import Bounds, FileEvents, FileName, FileSize, GivenName, Id, Lumi, Name
+from pilotage.wire.call import DATA, PERSON, Call
+from pilotage.wire.limits import Bounds, Cursor, FileEvents, FileName, FileSize, GivenName, Id, Lumi, Name
+from pilotage.wire.queries import PageQuery, PageSize
 
 MAX_FILES_AT_ONCE = 5000
 """Files in one request."""
@@ -209,3 +200,51 @@ class FileSummary:
 class DataSetFilesPage:
     files: List[FileSummary]
     next: Optional[int] = None
+
+
+@dataclass
+class DataSetsQuery(PageQuery):
+    """Some of the data sets."""
+
+    contains: Name = ""
+    """Only names with this text in them."""
+    owner: Name = ""
+
+
+@dataclass
+class DataSetQuery:
+    """One data set."""
+
+    name: GivenName
+
+
+@dataclass
+class BlocksQuery:
+    """Blocks of a data set."""
+
+    name: GivenName
+    after: Cursor = 0
+    limit: PageSize = 100
+
+
+@dataclass
+class FilesQuery:
+    """Files of a block."""
+
+    name: GivenName
+    block: FileName
+    after: Cursor = 0
+    limit: PageSize = 100
+
+
+LIST_DATASETS = Call("GET", "/v1/datasets", DataSetsQuery, DataSetsPage, PERSON)
+CREATE_DATASET = Call("POST", "/v1/datasets", DataSetCreate, DataSetSummary, DATA, repeatable=True)
+REPORT_DATASET = Call("GET", "/v1/datasets/report", DataSetQuery, DataSetReport, PERSON)
+LIST_BLOCKS = Call("GET", "/v1/datasets/blocks", BlocksQuery, BlocksPage, PERSON)
+LIST_FILES = Call("GET", "/v1/datasets/files", FilesQuery, DataSetFilesPage, PERSON)
+ADD_FILES = Call("POST", "/v1/datasets/files", FilesAdd, FilesAdded, DATA, repeatable=True)
+CHANGE_REPLICAS = Call(
+    "POST", "/v1/datasets/replicas", ReplicasChange, ReplicasChanged, DATA, repeatable=True
+)
+CLOSE_DATASET = Call("POST", "/v1/datasets/close", DataSetChange, DataSetSummary, DATA, repeatable=True)
+REMOVE_DATASET = Call("POST", "/v1/datasets/remove", DataSetChange, DataSetSummary, DATA)

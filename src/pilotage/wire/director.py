@@ -1,12 +1,16 @@
-"""Messages about the director's iterations. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-GET    /v1/director                        dry_run, seed, queue, limit → DirectorReport; administrators only
-"""
+"""Messages about the director's iterations. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional
+from typing import Annotated, Dict, List, Optional
+
+from pilotage.wire.call import ADMINISTRATORS, Call
+from pilotage.wire.limits import Bounds, Cursor
+from pilotage.wire.queries import PageSize
+
+SEEDS = 2**53
+"""Seeds of an iteration are below this number, so that JSON keeps them exactly."""
 
 
 @dataclass
@@ -116,3 +120,19 @@ class DirectorReport:
     ces: List[DirectorCe] = field(default_factory=list)
     queues: List[QueueReport] = field(default_factory=list)
     """By id."""
+
+
+@dataclass
+class DirectorQuery:
+    """Which iteration, and which part of it."""
+
+    dry_run: Annotated[bool, "compute the next iteration now; nothing is submitted"] = False
+    seed: Annotated[
+        Optional[Annotated[int, Bounds(low=0, high=SEEDS - 1)]],
+        "of a dry run; absent: of the next iteration",
+    ] = None
+    queue: Annotated[Optional[Cursor], "only this task queue, with the verdict for each CE"] = None
+    limit: Annotated[PageSize, "queues at most"] = 100
+
+
+EXPLAIN_DIRECTOR = Call("GET", "/v1/director", DirectorQuery, DirectorReport, ADMINISTRATORS)

@@ -1,12 +1,11 @@
-"""Messages about the server's duties. Rules of bodies, instants and errors: wire/__init__.py.
-
-GET    /v1/duties                          DutyList
-"""
+"""Messages about the server's duties. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import List
+
+from pilotage.wire.call import PERSON, Call, NoRequest
 
 
 @dataclass
@@ -30,3 +29,6 @@ class DutyList:
     """At most 1,000."""
     count: int = 0
     """All failing rows."""
+
+
+LIST_DUTIES = Call("GET", "/v1/duties", NoRequest, DutyList, PERSON)

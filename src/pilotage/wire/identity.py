@@ -1,20 +1,13 @@
-"""Messages of tokens and identities. Rules of bodies, instants and errors: wire/__init__.py.
-
-GET    /v1/whoami                          Identity
-POST   /v1/tokens                          TokenRequest → TokenResponse (administrators)
-POST   /v1/tokens/refresh                  → TokenResponse with the identity and lifetime of the current token
-GET    /v1/tokens                          after, limit → TokensPage: all for administrators, else the caller's own
-POST   /v1/tokens/revoke                   RevokeRequest → RevokeResponse
-POST   /v1/tokens/rotate-key               RotateKeyRequest → RotateKeyResponse (administrators)
-POST   /v1/tokens/home                     → 204, without a token: rewrite the token file in the server's home
-"""
+"""Messages of tokens and identities. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
+from pilotage.wire.call import ADMINISTRATORS, ANYBODY, PERSON, Call, NoRequest, Nothing
 from pilotage.wire.limits import MAX_INT64, Bounds, Name, Seconds
+from pilotage.wire.queries import PageQuery
 
 
 @dataclass
@@ -99,3 +92,13 @@ class RotateKeyResponse:
     """The number of the new key."""
     accepted_until: float
     """When tokens that were signed with earlier keys are refused."""
+
+
+WHOAMI = Call("GET", "/v1/whoami", NoRequest, Identity, PERSON)
+CREATE_TOKEN = Call("POST", "/v1/tokens", TokenRequest, TokenResponse, ADMINISTRATORS)
+LIST_TOKENS = Call("GET", "/v1/tokens", PageQuery, TokensPage, PERSON)
+# Everybody revokes and renews their own.
+REVOKE_TOKENS = Call("POST", "/v1/tokens/revoke", RevokeRequest, RevokeResponse, PERSON)
+REFRESH_TOKEN = Call("POST", "/v1/tokens/refresh", NoRequest, TokenResponse, PERSON)
+ROTATE_KEY = Call("POST", "/v1/tokens/rotate-key", RotateKeyRequest, RotateKeyResponse, ADMINISTRATORS)
+RENEW_HOME_TOKEN = Call("POST", "/v1/tokens/home", NoRequest, Nothing, ANYBODY, status=204, repeatable=True)

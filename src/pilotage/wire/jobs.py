@@ -1,12 +1,5 @@
 """Messages of jobs. Rules of bodies, instants, pages and errors: wire/__init__.py.
 
-GET    /v1/jobs                            Selection as query, after, limit, newest → JobsPage
-GET    /v1/counts                          Selection as query → Counts
-GET    /v1/jobs/{id}                       JobDetail
-GET    /v1/jobs/{id}/events                list of JobEvent, oldest first
-GET    /v1/jobs/{id}/logs/{stream}         bytes from `offset`
-POST   /v1/jobs/kill|reschedule|delete     ActionRequest → ActionResponse
-
 A request for a stream makes the pilot of a running job send tails. Headers of the answer: X-Pilotage-State (job state),
 X-Pilotage-Offset (position of the first byte).
 """
@@ -16,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Instant, Message
+from pilotage.wire.call import JOBS, PERSON, Call, NoRequest
+from pilotage.wire.limits import NOT_NULL, Bounds, Cursor, GivenName, Id, Instant, Int32, Message, Offset
+from pilotage.wire.queries import PageSize
 
 MAX_IDS = 100_000
 """Job ids per selection."""
@@ -183,3 +178,32 @@ class ActionResponse:
     done: int
     """How many were (dry run: would be) changed; the others are in `refused`, the first hundred of them."""
     refused: List[Refusal] = field(default_factory=list)
+
+
+@dataclass
+class JobsQuery(Selection):
+    """A page of the selected jobs."""
+
+    after: Cursor = 0
+    limit: PageSize = 100
+    newest: bool = False
+    """By falling id."""
+
+
+@dataclass
+class LogQuery:
+    """A piece of a job's output."""
+
+    offset: Offset = 0
+    attempt: Int32 = 0
+    """0: the last one."""
+
+
+LIST_JOBS = Call("GET", "/v1/jobs", JobsQuery, JobsPage, PERSON)
+COUNT_JOBS = Call("GET", "/v1/counts", Selection, Counts, PERSON)
+SHOW_JOB = Call("GET", "/v1/jobs/{job}", NoRequest, JobDetail, PERSON)
+LIST_EVENTS = Call("GET", "/v1/jobs/{job}/events", NoRequest, List[JobEvent], PERSON)
+READ_LOG = Call("GET", "/v1/jobs/{job}/logs/{stream}", LogQuery, bytes, PERSON)
+LIST_OUTPUTS = Call("GET", "/v1/jobs/{job}/outputs", NoRequest, List[OutputFile], PERSON)
+READ_OUTPUT = Call("GET", "/v1/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PERSON)
+ACT_ON_JOBS = Call("POST", "/v1/jobs/{verb}", ActionRequest, ActionResponse, JOBS)

@@ -1,16 +1,12 @@
-"""Messages about the match of jobs with computing elements. Rules of bodies, instants and errors: wire/__init__.py.
-
-POST   /v1/matchmaking                     MatchRequest → MatchReport
-GET    /v1/ces/ad                          name → CeAdReport
-GET    /v1/jobs/{id}/ad                    RequesterAd
-"""
+"""Messages about the match of jobs with computing elements. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.ces import CeName
+from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.ces import CeName, CeQuery
 from pilotage.wire.limits import Bounds, Id, Name
 from pilotage.wire.submissions import Description
 
@@ -168,3 +164,8 @@ class RequesterAd:
     owner: str
     group: str
     ad: str
+
+
+MATCH_CES = Call("POST", "/v1/matchmaking", MatchRequest, MatchReport, PERSON)
+SHOW_CE_AD = Call("GET", "/v1/ces/ad", CeQuery, CeAdReport, PERSON)
+SHOW_JOB_AD = Call("GET", "/v1/jobs/{job}/ad", NoRequest, RequesterAd, PERSON)

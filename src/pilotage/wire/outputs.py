@@ -1,15 +1,11 @@
-"""Messages of job outputs. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-GET    /v1/jobs/{id}/outputs               list of OutputFile of the applied attempt
-GET    /v1/jobs/{id}/outputs/{name}        bytes
-POST   /v1/outputs                         ArchiveRequest → tar stream of the outputs of many jobs
-"""
+"""Messages of job outputs. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Dict, List
 
+from pilotage.wire.call import PERSON, Call
 from pilotage.wire.jobs import OutputFile, Selection
 from pilotage.wire.limits import Cursor
 
@@ -39,3 +35,6 @@ class ArchivedJob:
     outputs: List[OutputFile]
     lost: List[str] = field(default_factory=list)
     """Outputs that the server could not read to the end: if they are in the stream, their bytes are worthless."""
+
+
+READ_OUTPUTS = Call("POST", "/v1/outputs", ArchiveRequest, bytes, PERSON, repeatable=True)

@@ -9,8 +9,9 @@ Times are seconds and travel as durations, never as instants; memory is MB (2^20
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Dict, List, Optional, Tuple
+from typing import Annotated, Dict, List, Optional
 
+from .call import ANYBODY, ENROLLING, PILOT, Call, NoRequest, Nothing
 from .data import MAX_STORED_FILES, DataOrder, StoredFile
 from .limits import (
     MAX_INSTANT,
@@ -382,13 +383,16 @@ class ErrorBody:
     retry_after: float = 0.0
 
 
-HTTP_ROUTES: Tuple[Tuple[str, str], ...] = (
-    ("POST", "/v1/pilot/enrol"),
-    ("POST", "/v1/pilot/exchange"),
-    ("GET", "/v1/pilot/jobs/{job}/inputs/{digest}"),
-    ("PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name}"),
-    ("PUT", "/v1/pilot/jobs/{job}/{epoch}/streams/{stream}"),
-    ("POST", "/v1/pilot/jobs/{job}/tail?stream=stdout|stderr&offset=N"),
-    ("GET", "/v1/pilot.pyz"),
+ENROL = Call("POST", "/v1/pilot/enrol", EnrolRequest, EnrolResponse, ENROLLING)
+EXCHANGE = Call("POST", "/v1/pilot/exchange", ExchangeRequest, ExchangeResponse, PILOT)
+PROBE = Call("POST", "/v1/pilot/probe", ProbeReport, ProbeAnswer, PILOT)
+# Bytes: files, pieces of output, and the program itself.
+READ_INPUT = Call("GET", "/v1/pilot/jobs/{job}/inputs/{digest}", NoRequest, bytes, PILOT)
+STORE_OUTPUT = Call(
+    "PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}", NoRequest, Nothing, PILOT, status=201
 )
-"""All under one address. Bodies are JSON; inputs, outputs, tails and the program itself are bytes."""
+STORE_STREAM = Call(
+    "PUT", "/v1/pilot/jobs/{job}/{epoch}/streams/{stream}", NoRequest, Nothing, PILOT, status=201
+)
+STORE_TAIL = Call("POST", "/v1/pilot/jobs/{job}/tail", NoRequest, Nothing, PILOT, status=204)
+READ_PROGRAM = Call("GET", "/v1/pilot.pyz", NoRequest, bytes, ANYBODY)

@@ -1,9 +1,5 @@
 """Messages about single pilots. Rules of bodies, instants, pages and errors: wire/__init__.py.
 
-GET    /v1/pilots/{id}                     PilotDetail
-GET    /v1/pilots/{id}/log                 bytes from `offset`; administrators only
-POST   /v1/pilots/kill                     PilotKill → PilotKillResponse; administrators only
-
 Headers of the answer with a log: X-Pilotage-State (the pilot's state), X-Pilotage-Offset (position of the first byte).
 """
 
@@ -12,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Message, Name
+from pilotage.wire.call import ADMINISTRATORS, PERSON, Call, NoRequest
+from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Message, Name, Offset
 from pilotage.wire.pool import PilotSummary
 
 MAX_PILOT_IDS = 10_000
@@ -72,3 +69,15 @@ class PilotKillResponse:
     """The others, at most the first hundred of them."""
     not_called: int = 0
     """How many of `done` have not called home: their batch system cancels them at its next listing."""
+
+
+@dataclass
+class PilotLogQuery:
+    """A piece of a pilot's output; without `offset` its end."""
+
+    offset: Optional[Offset] = None
+
+
+SHOW_PILOT = Call("GET", "/v1/pilots/{pilot}", NoRequest, PilotDetail, PERSON)
+READ_PILOT_LOG = Call("GET", "/v1/pilots/{pilot}/log", PilotLogQuery, bytes, ADMINISTRATORS)
+KILL_PILOTS = Call("POST", "/v1/pilots/kill", PilotKill, PilotKillResponse, ADMINISTRATORS)

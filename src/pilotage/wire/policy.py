@@ -1,18 +1,13 @@
-"""Messages of the policy; administrators only. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-GET    /v1/policy                          PolicyDocument
-PUT    /v1/policy                          PolicyChange → PolicyDocument; 409 if `expect` is not in force
-GET    /v1/policy/versions                 after, limit → PolicyVersionsPage, newest first
-GET    /v1/policy/versions/{version}       PolicyDocument of that version
-POST   /v1/policy/rollback                 PolicyRollback → PolicyDocument: a new version with an old text
-"""
+"""Messages of the policy; administrators only. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
+from pilotage.wire.call import ADMINISTRATORS, Call, NoRequest
 from pilotage.wire.limits import Bounds, Id, Message
+from pilotage.wire.queries import PageQuery
 
 MAX_POLICY = 1_000_000
 """Characters of a policy."""
@@ -92,3 +87,10 @@ class PolicyRollback:
     reason: Message = ""
     expect: Optional[Id] = None
     """Refuse it unless this version is in force."""
+
+
+SHOW_POLICY = Call("GET", "/v1/policy", NoRequest, PolicyDocument, ADMINISTRATORS)
+CHANGE_POLICY = Call("PUT", "/v1/policy", PolicyChange, PolicyDocument, ADMINISTRATORS)
+LIST_VERSIONS = Call("GET", "/v1/policy/versions", PageQuery, PolicyVersionsPage, ADMINISTRATORS)
+SHOW_VERSION = Call("GET", "/v1/policy/versions/{version}", NoRequest, PolicyDocument, ADMINISTRATORS)
+ROLL_BACK = Call("POST", "/v1/policy/rollback", PolicyRollback, PolicyDocument, ADMINISTRATORS)

@@ -1,13 +1,12 @@
-"""Messages that list task queues and pilots. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-GET    /v1/queues                          after, limit → QueuesPage
-GET    /v1/pilots                          after, limit → PilotsPage
-"""
+"""Messages that list task queues and pilots. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import List, Optional
+
+from pilotage.wire.call import PERSON, Call
+from pilotage.wire.queries import PageQuery
 
 
 @dataclass
@@ -85,3 +84,7 @@ class PilotSummary:
 class PilotsPage:
     pilots: List[PilotSummary]
     next: Optional[int] = None
+
+
+LIST_QUEUES = Call("GET", "/v1/queues", PageQuery, QueuesPage, PERSON)
+LIST_PILOTS = Call("GET", "/v1/pilots", PageQuery, PilotsPage, PERSON)

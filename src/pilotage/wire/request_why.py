@@ -1,13 +1,11 @@
-"""Messages that explain why a request or an element waits. Rules of errors: wire/__init__.py.
-
-GET    /v1/requests/{id}/why               RequestWhy
-GET    /v1/elements/{id}/why               RequestWhy
-"""
+"""Messages that explain why a request or an element waits. Rules of errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
+
+from pilotage.wire.call import PERSON, Call, NoRequest
 
 
 @dataclass
@@ -71,3 +69,7 @@ class RequestWhy:
     """When the first failed job is made again."""
     waiting_job: Optional[int] = None
     """A job of the pool that waits: `pilotage why JOB` explains it."""
+
+
+WHY_REQUEST = Call("GET", "/v1/requests/{request}/why", NoRequest, RequestWhy, PERSON)
+WHY_ELEMENT = Call("GET", "/v1/elements/{element}/why", NoRequest, RequestWhy, PERSON)

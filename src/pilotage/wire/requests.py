@@ -1,33 +1,13 @@
-"""Messages about requests. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-POST   /v1/requests                        RequestSubmission → RequestAccepted
-POST   /v1/requests/check                  RequestSubmission → RequestCheck; nothing is stored
-GET    /v1/requests                        states, owner, team, campaign, name, before, limit → RequestsPage
-GET    /v1/requests/{id}                   RequestDetail
-GET    /v1/requests/{id}/history           after, limit → RequestHistory
-GET    /v1/requests/{id}/elements          states, step, unchanged, after, limit → ElementsPage
-POST   /v1/requests/{id}/approve           RequestChange → RequestSummary
-POST   /v1/requests/{id}/reject            RequestChange → RequestSummary
-POST   /v1/requests/{id}/assign            RequestAssignment → RequestSummary
-POST   /v1/requests/{id}/priority          RequestPriority → RequestSummary
-POST   /v1/requests/{id}/sites             RequestSites → RequestSummary
-POST   /v1/requests/{id}/pause             RequestChange → RequestSummary
-POST   /v1/requests/{id}/resume            RequestChange → RequestSummary
-POST   /v1/requests/{id}/abort             RequestChange → RequestSummary
-POST   /v1/requests/{id}/force-complete    RequestChange → RequestSummary
-POST   /v1/requests/{id}/close-out         RequestChange → RequestSummary
-POST   /v1/requests/{id}/announce          RequestChange → RequestSummary
-POST   /v1/requests/{id}/archive           RequestChange → RequestSummary
-POST   /v1/requests/{id}/clone             RequestClone → RequestSummary: a new request
-POST   /v1/requests/{id}/resubmit          RequestResubmission → ResubmissionAccepted: a new request
-"""
+"""Messages about requests. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional, Union
 
-from pilotage.wire.limits import Bounds, Count, GivenName, Id, Message, Name, Seconds
+from pilotage.wire.call import DATA, PERSON, PRODUCTION, Call, NoRequest
+from pilotage.wire.limits import MAX_INT64, Bounds, Count, Cursor, GivenName, Id, Message, Name, Seconds
+from pilotage.wire.queries import PageQuery, PageSize
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
@@ -360,3 +340,53 @@ class RequestAssignment:
     trust_pileup: Optional[bool] = None
     reason: Message = ""
     steps: StepChange = field(default_factory=StepChange)
+
+
+StateNames = Annotated[List[GivenName], Bounds(longest=50)]
+
+
+@dataclass
+class RequestsQuery:
+    """A page of the requests, newest first."""
+
+    states: Optional[StateNames] = None
+    owner: Name = ""
+    team: Name = ""
+    campaign: Name = ""
+    name: Name = ""
+    before: Cursor = MAX_INT64
+    """The last id of the page before."""
+    limit: PageSize = 100
+
+
+@dataclass
+class ElementsQuery(PageQuery):
+    """Elements of a request."""
+
+    states: Optional[StateNames] = None
+    step: Name = ""
+    unchanged: Seconds = 0.0
+    """The least number of seconds in their state."""
+
+
+SUBMIT_REQUEST = Call("POST", "/v1/requests", RequestSubmission, RequestAccepted, DATA, repeatable=True)
+CHECK_REQUEST = Call("POST", "/v1/requests/check", RequestSubmission, RequestCheck, DATA)
+LIST_REQUESTS = Call("GET", "/v1/requests", RequestsQuery, RequestsPage, PERSON)
+_ONE = "/v1/requests/{request}"
+SHOW_REQUEST = Call("GET", _ONE, NoRequest, RequestDetail, PERSON)
+SHOW_HISTORY = Call("GET", _ONE + "/history", PageQuery, RequestHistory, PERSON)
+LIST_ELEMENTS = Call("GET", _ONE + "/elements", ElementsQuery, ElementsPage, PERSON)
+APPROVE_REQUEST = Call("POST", _ONE + "/approve", RequestChange, RequestSummary, PRODUCTION)
+REJECT_REQUEST = Call("POST", _ONE + "/reject", RequestChange, RequestSummary, PRODUCTION)
+PAUSE_REQUEST = Call("POST", _ONE + "/pause", RequestChange, RequestSummary, DATA)
+RESUME_REQUEST = Call("POST", _ONE + "/resume", RequestChange, RequestSummary, DATA)
+ABORT_REQUEST = Call("POST", _ONE + "/abort", RequestChange, RequestSummary, DATA)
+FORCE_COMPLETE_REQUEST = Call("POST", _ONE + "/force-complete", RequestChange, RequestSummary, DATA)
+CLOSE_OUT_REQUEST = Call("POST", _ONE + "/close-out", RequestChange, RequestSummary, PRODUCTION)
+ANNOUNCE_REQUEST = Call("POST", _ONE + "/announce", RequestChange, RequestSummary, PRODUCTION)
+ARCHIVE_REQUEST = Call("POST", _ONE + "/archive", RequestChange, RequestSummary, DATA)
+ASSIGN_REQUEST = Call("POST", _ONE + "/assign", RequestAssignment, RequestSummary, DATA)
+SET_REQUEST_PRIORITY = Call("POST", _ONE + "/priority", RequestPriority, RequestSummary, DATA)
+SET_REQUEST_SITES = Call("POST", _ONE + "/sites", RequestSites, RequestSummary, DATA)
+CLONE_REQUEST = Call("POST", _ONE + "/clone", RequestClone, RequestSummary, DATA)
+RESUBMIT_REQUEST = Call("POST", _ONE + "/resubmit", RequestResubmission, ResubmissionAccepted, DATA)

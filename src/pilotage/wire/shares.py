@@ -1,17 +1,15 @@
 """Messages of shares and usage.
 
-    GET  /v1/shares                            ShareTable
-    GET  /v1/fairness                          since (seconds) → FairnessReport
-    GET  /v1/accounting                        begin, end (instants) → list of AccountRow; of others than oneself
-                                               for administrators only
-
 Rules of bodies, instants and errors: wire/__init__.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional
+from typing import Annotated, List, Optional
+
+from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.limits import MAX_INSTANT, Bounds, Instant
 
 
 @dataclass
@@ -125,3 +123,25 @@ class AccountRow:
     cpu: float
     normalised_wall: float
     normalised_cpu: float
+
+
+@dataclass
+class FairnessQuery:
+    """A period up to now."""
+
+    since: Annotated[
+        float, Bounds(low=60, high=MAX_INSTANT), "length of the period in seconds, up to now"
+    ] = 604800.0
+
+
+@dataclass
+class AccountingQuery:
+    """The attempts that ended in [begin, end)."""
+
+    begin: Annotated[Optional[Instant], "instant; default: the end of the first attempt"] = None
+    end: Annotated[Optional[Instant], "instant; default: the end of the last attempt"] = None
+
+
+SHARES = Call("GET", "/v1/shares", NoRequest, ShareTable, PERSON)
+FAIRNESS = Call("GET", "/v1/fairness", FairnessQuery, FairnessReport, PERSON)
+ACCOUNTING = Call("GET", "/v1/accounting", AccountingQuery, List[AccountRow], PERSON)

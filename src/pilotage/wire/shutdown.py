@@ -1,12 +1,10 @@
-"""Stopping the server.
-
-POST   /v1/shutdown                        Shutdown → 202 (administrators)
-"""
+"""Stopping the server."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pilotage.wire.call import ADMINISTRATORS, Call
 from pilotage.wire.limits import Name
 
 
@@ -15,3 +13,6 @@ class Shutdown:
     pilots: Name = "keep"
     """drain: jobs that run end first, no new ones start | keep: pilots go on and find the next server |
     cancel: pilots are ended, their jobs go back to the queue"""
+
+
+SHUTDOWN = Call("POST", "/v1/shutdown", Shutdown, Shutdown, ADMINISTRATORS, status=202)

@@ -1,14 +1,11 @@
-"""Messages about sites. Rules of bodies, instants and errors: wire/__init__.py.
-
-GET    /v1/sites                           list of SiteSummary
-POST   /v1/sites/state                     SiteStateRequest → SiteSummary (administrators, of a site for it)
-"""
+"""Messages about sites. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Dict, List, Optional
 
+from pilotage.wire.call import PERSON, Call, NoRequest
 from pilotage.wire.limits import GivenName, Instant, Message, Name
 
 
@@ -43,3 +40,8 @@ class SiteStateRequest:
     until: Optional[Instant] = None
     """When it becomes normal by itself; None: never."""
     reason: Message = ""
+
+
+LIST_SITES = Call("GET", "/v1/sites", NoRequest, List[SiteSummary], PERSON)
+# Administrators of a site change it, too.
+SET_SITE_STATE = Call("POST", "/v1/sites/state", SiteStateRequest, SiteSummary, PERSON)

@@ -1,22 +1,14 @@
-"""Messages of submissions. Rules of bodies, instants, pages and errors: wire/__init__.py.
-
-POST   /v1/submissions                     SubmitRequest → SubmitResponse
-POST   /v1/submissions/check               SubmitRequest → SubmissionCheck; nothing is stored
-POST   /v1/submissions/open/check          OpenRequest → SubmissionCheck; nothing is stored
-POST   /v1/submissions/open                OpenRequest → OpenSubmission; rows of parameters follow in chunks
-GET    /v1/submissions/{id}                OpenSubmission: its progress, open or closed
-GET    /v1/submissions/{id}/chunks         after, limit → ChunksPage
-PUT    /v1/submissions/{id}/chunks/{n}     JSON list of rows → ChunkResponse; n is 0, 1, 2 ...
-POST   /v1/submissions/{id}/close          CloseRequest → SubmitResponse
-GET    /v1/submissions/{id}/source         Selection as query, after, limit → SubmissionSource (owner only)
-"""
+"""Messages of submissions. Rules of bodies, instants, pages and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.limits import Bounds, Count, Digest, FileName, Name
+from pilotage.wire.call import PERSON, USER, Call, NoRequest
+from pilotage.wire.jobs import Selection
+from pilotage.wire.limits import MAX_INT32, MAX_PAGE, Bounds, Count, Cursor, Digest, FileName, Name
+from pilotage.wire.queries import PageSize
 
 MAX_JOBS_PER_SUBMISSION = 100_000
 """Limit for a submission in one request; MAX_JOBS_IN_CHUNKS applies to submissions in chunks."""
@@ -191,3 +183,34 @@ class SubmissionCheck:
     count: int
     """Number of jobs. For chunks: `OpenRequest.expected`, or 0."""
     warnings: List[str] = field(default_factory=list)
+
+
+@dataclass
+class SourceQuery(Selection):
+    """A page of the selected jobs of a submission."""
+
+    after: Cursor = 0
+    limit: PageSize = 100
+
+
+@dataclass
+class ChunksQuery:
+    """A page of the accepted chunks."""
+
+    after: Annotated[int, Bounds(low=-1, high=MAX_INT32 - 1)] = -1
+    """The last number of the page before."""
+    limit: PageSize = MAX_PAGE
+
+
+SUBMIT = Call("POST", "/v1/submissions", SubmitRequest, SubmitResponse, USER, repeatable=True)
+CHECK_SUBMISSION = Call(
+    "POST", "/v1/submissions/check", SubmitRequest, SubmissionCheck, USER, repeatable=True
+)
+OPEN_SUBMISSION = Call("POST", "/v1/submissions/open", OpenRequest, OpenSubmission, USER, repeatable=True)
+CHECK_OPEN = Call("POST", "/v1/submissions/open/check", OpenRequest, SubmissionCheck, USER, repeatable=True)
+_ONE = "/v1/submissions/{submission_id}"
+SHOW_SUBMISSION = Call("GET", _ONE, NoRequest, OpenSubmission, PERSON)
+LIST_CHUNKS = Call("GET", _ONE + "/chunks", ChunksQuery, ChunksPage, PERSON)
+PUT_CHUNK = Call("PUT", _ONE + "/chunks/{number}", NoRequest, ChunkResponse, USER)
+CLOSE_SUBMISSION = Call("POST", _ONE + "/close", CloseRequest, SubmitResponse, USER, repeatable=True)
+SHOW_SOURCE = Call("GET", _ONE + "/source", SourceQuery, SubmissionSource, PERSON)

@@ -1,12 +1,12 @@
-"""Messages about the jobs that ran in a batch job or on a node.
-
-GET /v1/trace    batch_id, or node and at → Trace
-"""
+"""Messages about the jobs that ran in a batch job or on a node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import List, Optional
+
+from pilotage.wire.call import PERSON, Call
+from pilotage.wire.limits import Instant, Name
 
 
 @dataclass
@@ -48,3 +48,15 @@ class Trace:
     """By start."""
     complete: bool = True
     """False: there are more jobs than are shown."""
+
+
+@dataclass
+class TraceQuery:
+    """A batch job, or a node at an instant; now if there is none."""
+
+    batch_id: Name = ""
+    node: Name = ""
+    at: Optional[Instant] = None
+
+
+TRACE = Call("GET", "/v1/trace", TraceQuery, Trace, PERSON)

@@ -6,8 +6,9 @@ A bundle has for each file its SHA-256, a space, its size, a line feed, and its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, List, Tuple
+from typing import Annotated, Any, Dict, List, Tuple
 
+from pilotage.wire.call import DATA, PERSON, Call, NoRequest, Nothing
 from pilotage.wire.limits import Bounds, Digest
 
 MAX_BUNDLE_FILES = 500
@@ -46,3 +47,9 @@ def split_bundle(body: bytes) -> List[Tuple[str, bytes]]:
             raise ValueError(f"it ends within a file of {int(size)} bytes")
         files.append((digest.decode("latin-1"), body[begin:place]))
     return files
+
+
+FIND_MISSING = Call("POST", "/v1/uploads", UploadsRequest, MissingUploads, DATA, repeatable=True)
+UPLOAD_MANY = Call("PUT", "/v1/uploads", NoRequest, Dict[str, int], DATA, status=201)
+FIND_UPLOAD = Call("HEAD", "/v1/uploads/{digest}", NoRequest, Nothing, PERSON, status=204)
+UPLOAD = Call("PUT", "/v1/uploads/{digest}", NoRequest, Dict[str, Any], DATA, status=201)

@@ -1,14 +1,11 @@
-"""The answer to the question why a job waits. Rules of bodies, instants and errors: wire/__init__.py.
-
-GET    /v1/jobs/{id}/why                   Why, for one job
-GET    /v1/queues/{id}/why                 Why, for all jobs of a task queue
-"""
+"""The answer to the question why a job waits. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
+from pilotage.wire.call import PERSON, Call, NoRequest
 from pilotage.wire.matchmaking import SubExpression
 
 
@@ -193,3 +190,7 @@ class Why:
     pilots: List[CePilots] = field(default_factory=list)
     history: List[Waited] = field(default_factory=list)
     """Of the queue, oldest first."""
+
+
+WHY_JOB = Call("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)
+WHY_QUEUE = Call("GET", "/v1/queues/{queue}/why", NoRequest, Why, PERSON)

@@ -8,7 +8,7 @@ import pytest
 
 from pilotage.cli.job_selection import build_selection, describe_selection
 from pilotage.cli.time_format import parse_instant
-from pilotage.client.selections import selection_as_query
+from pilotage.client.selections import given_conditions
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.jobs import Selection
 
@@ -41,10 +41,10 @@ def test_names_and_ends_are_part_of_a_selection() -> None:
     assert found == Selection(
         name="n", ended_since=begin, ended_before=datetime(2026, 11, 6).astimezone().timestamp()
     )
-    assert selection_as_query(found) == {
+    assert given_conditions(found) == {
         "name": "n",
         "ended_since": begin,
         "ended_before": found.ended_before,
     }
     assert describe_selection(found).startswith("name n, ended since 2026-11-05T00:00:00")
-    assert selection_as_query(Selection(ended_since=0.0)) == {"ended_since": 0.0}
+    assert given_conditions(Selection(ended_since=0.0)) == {"ended_since": 0.0}

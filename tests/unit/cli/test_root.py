@@ -31,7 +31,18 @@ def test_help_imports_no_command() -> None:
     assert "submit" in done.stdout
 
 
-LIGHT = {"agents", "jobs", "limits", "pilot", "pilots", "server_address", "server_trust", "submissions"}
+LIGHT = {
+    "agents",
+    "call",
+    "jobs",
+    "limits",
+    "pilot",
+    "pilots",
+    "queries",
+    "server_address",
+    "server_trust",
+    "submissions",
+}
 """Modules of `wire` that `status` may import. Each dataclass costs processor time in every command."""
 
 

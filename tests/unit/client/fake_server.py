@@ -161,7 +161,10 @@ class Handler(BaseHTTPRequestHandler):
             )
             self.answer({"matched": len(matched), "done": len(matched)})
             return
-        after, limit = int(query.get("after", ["0"])[0]), min(int(query["limit"][0]), self.state.page)
+        after, limit = (
+            int(query.get("after", ["0"])[0]),
+            min(int(query.get("limit", ["100"])[0]), self.state.page),
+        )
         jobs = [one for one in self.chosen(query) if one["id"] > after]
         if "newest" in query:
             jobs = [one for one in reversed(self.chosen(query)) if not after or one["id"] < after]
@@ -191,7 +194,7 @@ class Handler(BaseHTTPRequestHandler):
         elif parts[0] == "outputs":
             self.answer(outputs[unquote("/".join(parts[1:]))])
         elif parts[0] == "logs":
-            offset = int(query["offset"][0])
+            offset = int(query.get("offset", ["0"])[0])
             attempt = int(query.get("attempt", ["0"])[0])
             text = self.state.attempt_logs[number, attempt] if attempt else self.state.logs.get(number, b"")
             data = text[offset : offset + 5]
@@ -299,7 +302,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.answer({"number": number, "first": 1, "count": len(stream["chunks"][number])})
         else:
-            begin = int(query["after"][0]) + 1
+            begin = int(query.get("after", ["-1"])[0]) + 1
             end = begin + self.state.page
             known = [
                 {"number": number, "count": len(rows), "digest": stream["digests"][number]}
@@ -345,7 +348,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "GET":
             self.state.seen.append(json.loads(body))
         if parts == ["versions"]:
-            after, limit = int(query.get("after", ["0"])[0]), min(int(query["limit"][0]), self.state.page)
+            after, limit = (
+                int(query.get("after", ["0"])[0]),
+                min(int(query.get("limit", ["100"])[0]), self.state.page),
+            )
             known = [one for one in range(len(texts), 0, -1) if not after or one < after]
             rows = [{"version": one, "applied_at": one, "applied_by": "ada", "reason": "r"} for one in known]
             self.answer({"versions": rows[:limit], "next": known[limit - 1] if len(rows) > limit else None})

@@ -48,15 +48,21 @@ correctors = ["Karma"]
 [correction.Karma.all]
 karma = 2
 """
+CALL = """\
+from typing import Dict
+
+from pilotage.wire.call import PERSON, Call, NoRequest
+
+KARMA = Call("GET", "/v1/karma", NoRequest, Dict[str, int], PERSON)
+"""
 ROUTE = '''\
-from fastapi import APIRouter
+from pilotage.server.http.call_router import CallRouter
+from pilotage.wire.karma import KARMA
 
-from pilotage.server.http.edge import CheckedRoute
-
-router = APIRouter(prefix="/v1", tags=["karma"], route_class=CheckedRoute)
+router = CallRouter("karma")
 
 
-@router.get("/karma")
+@router.call(KARMA)
 def karma() -> dict[str, int]:
     """The karma of the server."""
     return {"karma": 1}
@@ -182,9 +188,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
     (root / "pilotage" / "server" / "http" / "routes" / "karma.py").write_text(ROUTE)
-    access = root / "pilotage" / "server" / "http" / "access.py"
-    first = "ACCESS: dict[str, Access] = {\n"
-    access.write_text(access.read_text().replace(first, first + '    "GET /v1/karma": PERSON,\n'))
+    (root / "pilotage" / "wire" / "karma.py").write_text(CALL)
     (root / "benchmarks" / "karma.py").write_text(BENCHMARK)
     (root / "policy.toml").write_text(POLICY)
     return root

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -24,3 +26,7 @@ def caller_of(
     identity = identity_of(request.scope)
     assert isinstance(identity, Caller)
     return identity
+
+
+TheContext = Annotated[Context, Depends(context_of)]
+TheCaller = Annotated[Caller, Depends(caller_of)]

@@ -8,15 +8,19 @@ The limits of single fields are declared with them (wire/limits.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, MutableMapping
+from functools import cache
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from pilotage.core.errors import InvalidInput
-from pilotage.server.http.access import access_of
+from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.core.policy.model import ADMINISTRATOR
+from pilotage.server.context import identity_of
 from pilotage.server.http.json_bodies import LARGE, check_leaves, decode_unchecked, is_doubtful
+from pilotage.server.tokens import Caller
+from pilotage.wire.call import Access, all_calls
 
 
 def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -25,6 +29,22 @@ def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
 
 
 BINARY = binary_response("application/octet-stream")
+
+_calls = cache(all_calls)
+
+
+def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
+    """Raise NotAuthenticated or Forbidden for a sender that a call does not accept."""
+    if not access.token:
+        return
+    identity = identity_of(scope)
+    if access.properties is None or not isinstance(identity, Caller):
+        return
+    if not identity.properties & (access.properties | {ADMINISTRATOR}):
+        raise Forbidden(
+            f"{identity.user} ({identity.group}) may not do this",
+            hint=f"the group needs the property {access.meaning} in the policy",
+        )
 
 
 class CheckedRequest(Request):
@@ -43,17 +63,24 @@ class CheckedRequest(Request):
 
 
 class CheckedRoute(APIRoute):
-    """A route that receives only requests that have passed the checks of this module."""
+    """A route that receives only requests that have passed the checks of this module.
+
+    Its row in the table of calls says who may send them. They are checked before the body is read. A route without a
+    row cannot be built.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
         expects_json = self.body_field is not None
-        access = access_of(self.methods or (), self.path)
+        key = f"{' '.join(self.methods or ())} {self.path}"
+        call = _calls().get(key)
+        if call is None:
+            raise LookupError(f"{key} is not in the table of calls (wire/call.py)")
 
         async def handle_checked(request: Request) -> Response:
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise InvalidInput("the address contains a NUL character")
-            access.check(request.scope)
+            check_sender(call.access, request.scope)
             request = CheckedRequest(request.scope, request.receive)
             if expects_json and await request.body():
                 # Decode it here: FastAPI would replace the error by its own, without the reason.

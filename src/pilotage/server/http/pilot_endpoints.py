@@ -29,7 +29,15 @@ from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
 from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
-from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
+from pilotage.wire.pilot import (
+    ENROL,
+    EXCHANGE,
+    PROBE,
+    EnrolRequest,
+    ExchangeRequest,
+    ExchangeResponse,
+    ProbeReport,
+)
 
 Message = TypeVar("Message")
 
@@ -123,9 +131,9 @@ class PilotEndpoint(NamedTuple):
 
 
 ENDPOINTS: dict[str, PilotEndpoint] = {
-    "/v1/pilot/exchange": PilotEndpoint(_exchange, MAX_BODY),
-    "/v1/pilot/enrol": PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN),
-    "/v1/pilot/probe": PilotEndpoint(_probe, BODY_WITHOUT_TOKEN),
+    EXCHANGE.path: PilotEndpoint(_exchange, MAX_BODY),
+    ENROL.path: PilotEndpoint(_enrol, BODY_WITHOUT_TOKEN),
+    PROBE.path: PilotEndpoint(_probe, BODY_WITHOUT_TOKEN),
 }
 _BY_URL = {path.encode(): endpoint for path, endpoint in ENDPOINTS.items()}
 

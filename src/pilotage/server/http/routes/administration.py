@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Response
 
 from pilotage import __version__
 from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context
-from pilotage.server.http.app import LIVE
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute, binary_response
-from pilotage.server.tokens import Caller
+from pilotage.server.http.app import LIVE as ALIVE
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.http.edge import binary_response
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agents, job_counts, listing, retention
-from pilotage.wire.identity import Identity
-from pilotage.wire.shutdown import Shutdown
+from pilotage.wire.identity import WHOAMI, Identity
+from pilotage.wire.monitoring import LIVE, METRICS, READY
+from pilotage.wire.shutdown import SHUTDOWN, Shutdown
 
-router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+router = CallRouter("administration")
 AGENTS_COUNTED = 10_000
 
-monitoring = APIRouter(tags=["monitoring"], route_class=CheckedRoute)
+monitoring = CallRouter("monitoring")
 
 
-@router.get("/whoami")
-def whoami(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> Identity:
+@router.call(WHOAMI)
+def whoami(context: TheContext, caller: TheCaller) -> Identity:
     """The user, group and rights of the token."""
     others = [row.url for row in context.address.other_servers]
     properties = sorted(caller.properties)
@@ -35,10 +36,8 @@ def whoami(context: Context = Depends(context_of), caller: Caller = Depends(call
     )
 
 
-@router.post("/shutdown", status_code=202)
-async def shutdown(
-    body: Shutdown, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Shutdown:
+@router.call(SHUTDOWN)
+async def shutdown(body: Shutdown, context: TheContext, caller: TheCaller) -> Shutdown:
     """Stop the server. The answer is sent at once; the server has ended when its address no longer answers."""
     if body.pilots not in ("drain", "keep", "cancel"):
         raise InvalidInput(f"pilots: {body.pilots!r} is not one of drain, keep, cancel")
@@ -47,14 +46,14 @@ async def shutdown(
     return body
 
 
-@monitoring.get("/live")
+@monitoring.call(LIVE)
 def live() -> dict[str, str]:
     """Answers while the process runs."""
-    return LIVE
+    return ALIVE
 
 
-@monitoring.get("/ready")
-def ready(response: Response, context: Context = Depends(context_of)) -> dict[str, str]:
+@monitoring.call(READY)
+def ready(response: Response, context: TheContext) -> dict[str, str]:
     """Whether requests are served. "disk-full" (503): no new work is accepted. Other states: the server is stopping."""
     answer = {"status": context.stop.mode or "ready", "instance": context.address.instance}
     if context.disk.space.low:
@@ -63,8 +62,8 @@ def ready(response: Response, context: Context = Depends(context_of)) -> dict[st
     return answer
 
 
-@monitoring.get("/metrics", response_class=Response, responses=binary_response("text/plain; version=0.0.4"))
-def metrics(context: Context = Depends(context_of)) -> Response:
+@monitoring.call(METRICS, responses=binary_response("text/plain; version=0.0.4"))
+def metrics(context: TheContext) -> Response:
     """Metrics for Prometheus, without names of people."""
     pool, writer = context.pool, context.writer
     lines: list[str] = []

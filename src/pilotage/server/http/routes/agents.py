@@ -6,13 +6,11 @@ import asyncio
 import json
 from functools import partial
 
-from fastapi import APIRouter, Depends, Query
-
 from pilotage.core.errors import NotFound, Superseded
 from pilotage.core.policy import ADMINISTRATOR
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.loop_turns import in_turns
 from pilotage.server.tokens import Caller
 from pilotage.services.workqueue import membership, splitting
@@ -24,11 +22,21 @@ from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.elements import ElementRow
 from pilotage.wire import limits
 from pilotage.wire.agents import (
+    DRAIN_AGENT,
+    ENABLE_AGENT,
+    JOIN,
+    LIST_AGENTS,
+    POST_MASKS,
+    READ_FILES,
+    READ_MASKS,
+    REMOVE_AGENT,
+    SYNC,
     AgentAction,
     AgentList,
     AgentSummary,
     CataloguedFile,
     FilesPage,
+    HeldElementQuery,
     JoinRequest,
     JoinResponse,
     MasksPage,
@@ -37,8 +45,9 @@ from pilotage.wire.agents import (
     SyncRequest,
     SyncResponse,
 )
+from pilotage.wire.queries import EndedQuery
 
-router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=CheckedRoute)
+router = CallRouter("agents")
 
 FILES_OF_PAGE = 2000
 MASKS_OF_PAGE = 2000
@@ -52,22 +61,17 @@ def _user_of_agent(context: Context, caller: Caller) -> AgentUser:
     return AgentUser(caller.user, context.pool.policy.teams(caller.group))
 
 
-@router.post("/join")
-async def join(
-    body: JoinRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> JoinResponse:
+@router.call(JOIN)
+async def join(body: JoinRequest, context: TheContext, caller: TheCaller) -> JoinResponse:
     """An agent is there. Another process of this name is superseded. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
     queue, now = context.work.queue, context.clock()
     return await context.writer.acall(lambda tx: membership.join(queue, tx, body, user, now))
 
 
-@router.post("/{agent}/sync")
+@router.call(SYNC)
 async def sync_agent(
-    agent: limits.Id,
-    body: SyncRequest,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    agent: limits.Id, body: SyncRequest, context: TheContext, caller: TheCaller
 ) -> SyncResponse:
     """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
@@ -87,19 +91,14 @@ async def _load(context: Context, agent: int, now: float) -> AgentLoad:
     return await asyncio.to_thread(lambda: loads.count(context.readers.connection(), agent, now))
 
 
-@router.get("/{agent}/elements/{element}/files")
+@router.call(READ_FILES)
 def read_files(
-    agent: limits.Id,
-    element: limits.Id,
-    epoch: int = Query(ge=0, le=limits.MAX_INT32, description="of the offer"),
-    after: int = Query(0, ge=0, le=limits.MAX_INT64, description="`next` of the page before"),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    agent: limits.Id, element: limits.Id, asked: HeldElementQuery, context: TheContext, caller: TheCaller
 ) -> FilesPage:
     """The input files of an element that the agent has. Groups with AGENT, for their `teams`."""
-    row = _held_element(context, caller, agent, element, epoch)
+    row = _held_element(context, caller, agent, element, asked.epoch)
     connection = context.readers.connection()
-    files, following = splitting.files_page(connection, row, after, FILES_OF_PAGE)
+    files, following = splitting.files_page(connection, row, asked.after, FILES_OF_PAGE)
     return FilesPage(
         [
             CataloguedFile(
@@ -117,29 +116,20 @@ def read_files(
     )
 
 
-@router.get("/{agent}/elements/{element}/jobs")
+@router.call(READ_MASKS)
 def read_masks(
-    agent: limits.Id,
-    element: limits.Id,
-    epoch: int = Query(ge=0, le=limits.MAX_INT32, description="of the offer"),
-    after: int = Query(0, ge=0, le=limits.MAX_INT64, description="`next` of the page before"),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    agent: limits.Id, element: limits.Id, asked: HeldElementQuery, context: TheContext, caller: TheCaller
 ) -> MasksPage:
     """The masks of an element that exist already. Groups with AGENT, for their `teams`."""
-    row = _held_element(context, caller, agent, element, epoch)
-    masks = element_masks.page(context.readers.connection(), row.id, after, MASKS_OF_PAGE)
+    row = _held_element(context, caller, agent, element, asked.epoch)
+    masks = element_masks.page(context.readers.connection(), row.id, asked.after, MASKS_OF_PAGE)
     following = masks[-1][0] if len(masks) == MASKS_OF_PAGE else 0
     return MasksPage([json.loads(mask) for _, mask in masks], following)
 
 
-@router.post("/{agent}/elements/{element}/jobs")
+@router.call(POST_MASKS)
 async def post_masks(
-    agent: limits.Id,
-    element: limits.Id,
-    body: PostMasks,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    agent: limits.Id, element: limits.Id, body: PostMasks, context: TheContext, caller: TheCaller
 ) -> PostedMasks:
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
@@ -178,15 +168,11 @@ def _held_element(context: Context, caller: Caller, agent: int, element: int, ep
     return held
 
 
-@router.get("")
-def list_agents(
-    everything: bool = Query(False, alias="all", description="ended agents too"),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> AgentList:
+@router.call(LIST_AGENTS)
+def list_agents(asked: EndedQuery, context: TheContext, caller: TheCaller) -> AgentList:
     """The agents with their elements and jobs. Administrators see all, others their own."""
     connection, now = context.readers.connection(), context.clock()
-    rows = agents.page(connection, everything=everything, limit=AGENTS_SHOWN)
+    rows = agents.page(connection, everything=asked.all, limit=AGENTS_SHOWN)
     return AgentList(
         [_summary(context, row, now) for row in rows if caller.administrator or row.owner == caller.user]
     )
@@ -214,18 +200,14 @@ def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
     )
 
 
-@router.post("/drain")
-async def drain_agent(
-    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> AgentSummary:
+@router.call(DRAIN_AGENT)
+async def drain_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """Let an agent take no more elements and give back unsplit ones. Administrators, and its user."""
     return await _set_draining(context, caller, body.name, draining=True)
 
 
-@router.post("/enable")
-async def enable_agent(
-    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> AgentSummary:
+@router.call(ENABLE_AGENT)
+async def enable_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """Let an agent take elements again. Administrators, and its user."""
     return await _set_draining(context, caller, body.name, draining=False)
 
@@ -240,10 +222,8 @@ async def _set_draining(context: Context, caller: Caller, name: str, *, draining
     return _summary(context, row, now)
 
 
-@router.post("/remove")
-async def remove_agent(
-    body: AgentAction, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> AgentSummary:
+@router.call(REMOVE_AGENT)
+async def remove_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """End an agent at once; its elements go back to the queue. Administrators, and its user."""
     _need_authority(context, caller, body.name)
     queue, now = context.work.queue, context.clock()

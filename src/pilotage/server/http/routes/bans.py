@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Query
-
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.tokens import Caller
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.services.pilots import banned_owners
 from pilotage.services.policy import bans as ban_service
 from pilotage.store.tables import bans
 from pilotage.store.tables.bans import BanRow
-from pilotage.wire.bans import BanLift, BanList, BanRequest, BanSummary
+from pilotage.wire.bans import BAN_USER, LIFT_BAN, LIST_BANS, BanLift, BanList, BanRequest, BanSummary
+from pilotage.wire.queries import EndedQuery
 
-router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+router = CallRouter("administration")
 
 BANS_SHOWN = 1000
 """Bans in a list that includes ended ones."""
 
 
-@router.get("/bans")
-def list_bans(
-    everything: bool = Query(False, alias="all"),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> BanList:
+@router.call(LIST_BANS)
+def list_bans(asked: EndedQuery, context: TheContext, caller: TheCaller) -> BanList:
     """The bans in force; with `all` ended ones too. Administrators see all, of a site its own, others their own."""
     connection = context.readers.connection()
-    rows = bans.recent(connection, BANS_SHOWN) if everything else bans.in_force(connection)
+    rows = bans.recent(connection, BANS_SHOWN) if asked.all else bans.in_force(connection)
     policy = context.pool.policy
     return BanList(
         [_summary(row) for row in rows if row.owner == caller.user or caller.administers(policy, row.site)]
     )
 
 
-@router.post("/bans")
-async def ban_user(
-    body: BanRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> BanSummary:
+@router.call(BAN_USER)
+async def ban_user(body: BanRequest, context: TheContext, caller: TheCaller) -> BanSummary:
     """Ban a user from a site, or from all sites. Running jobs there are killed. Administrators, of a site for it."""
     caller.need_site_administrator(context.pool.policy, body.site)
     pool, now = context.pool, context.clock()
@@ -60,10 +51,8 @@ async def ban_user(
     return _summary(row)
 
 
-@router.post("/bans/lift")
-async def lift_ban(
-    body: BanLift, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> BanSummary:
+@router.call(LIFT_BAN)
+async def lift_ban(body: BanLift, context: TheContext, caller: TheCaller) -> BanSummary:
     """End a ban. Administrators, of a site for bans from it."""
     caller.need_site_administrator(context.pool.policy, body.site)
     pool, now = context.pool, context.clock()

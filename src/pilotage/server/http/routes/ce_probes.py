@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from fastapi import APIRouter, Depends
-
 from pilotage.core.errors import NotFound
 from pilotage.core.pilots.blame import blame
 from pilotage.core.policy import Ce
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.provisioning.probe import ProbeStep, StepState
 from pilotage.outside.batch.pilot_logs import read_log_tail
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.tokens import Caller
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.services.director.probes import account, is_open, request_probe
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ce_probes, pilots
 from pilotage.store.tables.ce_probes import CeProbeRow
-from pilotage.wire.ces import CeName, CeProbe, CeProbeRequest, CeProbeStep
+from pilotage.wire.ces import PROBE_CE, SHOW_PROBE, CeProbe, CeProbeRequest, CeProbeStep, CeQuery
 
-router = APIRouter(prefix="/v1/ces/probe", tags=["places"], route_class=CheckedRoute)
+router = CallRouter("places")
 
 
-@router.post("")
-async def probe_ce(
-    body: CeProbeRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeProbe:
+@router.call(PROBE_CE)
+async def probe_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller) -> CeProbe:
     """Submit one probe to a CE, or follow the probe that is under way. Administrators only."""
     ce = ce_by_name(context.pool.policy, body.name)
     pool, clock = context.pool, context.clock
@@ -39,15 +33,13 @@ async def probe_ce(
     return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))
 
 
-@router.get("")
-async def show_probe(
-    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeProbe:
+@router.call(SHOW_PROBE)
+async def show_probe(asked: CeQuery, context: TheContext, caller: TheCaller) -> CeProbe:
     """The last probe of a CE. Administrators only."""
-    ce = ce_by_name(context.pool.policy, name)
-    row = await context.quick_read(lambda connection: ce_probes.of_ce(connection, name))
+    ce = ce_by_name(context.pool.policy, asked.name)
+    row = await context.quick_read(lambda connection: ce_probes.of_ce(connection, asked.name))
     if row is None:
-        raise NotFound(f"CE {name} has had no probe", hint=f"submit one: pilotage ce test {name}")
+        raise NotFound(f"CE {asked.name} has had no probe", hint=f"submit one: pilotage ce test {asked.name}")
     return await context.quick_read(lambda connection: _show(connection, row, ce, context.clock()))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends, Query
-
 from pilotage.core.errors import InvalidInput, Unreachable
 from pilotage.core.pilots.clocks import ADVICE
 from pilotage.core.pilots.cost import CoreSeconds
@@ -15,8 +13,8 @@ from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_clients import waiting_adapter
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_record import switch_ce
@@ -25,13 +23,21 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeSwitch
 from pilotage.wire.ces import (
+    CHECK_CE,
+    DESCRIBE_BATCH_SYSTEM,
+    DISABLE_CE,
+    ENABLE_CE,
+    LIST_CE_JOBS,
+    LIST_CES,
+    REPORT_CE,
     Account,
-    BatchOption,
     BatchSystem,
+    BatchSystemQuery,
     CeChange,
     CeCheck,
     CeJob,
     CeName,
+    CeQuery,
     CeRefusal,
     CeReport,
     CeSummary,
@@ -39,23 +45,20 @@ from pilotage.wire.ces import (
     Partition,
 )
 
-router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+router = CallRouter("places")
 
 FAILURES_SHOWN = 5
 """Failed pilots in a report."""
 
 
-@router.get("/batch-systems/{name}")
+@router.call(DESCRIBE_BATCH_SYSTEM)
 async def describe_batch_system(
-    name: CeName,
-    option: list[BatchOption] = Query(
-        [], max_length=50, description="KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"
-    ),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    name: CeName, asked: BatchSystemQuery, context: TheContext, caller: TheCaller
 ) -> BatchSystem:
     """The partitions of a batch system and the accounts of the server's user there. Administrators only."""
-    batch = waiting_adapter(context, ce_to_ask(name, dict(words.partition("=")[::2] for words in option)))
+    batch = waiting_adapter(
+        context, ce_to_ask(name, dict(words.partition("=")[::2] for words in asked.option))
+    )
     partitions = await asyncio.to_thread(batch.describe)
     accounts = await asyncio.to_thread(_accounts, batch)
     return BatchSystem(name, [_partition(partition) for partition in partitions], accounts)
@@ -80,10 +83,8 @@ def _partition(partition: adapter.BatchPartition) -> Partition:
     )
 
 
-@router.post("/ces/check")
-async def check_ce(
-    body: CeCheck, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeRefusal:
+@router.call(CHECK_CE)
+async def check_ce(body: CeCheck, context: TheContext, caller: TheCaller) -> CeRefusal:
     """Ask the batch system whether it would accept the pilots of a CE. Nothing is submitted. Administrators only."""
     policy: Policy = await asyncio.to_thread(parse, body.text)
     ce = ce_by_name(policy, body.name)
@@ -93,17 +94,15 @@ async def check_ce(
     return CeRefusal(await asyncio.to_thread(waiting_adapter(context, ce).check, shape))
 
 
-@router.get("/ces/jobs")
-async def list_ce_jobs(
-    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[CeJob]:
+@router.call(LIST_CE_JOBS)
+async def list_ce_jobs(asked: CeQuery, context: TheContext, caller: TheCaller) -> list[CeJob]:
     """The batch jobs of a CE's pilots with their properties, read from the batch system. Administrators only."""
-    batch = waiting_adapter(context, ce_by_name(context.pool.policy, name))
-    return await asyncio.to_thread(lambda: listed_jobs(batch, name, context.readers.connection()))
+    batch = waiting_adapter(context, ce_by_name(context.pool.policy, asked.name))
+    return await asyncio.to_thread(lambda: listed_jobs(batch, asked.name, context.readers.connection()))
 
 
-@router.get("/ces")
-def list_ces(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[CeSummary]:
+@router.call(LIST_CES)
+def list_ces(context: TheContext, caller: TheCaller) -> list[CeSummary]:
     """Every CE of the policy: whether pilots are submitted there and why not, and its room."""
     return _summaries(context, context.readers.connection())
 
@@ -118,15 +117,14 @@ def _summaries(context: Context, connection: Connection) -> list[CeSummary]:
     return summaries(policy, connection, now, problems)
 
 
-@router.get("/ces/report")
-def report_ce(
-    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeReport:
+@router.call(REPORT_CE)
+def report_ce(asked: CeQuery, context: TheContext, caller: TheCaller) -> CeReport:
     """One CE with its last failed pilots and the nodes whose clock is off.
 
     Administrators also see the output of pilots and the CE's efficiency; administrators of jobs see the efficiency.
     """
     connection, everything, now = context.readers.connection(), caller.administrator, context.clock()
+    name = asked.name
     ce = ce_by_name(context.pool.policy, name)
     [summary] = (row for row in _summaries(context, connection) if row.name == name)
     clocks = clocks_off(connection, name)
@@ -146,18 +144,14 @@ def report_ce(
     )
 
 
-@router.post("/ces/enable")
-async def enable_ce(
-    body: CeChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeSummary:
+@router.call(ENABLE_CE)
+async def enable_ce(body: CeChange, context: TheContext, caller: TheCaller) -> CeSummary:
     """Submit pilots to a CE again, and end its pause. Administrators only."""
     return await _switch(context, caller, body, CeSwitch.ON)
 
 
-@router.post("/ces/disable")
-async def disable_ce(
-    body: CeChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeSummary:
+@router.call(DISABLE_CE)
+async def disable_ce(body: CeChange, context: TheContext, caller: TheCaller) -> CeSummary:
     """Submit no more pilots to a CE until it is enabled. Its pilots go on. Administrators only."""
     if not body.reason:
         raise InvalidInput("reason: say why the CE is disabled", field="reason")

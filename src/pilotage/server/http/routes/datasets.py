@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from functools import partial
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.datasets.arrangement import slices_of
 from pilotage.core.datasets.facts import (
@@ -22,59 +22,57 @@ from pilotage.core.datasets.facts import (
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Policy
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.loop_turns import in_turns
-from pilotage.server.tokens import Caller
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
 from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.store.tables import datasets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
-from pilotage.wire import limits
 from pilotage.wire.datasets import (
-    BlocksPage,
+    ADD_FILES,
+    CHANGE_REPLICAS,
+    CLOSE_DATASET,
+    CREATE_DATASET,
+    LIST_BLOCKS,
+    LIST_DATASETS,
+    LIST_FILES,
+    REMOVE_DATASET,
+    REPORT_DATASET,
+    BlocksQuery,
     DataSetChange,
     DataSetCreate,
     DataSetFile,
-    DataSetFilesPage,
+    DataSetQuery,
     DataSetReport,
-    DataSetsPage,
+    DataSetsQuery,
     DataSetSummary,
     FilesAdd,
     FilesAdded,
+    FilesQuery,
     ReplicaLocation,
     ReplicasChange,
     ReplicasChanged,
 )
-from pilotage.wire.limits import MAX_PAGE
 
-router = APIRouter(prefix="/v1", tags=["data sets"], route_class=CheckedRoute)
+router = CallRouter("data sets")
 
 
-@router.get("/datasets", response_model=DataSetsPage)
-def list_datasets(
-    contains: limits.Name = "",
-    owner: limits.Name = "",
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    _: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_DATASETS)
+def list_datasets(asked: DataSetsQuery, context: TheContext, _: TheCaller) -> Response:
     """The data sets by id. `contains`: only names with this text in them. Every user may see every data set."""
     connection = context.readers.connection()
-    rows = datasets.page(connection, after, limit, contains=contains, owner=owner)
+    rows = datasets.page(connection, asked.after, asked.limit, contains=asked.contains, owner=asked.owner)
     totals = datasets.totals(connection, [row.id for row in rows])
-    return page("datasets", ((row.id, _summary(row, totals.get(row.id))) for row in rows), limit)
+    return page("datasets", ((row.id, _summary(row, totals.get(row.id))) for row in rows), asked.limit)
 
 
-@router.post("/datasets")
-async def create_dataset(
-    body: DataSetCreate, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> DataSetSummary:
+@router.call(CREATE_DATASET)
+async def create_dataset(body: DataSetCreate, context: TheContext, caller: TheCaller) -> DataSetSummary:
     """Make an open data set. One of this name that the caller may change is returned as it is."""
     context.disk.space.check()
     group = group_of(context.pool.policy, caller, body.group)
@@ -86,51 +84,34 @@ async def create_dataset(
     return await _read_summary(context, row)
 
 
-@router.get("/datasets/report")
-def report_dataset(
-    name: limits.GivenName, context: Context = Depends(context_of), _: Caller = Depends(caller_of)
-) -> DataSetReport:
+@router.call(REPORT_DATASET)
+def report_dataset(asked: DataSetQuery, context: TheContext, _: TheCaller) -> DataSetReport:
     """A data set with its totals, and the part of it at each site."""
     connection = context.readers.connection()
-    row = registration.find(connection, name)
+    row = registration.find(connection, asked.name)
     places = reports.places(connection, row.id)
     summary = _summary(row, reports.live_totals(connection, row.id))
     return DataSetReport(summary, places.sites, places.unknown, places.nowhere)
 
 
-@router.get("/datasets/blocks", response_model=BlocksPage)
-def list_blocks(
-    name: limits.GivenName,
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    _: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_BLOCKS)
+def list_blocks(asked: BlocksQuery, context: TheContext, _: TheCaller) -> Response:
     """The blocks of a data set by id, with their replicas."""
     connection = context.readers.connection()
-    row = registration.find(connection, name)
-    return page("blocks", reports.blocks(connection, row.id, after, limit), limit)
+    row = registration.find(connection, asked.name)
+    return page("blocks", reports.blocks(connection, row.id, asked.after, asked.limit), asked.limit)
 
 
-@router.get("/datasets/files", response_model=DataSetFilesPage)
-def list_files(
-    name: limits.GivenName,
-    block: limits.FileName,
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    _: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_FILES)
+def list_files(asked: FilesQuery, context: TheContext, _: TheCaller) -> Response:
     """The files of a block by id."""
     connection = context.readers.connection()
-    row = _block(context, registration.find(connection, name), block)
-    return page("files", reports.files(connection, row.id, after, limit), limit)
+    row = _block(context, registration.find(connection, asked.name), asked.block)
+    return page("files", reports.files(connection, row.id, asked.after, asked.limit), asked.limit)
 
 
-@router.post("/datasets/files")
-async def add_files(
-    body: FilesAdd, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> FilesAdded:
+@router.call(ADD_FILES)
+async def add_files(body: FilesAdd, context: TheContext, caller: TheCaller) -> FilesAdded:
     """Add files to a block. They are stored in slices; after an error the same request may be sent again."""
     context.disk.space.check()
     name = check_entry_name(body.block, "block")
@@ -207,10 +188,8 @@ def home_site(policy: Policy) -> str:
     return sites.pop()
 
 
-@router.post("/datasets/replicas")
-async def change_replicas(
-    body: ReplicasChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> ReplicasChanged:
+@router.call(CHANGE_REPLICAS)
+async def change_replicas(body: ReplicasChange, context: TheContext, caller: TheCaller) -> ReplicasChanged:
     """Add, remove or forget the replicas of a data set or of one block. Elements follow within seconds."""
     policy = context.pool.policy
     if not (body.add or body.remove or body.forget):
@@ -245,20 +224,16 @@ def _block(context: Context, row: DataSetRow, name: str) -> BlockRow:
     return block
 
 
-@router.post("/datasets/close")
-async def close_dataset(
-    body: DataSetChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> DataSetSummary:
+@router.call(CLOSE_DATASET)
+async def close_dataset(body: DataSetChange, context: TheContext, caller: TheCaller) -> DataSetSummary:
     """Close a data set and its open blocks: no more files will come. Its owner, or an administrator."""
     row = await context.writer.acall(lambda tx: registration.close(tx, body.name, changer=caller.viewer()))
     context.wake.intake.set()
     return await _read_summary(context, row)
 
 
-@router.post("/datasets/remove")
-async def remove_dataset(
-    body: DataSetChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> DataSetSummary:
+@router.call(REMOVE_DATASET)
+async def remove_dataset(body: DataSetChange, context: TheContext, caller: TheCaller) -> DataSetSummary:
     """Remove a data set from the catalogue; its files stay where they are. Refused while a request uses it."""
     name = body.name
     summary = await _read_summary(context, registration.find(context.readers.connection(), name))

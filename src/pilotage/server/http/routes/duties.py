@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from itertools import islice
 
-from fastapi import APIRouter, Depends
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.wire.duties import LIST_DUTIES, DutyList, FailingRowSummary
 
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.tokens import Caller
-from pilotage.wire.duties import DutyList, FailingRowSummary
-
-router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+router = CallRouter("administration")
 
 MOST_SHOWN = 1000
 
 
-@router.get("/duties")
-def list_duties(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> DutyList:
+@router.call(LIST_DUTIES)
+def list_duties(context: TheContext, caller: TheCaller) -> DutyList:
     """The duties of this server, and the rows that they cannot process. Only administrators see rows and errors."""
     counts = context.duties.failing.counts()
     rows = [

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import fields
 from functools import partial
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from pilotage.core.errors import NotFound, Overloaded
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.http.edge import binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page
 from pilotage.server.http.stored_outputs import (
@@ -35,24 +36,31 @@ from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import limits
 from pilotage.wire.jobs import (
+    ACT_ON_JOBS,
+    COUNT_JOBS,
+    LIST_EVENTS,
+    LIST_JOBS,
+    LIST_OUTPUTS,
+    READ_LOG,
+    READ_OUTPUT,
+    SHOW_JOB,
     ActionRequest,
     ActionResponse,
     Attempt,
     Counts,
     JobDetail,
     JobEvent,
-    JobIds,
-    JobsPage,
+    JobsQuery,
     JobSummary,
+    LogQuery,
     OutputFile,
     Refusal,
     RefusedOutputFile,
-    States,
+    Selection,
 )
-from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.outputs import ArchiveRequest
+from pilotage.wire.outputs import READ_OUTPUTS, ArchiveRequest
 
-router = APIRouter(prefix="/v1", tags=["jobs"], route_class=CheckedRoute)
+router = CallRouter("jobs")
 
 FOLLOW_SECONDS = 30.0
 """Seconds for which a pilot streams the output of a job after a request for it."""
@@ -60,67 +68,30 @@ MAX_LOG_BYTES = 1_000_000
 REFUSALS_SHOWN = 100
 
 
-def selection_of(
-    ids: Annotated[JobIds | None, Query()] = None,
-    submission: limits.Id | None = None,
-    states: Annotated[States | None, Query()] = None,
-    owner: limits.GivenName | None = None,
-    group: limits.GivenName | None = None,
-    job_group: limits.GivenName | None = None,
-    site: limits.GivenName | None = None,
-    name: limits.GivenName | None = None,
-    ended_since: limits.Instant | None = None,
-    ended_before: limits.Instant | None = None,
-    outputs_incomplete: bool | None = None,
-    request: limits.Id | None = None,
-) -> JobSelection:
-    """The conditions of a query. A condition that is present but empty is refused, as in a body."""
-    return JobSelection(
-        ids,
-        submission,
-        states,
-        owner,
-        group,
-        job_group,
-        site,
-        name,
-        ended_since,
-        ended_before,
-        outputs_incomplete,
-        request,
-    )
+def selection_of(conditions: Selection) -> JobSelection:
+    """The conditions of a query or a body. Their types refuse one that is present but empty."""
+    return JobSelection(**{field.name: getattr(conditions, field.name) for field in fields(Selection)})
 
 
-@router.get("/jobs", response_model=JobsPage)
-def jobs(
-    selection: JobSelection = Depends(selection_of),
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    newest: bool = False,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_JOBS)
+def jobs(asked: JobsQuery, context: TheContext, caller: TheCaller) -> Response:
     """Jobs by rising id above `after`, with `newest` by falling id below it; a page may have fewer than `limit`."""
     connection = context.readers.connection()
-    rows = listing.job_rows(connection, selection, caller.viewer(), after, limit, newest=newest)
-    return page("jobs", ((row.id, JobSummary(*row)) for row in rows), limit)
+    rows = listing.job_rows(
+        connection, selection_of(asked), caller.viewer(), asked.after, asked.limit, newest=asked.newest
+    )
+    return page("jobs", ((row.id, JobSummary(*row)) for row in rows), asked.limit)
 
 
-@router.get("/counts")
-def counts(
-    selection: JobSelection = Depends(selection_of),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Counts:
+@router.call(COUNT_JOBS)
+def counts(selection: Selection, context: TheContext, caller: TheCaller) -> Counts:
     """The number of jobs of the selection in each state."""
-    states = listing.counts(context.readers.connection(), selection, caller.viewer())
+    states = listing.counts(context.readers.connection(), selection_of(selection), caller.viewer())
     return Counts(states, sum(states.values()), listing.final(states))
 
 
-@router.get("/jobs/{job}")
-def job(
-    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> JobDetail:
+@router.call(SHOW_JOB)
+def job(job: limits.Id, context: TheContext, caller: TheCaller) -> JobDetail:
     """One job: its description, attempts and outputs."""
     connection = context.readers.connection()
     summary, facts = _visible_job(context, caller, job)
@@ -139,33 +110,24 @@ def job(
     )
 
 
-@router.get("/jobs/{job}/events")
-def job_events(
-    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[JobEvent]:
+@router.call(LIST_EVENTS)
+def job_events(job: limits.Id, context: TheContext, caller: TheCaller) -> list[JobEvent]:
     """The events of a job, oldest first."""
     _, facts = _visible_job(context, caller, job)
     history = events.history(context.readers.connection(), JobId(job), facts.last_event)
     return [JobEvent(e.at, e.kind, e.old, e.new, e.epoch, e.actor, e.detail) for e in history]
 
 
-@router.get("/jobs/{job}/outputs")
-def outputs(
-    job: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> list[OutputFile]:
+@router.call(LIST_OUTPUTS)
+def outputs(job: limits.Id, context: TheContext, caller: TheCaller) -> list[OutputFile]:
     """Names and sizes of the outputs of a job. A killed job has only the received standard output and error."""
     _, facts = _visible_job(context, caller, job)
     result = attempts.result_of(context.readers.connection(), JobId(job), facts.finished_epoch)
     return listed_outputs(context.disk.sandbox, facts, job, result)
 
 
-@router.get("/jobs/{job}/outputs/{name:path}", response_class=Response, responses=BINARY)
-def output(
-    job: limits.Id,
-    name: limits.FileName,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(READ_OUTPUT)
+def output(job: limits.Id, name: limits.FileName, context: TheContext, caller: TheCaller) -> Response:
     """The bytes of one output."""
     _, facts = _visible_job(context, caller, job)
     epoch = facts.finished_epoch
@@ -182,16 +144,14 @@ def output(
     )
 
 
-@router.post("/outputs", response_class=Response, responses=binary_response("application/x-tar"))
-def outputs_of_many(
-    body: ArchiveRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> StreamingResponse:
+@router.call(READ_OUTPUTS, responses=binary_response("application/x-tar"))
+def outputs_of_many(body: ArchiveRequest, context: TheContext, caller: TheCaller) -> StreamingResponse:
     """The outputs of all jobs of a selection that the caller may see, as one tar stream."""
     archive = OutputArchive(
         context.readers,
         context.disk.sandbox,
         caller.viewer(),
-        JobSelection(**vars(body.selection)),
+        selection_of(body.selection),
         body.after,
         body.names_only,
     )
@@ -209,14 +169,9 @@ def _request_streaming(context: Context, job: JobId) -> None:
             )
 
 
-@router.get("/jobs/{job}/logs/{stream}", response_class=Response, responses=BINARY)
+@router.call(READ_LOG)
 def logs(
-    job: limits.Id,
-    stream: limits.Name,
-    offset: limits.Offset = 0,
-    attempt: limits.Int32 = 0,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    job: limits.Id, stream: limits.Name, asked: LogQuery, context: TheContext, caller: TheCaller
 ) -> Response:
     """Standard output or error from `offset`. For a running job this is the part that its pilot has sent so far.
 
@@ -225,6 +180,7 @@ def logs(
     if stream not in STREAMS:
         raise NotFound(f"there is no stream {stream}", hint="stdout or stderr")
     summary, facts = _visible_job(context, caller, job)
+    offset, attempt = asked.offset, asked.attempt
     if len(set(stream_names(facts, job))) == 1:
         stream = "stdout"  # both go to one file, which the pilot streams under this name
     epoch = _epoch_of(context, job, attempt) if attempt else facts.epoch
@@ -239,16 +195,13 @@ def logs(
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-@router.post("/jobs/{verb}")
+@router.call(ACT_ON_JOBS)
 async def action(
-    verb: limits.Name,
-    body: ActionRequest,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    verb: limits.Name, body: ActionRequest, context: TheContext, caller: TheCaller
 ) -> ActionResponse:
     """Kill, reschedule or delete the jobs of a selection that the caller may see."""
     check_verb(verb)
-    selection = JobSelection(**vars(body.selection))
+    selection = selection_of(body.selection)
     pool, clock = context.pool, context.clock
     answer, after = ActionResponse(0, 0), 0
     while True:

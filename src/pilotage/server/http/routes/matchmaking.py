@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 
-from fastapi import APIRouter, Depends
-
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.json_format import description_from_json
@@ -14,8 +12,8 @@ from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.tokens import Caller
 from pilotage.services.director.ce_status import summaries
@@ -23,18 +21,24 @@ from pilotage.services.director.list_match import ce_ad_report, list_match, requ
 from pilotage.services.submission.accept import check_places, identity_of
 from pilotage.store.tables import ce_information, listing, submissions
 from pilotage.store.tables.selections import JobSelection
-from pilotage.wire.ces import CeName
+from pilotage.wire.ces import CeQuery
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.limits import Id
-from pilotage.wire.matchmaking import CeAdReport, MatchReport, MatchRequest, RequesterAd
+from pilotage.wire.matchmaking import (
+    MATCH_CES,
+    SHOW_CE_AD,
+    SHOW_JOB_AD,
+    CeAdReport,
+    MatchReport,
+    MatchRequest,
+    RequesterAd,
+)
 
-router = APIRouter(prefix="/v1", tags=["matchmaking"], route_class=CheckedRoute)
+router = CallRouter("matchmaking")
 
 
-@router.post("/matchmaking")
-async def match_ces(
-    body: MatchRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> MatchReport:
+@router.call(MATCH_CES)
+async def match_ces(body: MatchRequest, context: TheContext, caller: TheCaller) -> MatchReport:
     """Match a job, or a description, with every CE. Nothing is submitted and nothing is stored."""
     return await asyncio.to_thread(_match, context, caller, body)
 
@@ -74,21 +78,17 @@ def _described(context: Context, caller: Caller, body: MatchRequest) -> QueueIde
     return identity_of(description, owner, group, policy)
 
 
-@router.get("/ces/ad")
-def ce_ad(
-    name: CeName, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> CeAdReport:
+@router.call(SHOW_CE_AD)
+def ce_ad(asked: CeQuery, context: TheContext, caller: TheCaller) -> CeAdReport:
     """The ad of a CE as it is matched, its age, and the classes of its hosts."""
-    ce_by_name(context.pool.policy, name)
-    report = ce_ad_report(context.pool, name, context.clock())
-    report.problem = ce_information.problems(context.readers.connection(), [name]).get(name, "")
+    ce_by_name(context.pool.policy, asked.name)
+    report = ce_ad_report(context.pool, asked.name, context.clock())
+    report.problem = ce_information.problems(context.readers.connection(), [asked.name]).get(asked.name, "")
     return report
 
 
-@router.get("/jobs/{job}/ad")
-def job_ad(
-    job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequesterAd:
+@router.call(SHOW_JOB_AD)
+def job_ad(job: Id, context: TheContext, caller: TheCaller) -> RequesterAd:
     """The requester's ad of a job: its Requirements, and the identity with which pilots are submitted for it."""
     row = _job(context, caller, job)
     identity = _queue_of(context, row)

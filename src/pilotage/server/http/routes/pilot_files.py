@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -13,15 +14,17 @@ from pilotage.core.ids import JobId, PilotId
 from pilotage.core.jobs.states import JobState
 from pilotage.outside.batch.script import pilot_program
 from pilotage.server.context import Context, identity_of
-from pilotage.server.http.callers import context_of
-from pilotage.server.http.edge import BINARY, CheckedRoute, binary_response
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheContext
+from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import attempts, listing
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
+from pilotage.wire.pilot import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
 
-router = APIRouter(prefix="/v1", tags=["pilot"], route_class=CheckedRoute)
+router = CallRouter("pilot")
 _bearer = HTTPBearer(auto_error=False)
 
 
@@ -33,6 +36,9 @@ def pilot_of(
     identity = identity_of(request.scope)
     assert isinstance(identity, int)
     return identity
+
+
+ThePilot = Annotated[PilotId, Depends(pilot_of)]
 
 
 def _check_own_job(context: Context, pilot: PilotId, job: int, epoch: int | None) -> None:
@@ -59,10 +65,8 @@ def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) ->
         raise Conflict(f"epoch {epoch} of job {job} is over: its files are no longer accepted", hint="go on")
 
 
-@router.get("/pilot/jobs/{job}/inputs/{digest}", response_class=Response, responses=BINARY)
-def fetch_input(
-    job: Id, digest: Digest, context: Context = Depends(context_of), pilot: PilotId = Depends(pilot_of)
-) -> Response:
+@router.call(READ_INPUT)
+def fetch_input(job: Id, digest: Digest, context: TheContext, pilot: ThePilot) -> Response:
     """The bytes of one input file of a job, for the pilot that has the job."""
     _check_own_job(context, pilot, job, None)
     facts = listing.job_facts(context.readers.connection(), job)
@@ -71,14 +75,9 @@ def fetch_input(
     return FileResponse(context.disk.sandbox.input_path(digest), media_type="application/octet-stream")
 
 
-@router.put("/pilot/jobs/{job}/{epoch}/outputs/{name:path}", status_code=201, response_class=Response)
+@router.call(STORE_OUTPUT)
 async def store_output(
-    job: Id,
-    epoch: Int32,
-    name: FileName,
-    request: Request,
-    context: Context = Depends(context_of),
-    pilot: PilotId = Depends(pilot_of),
+    job: Id, epoch: Int32, name: FileName, request: Request, context: TheContext, pilot: ThePilot
 ) -> Response:
     """Store an output file. The same bytes again change nothing; other bytes under the same name are refused."""
     limit = context.pool.policy.jobs.max_output_file
@@ -92,14 +91,9 @@ async def store_output(
     return Response(status_code=201)
 
 
-@router.put("/pilot/jobs/{job}/{epoch}/streams/{stream}", status_code=201, response_class=Response)
+@router.call(STORE_STREAM)
 async def keep_stream(
-    job: Id,
-    epoch: Int32,
-    stream: Name,
-    request: Request,
-    context: Context = Depends(context_of),
-    pilot: PilotId = Depends(pilot_of),
+    job: Id, epoch: Int32, stream: Name, request: Request, context: TheContext, pilot: ThePilot
 ) -> Response:
     """Store the standard output or error of a killed job as one of its outputs."""
     name = await asyncio.to_thread(_stream_output_name, context, pilot, job, epoch, stream)
@@ -128,15 +122,15 @@ def _delete_outputs_if_deleted(context: Context, job: int) -> None:
         context.disk.sandbox.delete_outputs(job)
 
 
-@router.post("/pilot/jobs/{job}/tail", status_code=204)
+@router.call(STORE_TAIL)
 async def store_tail(
     job: Id,
     request: Request,
     stream: Name,
     epoch: Int32,
+    context: TheContext,
+    pilot: ThePilot,
     offset: Offset = 0,
-    context: Context = Depends(context_of),
-    pilot: PilotId = Depends(pilot_of),
 ) -> Response:
     """Store the newest output of a running job while somebody reads it."""
     if stream not in STREAMS:
@@ -147,7 +141,7 @@ async def store_tail(
     return Response(status_code=204)
 
 
-@router.get("/pilot.pyz", response_class=Response, responses=binary_response("application/zip"))
+@router.call(READ_PROGRAM, responses=binary_response("application/zip"))
 def program() -> Response:
     """The pilot's program. It contains no secret."""
     return Response(pilot_program(), media_type="application/zip")

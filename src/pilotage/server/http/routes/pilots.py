@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.ids import PilotId
@@ -14,8 +14,8 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch.pilot_logs import read_log_from
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import BINARY, CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.orders import CHUNK, order_pilots
@@ -24,11 +24,21 @@ from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables.listing import PilotSummaryRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire import limits
-from pilotage.wire.limits import MAX_INT64, MAX_PAGE
-from pilotage.wire.pilots import PilotDetail, PilotKill, PilotKillResponse, PilotRefusal
-from pilotage.wire.pool import PilotsPage, PilotSummary
+from pilotage.wire.limits import MAX_INT64
+from pilotage.wire.pilots import (
+    KILL_PILOTS,
+    READ_PILOT_LOG,
+    SHOW_PILOT,
+    PilotDetail,
+    PilotKill,
+    PilotKillResponse,
+    PilotLogQuery,
+    PilotRefusal,
+)
+from pilotage.wire.pool import LIST_PILOTS, PilotSummary
+from pilotage.wire.queries import PageQuery
 
-router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+router = CallRouter("places")
 
 REFUSALS_SHOWN = 100
 MAX_LOG_BYTES = 256 * 1024
@@ -36,19 +46,14 @@ TAIL_BYTES = 64 * 1024
 """The part of a log that is sent without an offset."""
 
 
-@router.get("/pilots", response_model=PilotsPage)
-def pilots(
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_PILOTS)
+def pilots(asked: PageQuery, context: TheContext, caller: TheCaller) -> Response:
     """Pilots, newest first.
 
     The owner, the core-seconds and the end of the log are shown to the owner and to administrators only.
     """
-    rows = listing.pilots(context.readers.connection(), after, limit)
-    return page("pilots", ((row.id, _summary(context, caller, row)) for row in rows), limit)
+    rows = listing.pilots(context.readers.connection(), asked.after, asked.limit)
+    return page("pilots", ((row.id, _summary(context, caller, row)) for row in rows), asked.limit)
 
 
 def _summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSummary:
@@ -66,10 +71,8 @@ def _summary(context: Context, caller: Caller, row: PilotSummaryRow) -> PilotSum
     )
 
 
-@router.get("/pilots/{pilot}")
-def pilot_detail(
-    pilot: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> PilotDetail:
+@router.call(SHOW_PILOT)
+def pilot_detail(pilot: limits.Id, context: TheContext, caller: TheCaller) -> PilotDetail:
     """One pilot. It hides from users the same facts as the list of pilots."""
     connection = context.readers.connection()
     row = _require_pilot(context, pilot)
@@ -96,19 +99,14 @@ def _require_pilot(context: Context, pilot: int) -> PilotRow:
     return row
 
 
-@router.get("/pilots/{pilot}/log", response_class=Response, responses=BINARY)
-def pilot_log(
-    pilot: limits.Id,
-    offset: limits.Offset | None = None,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(READ_PILOT_LOG)
+def pilot_log(pilot: limits.Id, asked: PilotLogQuery, context: TheContext, caller: TheCaller) -> Response:
     """The output of the pilot itself from `offset`, else its end. Administrators only: it names jobs and owners.
 
     The server reads the batch system's file if it can. Else it answers with the lines that the pilot sent at its end.
     """
     row = _require_pilot(context, pilot)
-    begin, data = _read_log(context, row, offset)
+    begin, data = _read_log(context, row, asked.offset)
     headers = {"X-Pilotage-State": str(row.state), "X-Pilotage-Offset": str(begin)}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
@@ -133,10 +131,8 @@ def _read_log(context: Context, row: PilotRow, offset: int | None) -> tuple[int,
     raise NotFound(f"the output of pilot {row.id} is gone: it ended without a word", hint=hint)
 
 
-@router.post("/pilots/kill")
-async def kill_pilots(
-    body: PilotKill, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> PilotKillResponse:
+@router.call(KILL_PILOTS)
+async def kill_pilots(body: PilotKill, context: TheContext, caller: TheCaller) -> PilotKillResponse:
     """Order pilots to leave, or have the batch system cancel them. Administrators only."""
     if (body.ids is None) == (body.ce is None):
         raise InvalidInput("name pilots by `ids` or by `ce`, one of the two")

@@ -5,45 +5,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.brokering.policy_suspicions import policy_suspicions
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.ce_checks import machine_warnings
-from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.policy.apply import apply_policy, need_version, roll_back
 from pilotage.services.policy.impact import stranded_work
 from pilotage.store.tables import instance, pilots
 from pilotage.wire import limits
-from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.policy import (
+    CHANGE_POLICY,
+    LIST_VERSIONS,
+    ROLL_BACK,
+    SHOW_POLICY,
+    SHOW_VERSION,
     PilotsLeft,
     PolicyChange,
     PolicyDocument,
     PolicyRollback,
     PolicyVersion,
-    PolicyVersionsPage,
     Stranded,
 )
+from pilotage.wire.queries import PageQuery
 
-router = APIRouter(prefix="/v1/policy", tags=["policy"], route_class=CheckedRoute)
+router = CallRouter("policy")
 
 
-@router.get("")
-def policy(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> PolicyDocument:
+@router.call(SHOW_POLICY)
+def policy(context: TheContext, caller: TheCaller) -> PolicyDocument:
     """The policy in force, with the jobs and pilots that it excludes."""
     return _describe(context, caller, context.pool.policy, _current(context))
 
 
-@router.put("")
-async def change_policy(
-    body: PolicyChange, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> PolicyDocument:
+@router.call(CHANGE_POLICY)
+async def change_policy(body: PolicyChange, context: TheContext, caller: TheCaller) -> PolicyDocument:
     """Apply a whole policy. If it is refused, the policy in force stays."""
     new: Policy = await asyncio.to_thread(parse, body.text)
     if body.dry_run:
@@ -65,35 +67,24 @@ async def change_policy(
     return await _with_checks(context, document, new, changed)
 
 
-@router.get("/versions", response_model=PolicyVersionsPage)
-def versions(
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_VERSIONS)
+def versions(asked: PageQuery, context: TheContext, caller: TheCaller) -> Response:
     """The versions of the policy, newest first, with who applied each, when and why."""
-    kept = instance.policy_versions(context.readers.connection(), after, limit)
+    kept = instance.policy_versions(context.readers.connection(), asked.after, asked.limit)
     rows = (
         (row.version, PolicyVersion(row.version, row.applied_at, row.applied_by, row.reason)) for row in kept
     )
-    return page("versions", rows, limit)
+    return page("versions", rows, asked.limit)
 
 
-@router.get("/versions/{version}")
-def one_version(
-    version: limits.Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> PolicyDocument:
+@router.call(SHOW_VERSION)
+def one_version(version: limits.Id, context: TheContext, caller: TheCaller) -> PolicyDocument:
     """The text of one version, as it was applied."""
     return _document(_version(context, version))
 
 
-@router.post("/rollback")
-async def rollback(
-    body: PolicyRollback,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> PolicyDocument:
+@router.call(ROLL_BACK)
+async def rollback(body: PolicyRollback, context: TheContext, caller: TheCaller) -> PolicyDocument:
     """Apply the text of an earlier version as a new one, if it is still valid."""
     earlier = await asyncio.to_thread(_version, context, body.version)
     try:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
-
 from pilotage.core.errors import NotFound
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.requests import why
 from pilotage.services.workqueue.state import WorkQueue
@@ -15,15 +12,13 @@ from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import queued_requests, request_waits, requests
 from pilotage.store.tables.queued_requests import QueuedRequest
 from pilotage.wire.limits import Id
-from pilotage.wire.request_why import RequestWhy
+from pilotage.wire.request_why import WHY_ELEMENT, WHY_REQUEST, RequestWhy
 
-router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
+router = CallRouter("why")
 
 
-@router.get("/requests/{request}/why")
-def why_request(
-    request: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequestWhy:
+@router.call(WHY_REQUEST)
+def why_request(request: Id, context: TheContext, caller: TheCaller) -> RequestWhy:
     """The reason why a request is not further: the conditions at each site, and the changes that would help."""
     connection = context.readers.connection()
     row = _find(connection, caller, request, f"there is no request {request}")
@@ -31,10 +26,8 @@ def why_request(
     return why.why_request(WorkQueue(context.pool), connection, row, context.clock())
 
 
-@router.get("/elements/{element}/why")
-def why_element(
-    element: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequestWhy:
+@router.call(WHY_ELEMENT)
+def why_element(element: Id, context: TheContext, caller: TheCaller) -> RequestWhy:
     """The reason why an element of a request is not further."""
     connection, missing = context.readers.connection(), f"there is no element {element}"
     facts = request_waits.element(connection, element)

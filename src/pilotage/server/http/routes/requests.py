@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.policy import Policy
@@ -15,8 +15,8 @@ from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.step_changes import StepChanges
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.requests import changes, copies, progress, submission
@@ -28,9 +28,30 @@ from pilotage.store.tables import submissions
 from pilotage.store.tables.requests import RequestFilter, RequestRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
-from pilotage.wire.limits import MAX_PAGE
+from pilotage.wire.call import Call
+from pilotage.wire.queries import PageQuery
 from pilotage.wire.requests import (
-    ElementsPage,
+    ABORT_REQUEST,
+    ANNOUNCE_REQUEST,
+    APPROVE_REQUEST,
+    ARCHIVE_REQUEST,
+    ASSIGN_REQUEST,
+    CHECK_REQUEST,
+    CLONE_REQUEST,
+    CLOSE_OUT_REQUEST,
+    FORCE_COMPLETE_REQUEST,
+    LIST_ELEMENTS,
+    LIST_REQUESTS,
+    PAUSE_REQUEST,
+    REJECT_REQUEST,
+    RESUBMIT_REQUEST,
+    RESUME_REQUEST,
+    SET_REQUEST_PRIORITY,
+    SET_REQUEST_SITES,
+    SHOW_HISTORY,
+    SHOW_REQUEST,
+    SUBMIT_REQUEST,
+    ElementsQuery,
     RequestAccepted,
     RequestAssignment,
     RequestChange,
@@ -42,7 +63,7 @@ from pilotage.wire.requests import (
     RequestPriority,
     RequestResubmission,
     RequestSites,
-    RequestsPage,
+    RequestsQuery,
     RequestSubmission,
     RequestSummary,
     ResubmissionAccepted,
@@ -50,21 +71,15 @@ from pilotage.wire.requests import (
     StepChange,
 )
 
-router = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=CheckedRoute)
-
-_LAST = limits.MAX_INT64
-
-RequestId = limits.Id
+router = CallRouter("requests")
 
 
 def _actor(caller: Caller) -> Actor:
     return Actor(caller.user, caller.group, caller.properties)
 
 
-@router.post("")
-async def submit_request(
-    body: RequestSubmission, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequestAccepted:
+@router.call(SUBMIT_REQUEST)
+async def submit_request(body: RequestSubmission, context: TheContext, caller: TheCaller) -> RequestAccepted:
     """Accept a request. With a right to assign and a team, the work queue takes it at once."""
     context.disk.space.check()
     prepared = await asyncio.to_thread(_prepare, context, caller, body)
@@ -73,10 +88,8 @@ async def submit_request(
     return RequestAccepted(progress.summary_of(row), prepared.jobs, list(prepared.warnings))
 
 
-@router.post("/check")
-def check_request(
-    body: RequestSubmission, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequestCheck:
+@router.call(CHECK_REQUEST)
+def check_request(body: RequestSubmission, context: TheContext, caller: TheCaller) -> RequestCheck:
     """The errors and warnings of a request, and its size; nothing is stored. Its files need not be uploaded."""
     prepared = _prepare(context, caller, replace_confirmed(body), trial=True)
     steps = [step.name for step in plan_steps(prepared.specification, 0)]
@@ -134,80 +147,57 @@ def _group(policy: Policy, caller: Caller, wanted: str) -> str:
     return group
 
 
-@router.get("", response_model=RequestsPage)
-def list_requests(
-    states: Annotated[list[limits.GivenName] | None, Query(max_length=50)] = None,
-    owner: limits.Name = "",
-    team: limits.Name = "",
-    campaign: limits.Name = "",
-    name: limits.Name = "",
-    before: limits.Cursor = _LAST,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_REQUESTS)
+def list_requests(asked: RequestsQuery, context: TheContext, caller: TheCaller) -> Response:
     """Requests that the caller may see, newest first, with ids below `before`."""
     actor, connection = _actor(caller), context.readers.connection()
-    wanted = RequestFilter(tuple(states or ()), owner, team, campaign, name)
+    wanted = RequestFilter(tuple(asked.states or ()), asked.owner, asked.team, asked.campaign, asked.name)
     if not actor.sees_all:
         wanted = replace(wanted, visible_to=actor.user, visible_groups=actor.shared_groups)
-    listed = rows.page(connection, wanted, before=before, most=limit)
-    return page("requests", ((row.id, row) for row in progress.summaries(connection, listed)), limit)
+    listed = rows.page(connection, wanted, before=asked.before, most=asked.limit)
+    return page("requests", ((row.id, row) for row in progress.summaries(connection, listed)), asked.limit)
 
 
-@router.get("/{id_}")
-def show_request(
-    id_: RequestId, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RequestDetail:
+@router.call(SHOW_REQUEST)
+def show_request(request: limits.Id, context: TheContext, caller: TheCaller) -> RequestDetail:
     """The funnel of one request: elements and jobs by state, sites, and errors with an example of each."""
     connection = context.readers.connection()
-    row = seen_request(connection, _actor(caller), id_)
+    row = seen_request(connection, _actor(caller), request)
     return progress.detail(connection, row, context.clock())
 
 
-@router.get("/{id_}/history")
+@router.call(SHOW_HISTORY)
 def request_history(
-    id_: RequestId,
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, asked: PageQuery, context: TheContext, caller: TheCaller
 ) -> RequestHistory:
     """The events of a request, oldest first: moves between states, and changes with who made them."""
     connection = context.readers.connection()
-    seen_request(connection, _actor(caller), id_)
-    stored = rows.events_of(connection, id_, after=after, most=limit)
+    seen_request(connection, _actor(caller), request)
+    stored = rows.events_of(connection, request, after=asked.after, most=asked.limit)
     events = [
         RequestEvent(event.id, event.at, event.actor, event.kind, event.old, event.new, event.detail)
         for event in stored
     ]
-    return RequestHistory(events, stored[-1].id if len(stored) == limit else None)
+    return RequestHistory(events, stored[-1].id if len(stored) == asked.limit else None)
 
 
-@router.get("/{id_}/elements", response_model=ElementsPage)
+@router.call(LIST_ELEMENTS)
 def request_elements(
-    id_: RequestId,
-    states: Annotated[list[limits.GivenName] | None, Query(max_length=50)] = None,
-    step: limits.Name = "",
-    unchanged: limits.Seconds = 0.0,
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, asked: ElementsQuery, context: TheContext, caller: TheCaller
 ) -> Response:
     """Elements of a request by rising id above `after`. `unchanged`: the least number of seconds in their state."""
     connection = context.readers.connection()
-    row = seen_request(connection, _actor(caller), id_)
+    row = seen_request(connection, _actor(caller), request)
     listed = progress.elements(
         connection,
         row,
-        states=states or (),
-        step=step,
-        unchanged_since=context.clock() - unchanged,
-        after=after,
-        most=limit,
+        states=asked.states or (),
+        step=asked.step,
+        unchanged_since=context.clock() - asked.unchanged,
+        after=asked.after,
+        most=asked.limit,
     )
-    return page("elements", ((element.id, element) for element in listed), limit)
+    return page("elements", ((element.id, element) for element in listed), asked.limit)
 
 
 Verb = Callable[[Transaction, Change], RequestRow]
@@ -218,50 +208,46 @@ async def _change(context: Context, caller: Caller, reason: str, verb: Verb) -> 
     return progress.summary_of(await context.writer.acall(lambda tx: verb(tx, change)))
 
 
-def _add_verb(path: str, verb: Callable[[Transaction, int, Change], RequestRow], effect: str) -> None:
+def _serve(
+    call: Call[type[RequestChange], RequestSummary],
+    verb: Callable[[Transaction, int, Change], RequestRow],
+    effect: str,
+) -> None:
     """The route of a verb that needs a reason only."""
 
     async def change_request(
-        id_: RequestId,
-        body: RequestChange,
-        context: Context = Depends(context_of),
-        caller: Caller = Depends(caller_of),
+        request: limits.Id, body: RequestChange, context: TheContext, caller: TheCaller
     ) -> RequestSummary:
-        return await _change(context, caller, body.reason, lambda tx, change: verb(tx, id_, change))
+        return await _change(context, caller, body.reason, lambda tx, change: verb(tx, request, change))
 
     change_request.__name__, change_request.__doc__ = f"{verb.__name__}_request", effect
-    router.post(f"/{{id_}}/{path}")(change_request)
+    router.call(call)(change_request)
 
 
-_add_verb(
-    "approve",
-    changes.approve,
-    "Approve a new request; one with a team is assigned too. Needs PRODUCTION_MANAGEMENT.",
-)
-_add_verb(
-    "reject",
+_serve(APPROVE_REQUEST, changes.approve, "Approve a new request; one with a team is assigned too.")
+_serve(
+    REJECT_REQUEST,
     changes.reject,
-    "Refuse a request that is not assigned, or the result of an ended one. Needs PRODUCTION_MANAGEMENT.",
+    "Refuse a request that is not assigned, or the result of an ended one.",
 )
-_add_verb("pause", changes.pause, "Give no more elements to agents and release no more jobs, until `resume`.")
-_add_verb("resume", changes.resume, "End the pause of a request.")
-_add_verb("abort", changes.abort, "End a request: its elements and jobs are cancelled.")
-_add_verb(
-    "force-complete",
+_serve(
+    PAUSE_REQUEST, changes.pause, "Give no more elements to agents and release no more jobs, until `resume`."
+)
+_serve(RESUME_REQUEST, changes.resume, "End the pause of a request.")
+_serve(ABORT_REQUEST, changes.abort, "End a request: its elements and jobs are cancelled.")
+_serve(
+    FORCE_COMPLETE_REQUEST,
     changes.force_complete,
     "End a request early: jobs that are done count, the others are cancelled.",
 )
-_add_verb("close-out", changes.close_out, "Accept the result of a completed request.")
-_add_verb("announce", changes.announce, "Tell that the accepted result of a request is there.")
-_add_verb("archive", changes.archive, "Walk an ended request to its archived state.")
+_serve(CLOSE_OUT_REQUEST, changes.close_out, "Accept the result of a completed request.")
+_serve(ANNOUNCE_REQUEST, changes.announce, "Tell that the accepted result of a request is there.")
+_serve(ARCHIVE_REQUEST, changes.archive, "Walk an ended request to its archived state.")
 
 
-@router.post("/{id_}/assign")
+@router.call(ASSIGN_REQUEST)
 async def assign_request(
-    id_: RequestId,
-    body: RequestAssignment,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, body: RequestAssignment, context: TheContext, caller: TheCaller
 ) -> RequestSummary:
     """Give a request a team, lists of sites, splittings and resources. Needs PRODUCTION_MANAGEMENT."""
     lists, policy = _lists(body), context.pool.policy
@@ -270,36 +256,33 @@ async def assign_request(
         context,
         caller,
         body.reason,
-        lambda tx, change: changes.assign(tx, id_, body.team, lists, policy, change, steps),
+        lambda tx, change: changes.assign(tx, request, body.team, lists, policy, change, steps),
     )
 
 
-@router.post("/{id_}/priority")
+@router.call(SET_REQUEST_PRIORITY)
 async def set_request_priority(
-    id_: RequestId,
-    body: RequestPriority,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, body: RequestPriority, context: TheContext, caller: TheCaller
 ) -> RequestSummary:
     """Change the priority of a request. Its waiting jobs follow."""
     return await _change(
-        context, caller, body.reason, lambda tx, change: changes.set_priority(tx, id_, body.priority, change)
+        context,
+        caller,
+        body.reason,
+        lambda tx, change: changes.set_priority(tx, request, body.priority, change),
     )
 
 
-@router.post("/{id_}/sites")
+@router.call(SET_REQUEST_SITES)
 async def set_request_sites(
-    id_: RequestId,
-    body: RequestSites,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, body: RequestSites, context: TheContext, caller: TheCaller
 ) -> RequestSummary:
     """Change the lists of sites and the trust flags of a request. Its waiting jobs follow."""
     lists, policy = _lists(body), context.pool.policy
     if lists.is_empty:
         raise InvalidInput("no list and no flag is given", hint="give sites, banned_sites or a trust flag")
     return await _change(
-        context, caller, body.reason, lambda tx, change: changes.set_sites(tx, id_, lists, policy, change)
+        context, caller, body.reason, lambda tx, change: changes.set_sites(tx, request, lists, policy, change)
     )
 
 
@@ -314,12 +297,9 @@ def _step_changes(body: StepChange) -> StepChanges:
     return StepChanges(body.step, body.resources, body.splitting)
 
 
-@router.post("/{id_}/clone")
+@router.call(CLONE_REQUEST)
 async def clone_request(
-    id_: RequestId,
-    body: RequestClone,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, body: RequestClone, context: TheContext, caller: TheCaller
 ) -> RequestSummary:
     """Submit a request again, with some facts changed; returns the new request."""
     facts: dict[str, Any] = {"name": body.name or None, "team": body.team or None, "campaign": body.campaign}
@@ -329,25 +309,30 @@ async def clone_request(
     steps = _step_changes(body.steps)
     row = await context.writer.acall(
         lambda tx: copies.clone(
-            pool.policy, tx, id_, actor, changes=given, steps=steps, inputs=body.inputs, key=body.key, now=now
+            pool.policy,
+            tx,
+            request,
+            actor,
+            changes=given,
+            steps=steps,
+            inputs=body.inputs,
+            key=body.key,
+            now=now,
         )
     )
     return progress.summary_of(row)
 
 
-@router.post("/{id_}/resubmit")
+@router.call(RESUBMIT_REQUEST)
 async def resubmit_request(
-    id_: RequestId,
-    body: RequestResubmission,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    request: limits.Id, body: RequestResubmission, context: TheContext, caller: TheCaller
 ) -> ResubmissionAccepted:
     """Make the failed parts of an ended request again that no other resubmission has; returns the new request."""
     pool, actor, now = context.pool, _actor(caller), context.clock()
     steps = _step_changes(body.steps)
     new = await context.writer.acall(
         lambda tx: copies.resubmit(
-            pool.policy, tx, id_, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
+            pool.policy, tx, request, actor, steps=steps, inputs=body.inputs, key=body.key, now=now
         )
     )
     left_out = [ResubmissionCount(request, parts) for request, parts in new.left_out]

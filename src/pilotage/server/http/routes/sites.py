@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.sites import SiteState
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.policy.site_states import set_site_state as set_state
 from pilotage.services.shares.table import STRANDED
 from pilotage.store.tables import listing
 from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
-from pilotage.wire import limits
-from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.pool import QueuesPage, QueueSummary
-from pilotage.wire.sites import SiteStateRequest, SiteSummary
+from pilotage.wire.pool import LIST_QUEUES, QueueSummary
+from pilotage.wire.queries import PageQuery
+from pilotage.wire.sites import LIST_SITES, SET_SITE_STATE, SiteStateRequest, SiteSummary
 
-router = APIRouter(prefix="/v1", tags=["places"], route_class=CheckedRoute)
+router = CallRouter("places")
 
 
 def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
@@ -36,21 +35,16 @@ def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
     )
 
 
-@router.get("/queues", response_model=QueuesPage)
-def queues(
-    after: limits.Cursor = 0,
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(LIST_QUEUES)
+def queues(asked: PageQuery, context: TheContext, caller: TheCaller) -> Response:
     """The task queues with waiting jobs that the caller may see, by id."""
     indexed = list(context.pool.queues.index.entries.values())
-    waiting = [queue for queue in indexed if queue.id > after and queue.waiting]
+    waiting = [queue for queue in indexed if queue.id > asked.after and queue.waiting]
     visible = sorted((queue for queue in waiting if _may_see(caller, queue)), key=lambda queue: queue.id)
-    pilots = live_by_queue(context.readers.connection(), [queue.id for queue in visible[:limit]])
+    pilots = live_by_queue(context.readers.connection(), [queue.id for queue in visible[: asked.limit]])
     nobody = PilotsOfQueue(0, 0)
-    rows = ((queue.id, _summary(queue, pilots.get(queue.id, nobody))) for queue in visible[:limit])
-    return page("queues", rows, limit)
+    rows = ((queue.id, _summary(queue, pilots.get(queue.id, nobody))) for queue in visible[: asked.limit])
+    return page("queues", rows, asked.limit)
 
 
 def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
@@ -83,8 +77,8 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
     )
 
 
-@router.get("/sites")
-def sites(context: Context = Depends(context_of), caller: Caller = Depends(caller_of)) -> list[SiteSummary]:
+@router.call(LIST_SITES)
+def sites(context: TheContext, caller: TheCaller) -> list[SiteSummary]:
     """Every site of the policy: its state, pilots and running jobs, and the waiting jobs that may run there."""
     return _summaries(context, caller, sorted(context.pool.policy.sites))
 
@@ -118,10 +112,8 @@ def _summaries(context: Context, caller: Caller, names: Sequence[str]) -> list[S
 _POLICY_SAYS = {"drain": "the policy drains it", "down": "the policy bans it"}
 
 
-@router.post("/sites/state")
-async def set_site_state(
-    body: SiteStateRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> SiteSummary:
+@router.call(SET_SITE_STATE)
+async def set_site_state(body: SiteStateRequest, context: TheContext, caller: TheCaller) -> SiteSummary:
     """Drain a site, take it down, or make it normal. Administrators, of a site for it."""
     pool, now = context.pool, context.clock()
     caller.need_site_administrator(pool.policy, body.site)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Request
 
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.ids import SubmissionId
@@ -20,8 +20,8 @@ from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.jobs.per_job_inputs import per_job_columns
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.routes.submissions import SubmissionInput, check_prepared, prepare_submission
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import PreparedSubmission, check_per_job_files, response
@@ -35,12 +35,19 @@ from pilotage.services.submission.chunked import (
 from pilotage.services.submission.job_creation import ChunkRows, JobCreator, encoded, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
-from pilotage.wire.limits import MAX_INT32, MAX_PAGE, Id, Int32
+from pilotage.wire.limits import Id, Int32
 from pilotage.wire.submissions import (
+    CHECK_OPEN,
+    CLOSE_SUBMISSION,
+    LIST_CHUNKS,
     MAX_CHUNK_BYTES,
     MAX_CHUNK_ROWS,
+    OPEN_SUBMISSION,
+    PUT_CHUNK,
+    SHOW_SUBMISSION,
     ChunkResponse,
     ChunksPage,
+    ChunksQuery,
     ChunkSummary,
     CloseRequest,
     OpenRequest,
@@ -50,16 +57,14 @@ from pilotage.wire.submissions import (
     max_rows_per_chunk,
 )
 
-router = APIRouter(prefix="/v1/submissions", tags=["submission"], route_class=CheckedRoute)
+router = CallRouter("submission")
 
 _decoder = msgspec.json.Decoder(list[list[Scalar]])
 _ROW_IN_ERROR = re.compile(r"`\$\[(\d+|\.\.\.)\]")
 
 
-@router.post("/open")
-async def open_(
-    body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> OpenSubmission:
+@router.call(OPEN_SUBMISSION)
+async def open_(body: OpenRequest, context: TheContext, caller: TheCaller) -> OpenSubmission:
     """Begin a submission whose rows are sent in chunks, or find it by its key to continue it."""
     context.disk.space.check()
     known_offers = await context.work.prospects.known()
@@ -69,10 +74,8 @@ async def open_(
     return await asyncio.to_thread(_state, context, submission)
 
 
-@router.post("/open/check")
-async def check(
-    body: OpenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> SubmissionCheck:
+@router.call(CHECK_OPEN)
+async def check(body: OpenRequest, context: TheContext, caller: TheCaller) -> SubmissionCheck:
     """The errors and warnings of a submission before its rows are sent; nothing is stored."""
     known_offers = await context.work.prospects.known()
     prepared = await asyncio.to_thread(_prepare, context, caller, body, known_offers, trial=True)
@@ -111,43 +114,31 @@ def _state(context: Context, submission: rows.SubmissionRow) -> OpenSubmission:
     )
 
 
-def _own_submission(context: Context, caller: Caller, id_: int) -> rows.SubmissionRow:
-    submission = rows.by_id(context.readers.connection(), SubmissionId(id_))
-    return owned_submission(submission, id_, caller.user)
+def _own_submission(context: Context, caller: Caller, submission_id: int) -> rows.SubmissionRow:
+    submission = rows.by_id(context.readers.connection(), SubmissionId(submission_id))
+    return owned_submission(submission, submission_id, caller.user)
 
 
-@router.get("/{id_}")
-def state(
-    id_: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> OpenSubmission:
+@router.call(SHOW_SUBMISSION)
+def state(submission_id: Id, context: TheContext, caller: TheCaller) -> OpenSubmission:
     """The state of a submission in chunks."""
-    return _state(context, _own_submission(context, caller, id_))
+    return _state(context, _own_submission(context, caller, submission_id))
 
 
-@router.get("/{id_}/chunks")
-def chunks(
-    id_: Id,
-    after: int = Query(-1, ge=-1, le=MAX_INT32 - 1),
-    limit: int = Query(MAX_PAGE, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> ChunksPage:
+@router.call(LIST_CHUNKS)
+def chunks(submission_id: Id, asked: ChunksQuery, context: TheContext, caller: TheCaller) -> ChunksPage:
     """The accepted chunks, ordered by number."""
-    submission = _own_submission(context, caller, id_)
-    page = chunk_rows.page(context.readers.connection(), submission.id, after + 1, limit)
+    submission = _own_submission(context, caller, submission_id)
+    page = chunk_rows.page(context.readers.connection(), submission.id, asked.after + 1, asked.limit)
     return ChunksPage(
         [ChunkSummary(chunk.number, chunk.count, chunk.digest) for chunk in page],
-        page[-1].number if len(page) == limit else None,
+        page[-1].number if len(page) == asked.limit else None,
     )
 
 
-@router.put("/{id_}/chunks/{number}")
+@router.call(PUT_CHUNK)
 async def chunk(
-    id_: Id,
-    number: Int32,
-    request: Request,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
+    submission_id: Id, number: Int32, request: Request, context: TheContext, caller: TheCaller
 ) -> ChunkResponse:
     """Accept rows. The answer is sent when their jobs wait in the task queue."""
     context.disk.space.check()
@@ -160,9 +151,9 @@ async def chunk(
     pool, clock, bulk = context.pool, context.clock, context.work.gate
     with bulk.place():
         body = await request.body()
-        given = await asyncio.to_thread(_read_rows, context, caller, id_, number, body)
+        given = await asyncio.to_thread(_read_rows, context, caller, submission_id, number, body)
         response = await bulk.write(
-            lambda tx: accept_chunk(pool, tx, caller.user, id_, number, given, clock(), bulk.pace)
+            lambda tx: accept_chunk(pool, tx, caller.user, submission_id, number, given, clock(), bulk.pace)
         )
         if response.made < response.count:
             await bulk.make(pool, JobCreator(response.submission, number, rows=given))
@@ -170,9 +161,9 @@ async def chunk(
     return ChunkResponse(number, response.first_job, response.count)
 
 
-def _read_rows(context: Context, caller: Caller, id_: int, number: int, body: bytes) -> ChunkRows:
+def _read_rows(context: Context, caller: Caller, submission_id: int, number: int, body: bytes) -> ChunkRows:
     """Read and check the rows of a body."""
-    submission = _own_submission(context, caller, id_)
+    submission = _own_submission(context, caller, submission_id)
     try:
         given = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -216,12 +207,14 @@ def _check_rows(submission: rows.SubmissionRow, number: int, given: list[list[An
             raise InvalidInput(f"row {place} of chunk {number}: a value contains a NUL character")
 
 
-@router.post("/{id_}/close")
+@router.call(CLOSE_SUBMISSION)
 async def close_(
-    id_: Id, body: CloseRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
+    submission_id: Id, body: CloseRequest, context: TheContext, caller: TheCaller
 ) -> SubmitResponse:
     """End the submission after its last row. The answer is sent when all jobs wait in the task queue."""
     clock, bulk = context.clock, context.work.gate
-    submission, last = await context.writer.acall(lambda tx: close(tx, caller.user, id_, body.count, clock()))
+    submission, last = await context.writer.acall(
+        lambda tx: close(tx, caller.user, submission_id, body.count, clock())
+    )
     await bulk.make(context.pool, JobCreator(submission.id))
     return response(submission, last)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Depends
-
 from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
@@ -18,8 +16,8 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context
 from pilotage.server.duties.startup import forget_staged
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.submission.accept import (
     ChunkedInsert,
@@ -35,6 +33,8 @@ from pilotage.services.submission.job_creation import JobCreator
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.tables import submissions as rows
 from pilotage.wire.submissions import (
+    CHECK_SUBMISSION,
+    SUBMIT,
     Parameters,
     SubmissionCheck,
     SubmitRequest,
@@ -42,13 +42,11 @@ from pilotage.wire.submissions import (
     UploadedInput,
 )
 
-router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
+router = CallRouter("submission")
 
 
-@router.post("/submissions")
-async def submit(
-    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> SubmitResponse:
+@router.call(SUBMIT)
+async def submit(body: SubmitRequest, context: TheContext, caller: TheCaller) -> SubmitResponse:
     """Accept jobs. The answer is sent when all of them wait in their task queue."""
     context.disk.space.check()
     with context.work.gate.place():
@@ -76,10 +74,8 @@ async def _insert(context: Context, insert: ChunkedInsert) -> rows.SubmissionRow
         raise
 
 
-@router.post("/submissions/check")
-async def check(
-    body: SubmitRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> SubmissionCheck:
+@router.call(CHECK_SUBMISSION)
+async def check(body: SubmitRequest, context: TheContext, caller: TheCaller) -> SubmissionCheck:
     """The errors and warnings of a submission; nothing is stored. Its files need not be uploaded."""
     known_offers = await context.work.prospects.known()
     prepared = await asyncio.to_thread(prepare, context, caller, body, known_offers, trial=True)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import secrets
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 
 from pilotage.core.errors import InvalidInput, NotFound, Overloaded
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.tokens import Caller, expiry
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.tokens import expiry
 from pilotage.services.tokens import changes
 from pilotage.store.tables import tokens
 from pilotage.store.tables.tokens import TokenRow
 from pilotage.wire.identity import (
+    CREATE_TOKEN,
+    LIST_TOKENS,
+    REFRESH_TOKEN,
+    RENEW_HOME_TOKEN,
+    REVOKE_TOKENS,
+    ROTATE_KEY,
     RevokeRequest,
     RevokeResponse,
     RotateKeyRequest,
@@ -25,15 +30,13 @@ from pilotage.wire.identity import (
     TokensPage,
     TokenSummary,
 )
-from pilotage.wire.limits import MAX_INT64, MAX_PAGE
+from pilotage.wire.queries import PageQuery
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=CheckedRoute)
+router = CallRouter("tokens")
 
 
-@router.post("")
-async def create_token(
-    body: TokenRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> TokenResponse:
+@router.call(CREATE_TOKEN)
+async def create_token(body: TokenRequest, context: TheContext, caller: TheCaller) -> TokenResponse:
     """Issue a token for any user of the policy. Administrators only. The event log records it without the token."""
     user = context.pool.policy.users.get(body.user)
     if user is None:
@@ -52,18 +55,15 @@ async def create_token(
     return TokenResponse(token, expires, body.user, group, number)
 
 
-@router.get("")
-async def list_tokens(
-    after: int = Query(0, ge=0, le=MAX_INT64),
-    limit: int = Query(100, ge=1, le=MAX_PAGE),
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> TokensPage:
+@router.call(LIST_TOKENS)
+async def list_tokens(asked: PageQuery, context: TheContext, caller: TheCaller) -> TokensPage:
     """Tokens that administrators have made, newest first: all for administrators, else the caller's own."""
     owner = None if caller.administrator else caller.user
-    rows = await context.quick_read(lambda connection: tokens.page(connection, after, limit + 1, owner))
-    shown = [_summary(row) for row in rows[:limit]]
-    return TokensPage(shown, shown[-1].id if len(rows) > limit else None)
+    rows = await context.quick_read(
+        lambda connection: tokens.page(connection, asked.after, asked.limit + 1, owner)
+    )
+    shown = [_summary(row) for row in rows[: asked.limit]]
+    return TokensPage(shown, shown[-1].id if len(rows) > asked.limit else None)
 
 
 def _summary(row: TokenRow) -> TokenSummary:
@@ -72,10 +72,8 @@ def _summary(row: TokenRow) -> TokenSummary:
     )
 
 
-@router.post("/revoke")
-async def revoke(
-    body: RevokeRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RevokeResponse:
+@router.call(REVOKE_TOKENS)
+async def revoke(body: RevokeRequest, context: TheContext, caller: TheCaller) -> RevokeResponse:
     """Revoke one token, all tokens of a user, or the token of a pilot. Users may revoke their own tokens."""
     if bool(body.id) + bool(body.user) + bool(body.pilot) != 1:
         raise InvalidInput("give exactly one of id, user and pilot")
@@ -96,10 +94,8 @@ async def revoke(
     return RevokeResponse(1)
 
 
-@router.post("/rotate-key")
-async def rotate_key(
-    body: RotateKeyRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> RotateKeyResponse:
+@router.call(ROTATE_KEY)
+async def rotate_key(body: RotateKeyRequest, context: TheContext, caller: TheCaller) -> RotateKeyResponse:
     """Sign new tokens with a new key. Administrators only. Use renews tokens, so nobody notices within the grace."""
     pool, now, salt = context.pool, context.clock(), secrets.token_urlsafe(32)
     number = await context.writer.acall(
@@ -108,10 +104,8 @@ async def rotate_key(
     return RotateKeyResponse(number, now + body.grace)
 
 
-@router.post("/refresh")
-async def refresh_token(
-    context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> TokenResponse:
+@router.call(REFRESH_TOKEN)
+async def refresh_token(context: TheContext, caller: TheCaller) -> TokenResponse:
     """Issue a new token for the user of the current one, with the same id."""
     number = caller.number
     token, expires = context.tokens.issuer.issue(
@@ -124,8 +118,8 @@ async def refresh_token(
     return TokenResponse(token, expires, caller.user, caller.group, number or 0)
 
 
-@router.post("/home", status_code=204)
-def renew_home_token(context: Context = Depends(context_of)) -> Response:
+@router.call(RENEW_HOME_TOKEN)
+def renew_home_token(context: TheContext) -> Response:
     """Make sure that the token file in the server's home holds a valid token. Needs no token and returns none.
 
     Only the owner of the home can read that file.

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Query
-
 from pilotage.core.errors import Forbidden, InvalidInput, NotFound
-from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
-from pilotage.server.tokens import Caller
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.store.tables import trace as rows
-from pilotage.wire.limits import Instant, Name
-from pilotage.wire.trace import Trace, TracedJob, TracedPilot
+from pilotage.wire.trace import TRACE, Trace, TracedJob, TracedPilot, TraceQuery
 
-router = APIRouter(prefix="/v1", tags=["administration"], route_class=CheckedRoute)
+router = CallRouter("administration")
 
 MOST_JOBS = 10_000
 
 
-@router.get("/trace")
-def trace(
-    batch_id: Annotated[Name, Query()] = "",
-    node: Annotated[Name, Query()] = "",
-    at: Annotated[Instant | None, Query()] = None,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Trace:
+@router.call(TRACE)
+def trace(asked: TraceQuery, context: TheContext, caller: TheCaller) -> Trace:
     """The pilots of a batch id, or of a node at an instant (now), and their jobs. Administrators, of a site for it."""
-    policy = context.pool.policy
+    policy, batch_id, node, at = context.pool.policy, asked.batch_id, asked.node, asked.at
     if not any(caller.administers(policy, site) for site in ("", *policy.sites)):
         raise Forbidden(
             f"{caller.user} administers no site", hint="see `administrators` of the sites in the policy"

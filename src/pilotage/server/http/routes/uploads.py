@@ -6,41 +6,41 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from pilotage.core.errors import InvalidInput, Overloaded, TooLarge
 from pilotage.server.context import Context
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.store.tables import submissions as rows
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.limits import Digest
 from pilotage.wire.uploads import (
+    FIND_MISSING,
+    FIND_UPLOAD,
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,
+    UPLOAD,
+    UPLOAD_MANY,
     MissingUploads,
     UploadsRequest,
     split_bundle,
 )
 
-router = APIRouter(prefix="/v1", tags=["submission"], route_class=CheckedRoute)
+router = CallRouter("submission")
 
 
-@router.post("/uploads")
-def missing(
-    body: UploadsRequest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> MissingUploads:
+@router.call(FIND_MISSING)
+def missing(body: UploadsRequest, context: TheContext, caller: TheCaller) -> MissingUploads:
     """The files of a list that this owner has not uploaded before."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
     stored = {digest for digest in sizes if context.disk.sandbox.input_path(digest).exists()}
     return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in stored])
 
 
-@router.put("/uploads", status_code=201)
-async def upload_many(
-    request: Request, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Response:
+@router.call(UPLOAD_MANY)
+async def upload_many(request: Request, context: TheContext, caller: TheCaller) -> Response:
     """Store many small input files. Each is sent as its SHA-256, a space, its size, a line feed, and its bytes."""
     context.disk.space.check()
     body = await request.body()
@@ -69,28 +69,19 @@ def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
     return files
 
 
-@router.head(
-    "/uploads/{digest}",
-    status_code=204,
-    response_class=Response,
+@router.call(
+    FIND_UPLOAD,
     responses={404: {"description": "this owner has not uploaded the file"}},
 )
-def known(
-    digest: Digest, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Response:
+def known(digest: Digest, context: TheContext, caller: TheCaller) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
     stored = size is not None and context.disk.sandbox.input_path(digest).exists()
     return Response(status_code=204 if stored else 404)
 
 
-@router.put("/uploads/{digest}", status_code=201)
-async def upload(
-    digest: Digest,
-    request: Request,
-    context: Context = Depends(context_of),
-    caller: Caller = Depends(caller_of),
-) -> Response:
+@router.call(UPLOAD)
+async def upload(digest: Digest, request: Request, context: TheContext, caller: TheCaller) -> Response:
     """Store one input file under its SHA-256."""
     context.disk.space.check()
     limit = context.pool.policy.jobs.max_input_file

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter, Depends
-
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import QueueId
 from pilotage.core.jobs.states import JobState
 from pilotage.server.context import Context
 from pilotage.server.duties.wait_reasons import snapshot
-from pilotage.server.http.callers import caller_of, context_of
-from pilotage.server.http.edge import CheckedRoute
+from pilotage.server.http.call_router import CallRouter
+from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.why import answer as services
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.limits import Id
-from pilotage.wire.why import Why
+from pilotage.wire.why import WHY_JOB, WHY_QUEUE, Why
 
-router = APIRouter(prefix="/v1", tags=["why"], route_class=CheckedRoute)
+router = CallRouter("why")
 
 
-@router.get("/jobs/{job}/why")
-async def why_job(
-    job: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Why:
+@router.call(WHY_JOB)
+async def why_job(job: Id, context: TheContext, caller: TheCaller) -> Why:
     """The reason why a job waits, the jobs before it, and the changes that would help."""
     job_or_answer = await asyncio.to_thread(_find_job, context, caller, job)
     if isinstance(job_or_answer, Why):
@@ -39,10 +35,8 @@ async def why_job(
     )
 
 
-@router.get("/queues/{queue}/why")
-async def why_queue(
-    queue: Id, context: Context = Depends(context_of), caller: Caller = Depends(caller_of)
-) -> Why:
+@router.call(WHY_QUEUE)
+async def why_queue(queue: Id, context: TheContext, caller: TheCaller) -> Why:
     """The reason why the jobs of a queue wait, and the earlier reasons."""
     await asyncio.to_thread(_check_queue, context, caller, queue)
     now = context.clock()
