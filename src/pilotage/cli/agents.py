@@ -39,14 +39,13 @@ def drain_facts(agent: AgentSummary, now: float, *, exact: bool) -> Iterator[tup
 def list_agents(
     session: Session,
     everything: Annotated[bool, typer.Option("--all", help="Ended agents too")] = False,
-) -> int | None:
+) -> None:
     """List the agents: where they run, when they last called, their elements and jobs."""
     with session.client() as client:
         agents = client.agents(everything=everything)
     if session.as_json:
         session.screen.json({"agents": agents})
-        return None
-    now, exact = time.time(), not session.screen.terminal
+        return
     columns = (
         Column("agent"),
         Column("team"),
@@ -63,7 +62,7 @@ def list_agents(
             agent.team,
             agent.state,
             agent.host,
-            format_instant(agent.seen, now, exact=exact),
+            session.screen.instant(agent.seen),
             elements_text(agent),
             agent.waiting,
             agent.running,
@@ -71,17 +70,16 @@ def list_agents(
         for agent in agents
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
-def show(session: Session, name: NameArgument) -> int | None:
+def show(session: Session, name: NameArgument) -> None:
     """Show one agent, also if it has ended: its lease, elements and jobs."""
     with session.client() as client:
         agent = client.agent(name)
     if session.as_json:
         session.screen.json(agent)
-        return None
+        return
     now, exact = time.time(), not session.screen.terminal
     session.screen.facts(
         (
@@ -91,48 +89,44 @@ def show(session: Session, name: NameArgument) -> int | None:
             ("owner", agent.owner),
             ("host", agent.host),
             ("version", agent.version),
-            ("joined", format_instant(agent.joined, now, exact=exact)),
-            ("last seen", format_instant(agent.seen, now, exact=exact)),
-            ("lease until", format_instant(agent.lease_until, now, exact=exact)),
+            ("joined", session.screen.instant(agent.joined)),
+            ("last seen", session.screen.instant(agent.seen)),
+            ("lease until", session.screen.instant(agent.lease_until)),
             ("elements", elements_text(agent)),
             ("waiting jobs", f"{agent.waiting:,}"),
             ("running jobs", f"{agent.running:,}"),
             *drain_facts(agent, now, exact=exact),
         )
     )
-    return None
 
 
 @connected
-def drain(session: Session, name: NameArgument) -> int | None:
+def drain(session: Session, name: NameArgument) -> None:
     """Let an agent take no more work. It gives back unsplit elements; its jobs go on."""
     with session.client() as client:
         agent = client.drain_agent(name)
-    return _report(session, agent, f"agent {name} takes no more work")
+    _report(session, agent, f"agent {name} takes no more work")
 
 
 @connected
-def enable(session: Session, name: NameArgument) -> int | None:
+def enable(session: Session, name: NameArgument) -> None:
     """Let a drained agent take work again."""
     with session.client() as client:
         agent = client.enable_agent(name)
-    return _report(session, agent, f"agent {name} takes work again")
+    _report(session, agent, f"agent {name} takes work again")
 
 
 @connected
-def remove(session: Session, name: NameArgument) -> int | None:
+def remove(session: Session, name: NameArgument) -> None:
     """End an agent at once: unsplit elements go back to the queue, its jobs get another agent of the team.
 
     A process that still runs joins again by itself. Stop it first, or drain it instead.
     """
     with session.client() as client:
         agent = client.remove_agent(name)
-    return _report(session, agent, f"agent {name} has ended")
+    _report(session, agent, f"agent {name} has ended")
 
 
-def _report(session: Session, agent: AgentSummary, line: str) -> int | None:
-    if session.as_json:
-        session.screen.json(agent)
-    else:
-        session.screen.line(line)
-    return None
+def _report(session: Session, agent: AgentSummary, line: str) -> None:
+    session.screen.json(agent)
+    session.screen.line(line)

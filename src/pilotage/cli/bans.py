@@ -9,7 +9,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, parse_end
+from pilotage.cli.time_format import parse_end
 
 if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
@@ -33,47 +33,37 @@ def ban(
         ),
     ] = "",
     reason: ReasonOption = "",
-) -> int | None:
+) -> None:
     """Ban a user from a site: their running jobs there are killed, and none starts until the ban ends."""
     now = time.time()
     with session.client() as client:
         summary = client.ban_user(
             user, site=site, until=parse_end(until, now) if until else None, reason=reason
         )
-    if session.as_json:
-        session.screen.json(summary)
-        return None
+    session.screen.json(summary)
     end = "until it is lifted" if summary.until is None else f"until {_instant(session, summary.until, now)}"
     session.screen.line(f"{user} is banned from {_place(summary)} {end}")
-    return None
 
 
 @connected
-def unban(
-    session: Session, user: UserArgument, site: SiteOption = "", reason: ReasonOption = ""
-) -> int | None:
+def unban(session: Session, user: UserArgument, site: SiteOption = "", reason: ReasonOption = "") -> None:
     """End a ban. Killed jobs stay killed; waiting ones may start there again."""
     with session.client() as client:
         summary = client.lift_ban(user, site=site, reason=reason)
-    if session.as_json:
-        session.screen.json(summary)
-        return None
+    session.screen.json(summary)
     session.screen.line(f"{user} is no longer banned from {_place(summary)}")
-    return None
 
 
 @connected
 def list_bans(
     session: Session,
     everything: Annotated[bool, typer.Option("--all", help="Ended bans too")] = False,
-) -> int | None:
+) -> None:
     """List the bans in force: who is banned where, by whom, why and until when."""
     now = time.time()
     with session.client() as client:
         summaries = client.bans(everything=everything)
-    if session.as_json:
-        session.screen.json({"bans": summaries})
-        return None
+    session.screen.json({"bans": summaries})
     names = ("user", "site", "by", "since", "until", "ended", "reason")
     rows = (
         (
@@ -90,11 +80,10 @@ def list_bans(
     ranks = {"by": 2, "since": 1, "ended": 3}
     columns = [Column(name, rank=ranks.get(name, 0), text=name == "reason") for name in names]
     session.screen.table(columns, rows)
-    return None
 
 
 def _instant(session: Session, at: float | None, now: float) -> str:
-    return format_instant(at, now, exact=not session.screen.terminal)
+    return session.screen.instant(at)
 
 
 def _place(summary: BanSummary) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pilotage.cli.time_format import format_instant
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -73,7 +75,9 @@ class CommandOutput:
         """Whether progress bars may be drawn (on standard error)."""
 
     def json(self, value: object) -> None:
-        """The one document of --json: wire dataclasses, dictionaries, lists."""
+        """The one document of --json: wire dataclasses, dictionaries, lists. Without --json nothing is written."""
+        if not self.as_json:
+            return
         import msgspec
 
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
@@ -82,6 +86,10 @@ class CommandOutput:
         """A line of the result: standard output, unless that is for JSON."""
         if not self.as_json:
             print(printable(text))
+
+    def instant(self, at: float | None) -> str:
+        """Local time and how long ago it is on a terminal, else ISO 8601 with its offset; "" for None."""
+        return format_instant(at, time.time(), exact=not self.terminal)
 
     def note(self, text: str) -> None:
         """A word beside the result: standard error."""

@@ -35,7 +35,7 @@ def cost(
         str, typer.Option("--since", metavar="SPAN", help="Only the last SPAN, in whole hours: 1d, 12h")
     ] = "",
     by: Annotated[By, typer.Option("--by", help="Meaning of a row")] = By.CE,
-) -> int | None:
+) -> None:
     """Show where the core-hours of pilots went: payload, start-up, idle or lost.
 
     Payload: cores that jobs held. Start-up: from the start of the batch job to the pilot's first call.
@@ -47,7 +47,7 @@ def cost(
         report = client.costs(ce=ce, since=seconds, by=by.value)
     if session.as_json:
         session.screen.json(report)
-        return None
+        return
     terminal = session.screen.terminal
     names = ("payload", "startup", "idle", "lost", "total", "efficiency")
     columns = (Column(by.value), *(Column(name, right=True) for name in names))
@@ -58,7 +58,6 @@ def cost(
     begin = format_instant(report.begin, time.time(), exact=not terminal)
     unit = "core-hours" if terminal else "core-seconds"
     session.screen.note(f"# {unit} since {begin}; efficiency: payload / total")
-    return None
 
 
 def _cells(row: CostRow, terminal: bool, name: str = "") -> Sequence[object]:

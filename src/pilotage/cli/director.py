@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def director(
         int | None, typer.Option("--queue", metavar="ID", min=0, help="Only this queue, with each CE")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Queues at most")] = 100,
-) -> int | None:
+) -> None:
     """Explain the director's pilots: each term, cap and result for every queue, its submit pool and its CEs.
 
     --explain shows the last iteration, which submitted pilots. --dry-run computes the next one with the shown seed.
@@ -45,11 +43,11 @@ def director(
         report = client.director(dry_run=dry_run, seed=seed, queue=queue, limit=limit)
     if session.as_json:
         session.screen.json(report)
-        return None
+        return
     _show(session.screen, report)
     if queue is not None:
         _show_ces(session.screen, report.queues[0])
-    return None
+    return
 
 
 TERMS = ("cpu", "jobs", "priority", "by priority", "by jobs", "boost", "mean", "drawn", "waiting", "cap")
@@ -57,7 +55,7 @@ MATCHED_TERMS = ("cpu", "jobs", "covered", "waiting")
 
 
 def _show(screen: CommandOutput, report: DirectorReport) -> None:
-    when = format_instant(report.at, time.time(), exact=not screen.terminal)
+    when = screen.instant(report.at)
     done = f"iteration {report.number}" if report.acted else "dry run: nothing is submitted"
     pools = "; ".join(_pool_text(pool) for pool in report.pools)
     ces = "; ".join(_ce_text(ce) for ce in report.ces)

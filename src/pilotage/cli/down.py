@@ -34,7 +34,7 @@ def down(
         str,
         typer.Option("--timeout", metavar="TIME", help="Maximum time to wait; default 30s, with --drain 1h"),
     ] = "",
-) -> int | None:
+) -> None:
     """Stop the server and wait until its process has ended."""
     if drain + keep_pilots + cancel_pilots > 1:
         raise InvalidInput("give only one of --drain, --keep-pilots and --cancel-pilots")
@@ -56,17 +56,14 @@ def down(
                 hint="run `pilotage up --detach` first: the new server takes the pilots over",
             ) from None
         _report(session, "the server was not running", pilots)
-        return None
+        return
     _wait_until_stopped(session, place, limit)
     _report(session, "the server has stopped", pilots)
-    return None
 
 
 def _report(session: Session, text: str, pilots: str) -> None:
-    if session.as_json:
-        session.screen.json({"stopped": True, "pilots": pilots, "message": text})
-    else:
-        session.screen.line(text)
+    session.screen.json({"stopped": True, "pilots": pilots, "message": text})
+    session.screen.line(text)
 
 
 def _wait_until_stopped(session: Session, place: KnownServer, limit: float) -> None:

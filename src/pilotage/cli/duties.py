@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant
 
 if TYPE_CHECKING:
     from pilotage.client import Client
 
 
 @connected
-def duties(session: Session) -> int | None:
+def duties(session: Session) -> None:
     """List the rows that duties of the server cannot process. Other rows do not wait for them."""
     with session.client() as client:
         answer = client.duties()
-    if session.as_json:
-        session.screen.json(answer)
-        return None
-    now, exact = time.time(), not session.screen.terminal
+    session.screen.json(answer)
     columns = (Column("duty"), Column("step"), Column("row"), Column("since"), Column("error"))
     rows = (
-        (row.duty, row.step or "whole cycle", row.row, format_instant(row.since, now, exact=exact), row.error)
+        (row.duty, row.step or "whole cycle", row.row, session.screen.instant(row.since), row.error)
         for row in answer.failing
     )
     session.screen.table(columns, rows)
     if session.screen.terminal and not answer.count:
         session.screen.line(f"All {len(answer.duties)} duties work.")
-    return None
 
 
 def failing_line(client: Client) -> str:

@@ -10,14 +10,12 @@ from pilotage.core.errors import PilotageError
 
 
 @connected
-def whoami(session: Session) -> int | None:
+def whoami(session: Session) -> None:
     """Show the user, group and rights of your token."""
     with session.client() as client:
         identity = client.whoami()
         url = client.url
-    if session.as_json:
-        session.screen.json(identity)
-        return None
+    session.screen.json(identity)
     exact = not session.screen.terminal
     session.screen.facts(
         [
@@ -29,11 +27,10 @@ def whoami(session: Session) -> int | None:
             ("version", identity.server_version),
         ]
     )
-    return None
 
 
 @connected
-def version(session: Session) -> int | None:
+def version(session: Session) -> None:
     """Print the versions of the client and, if reachable, of the server."""
     from pilotage.cli.root import program_version
 
@@ -43,9 +40,6 @@ def version(session: Session) -> int | None:
             server = client.whoami().server_version
     except PilotageError as error:
         trouble = error.message
-    if session.as_json:
-        session.screen.json({"pilotage": program_version(), "server": server or None, "trouble": trouble})
-        return None
+    session.screen.json({"pilotage": program_version(), "server": server or None, "trouble": trouble})
     session.screen.line(f"pilotage {program_version()}")
     session.screen.line(f"server {server}" if server else f"server not reached: {trouble}")
-    return None

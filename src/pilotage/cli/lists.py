@@ -35,13 +35,13 @@ PILOT_COLUMNS = (
 
 
 @connected
-def queues(session: Session, limit: LimitOption = None) -> int | None:
+def queues(session: Session, limit: LimitOption = None) -> None:
     """List the task queues: waiting jobs of one owner and group with equal requirements."""
     with session.client() as client:
         queues = session.screen.first_rows(client.queues(), limit, DEFAULT_ROWS)
     if session.as_json:
         session.screen.json({"queues": queues})
-        return None
+        return
     noted = any(queue.note for queue in queues)
     columns = (
         Column("id", right=True),
@@ -75,7 +75,6 @@ def queues(session: Session, limit: LimitOption = None) -> int | None:
         for queue in queues
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
@@ -83,7 +82,7 @@ def pilots(
     session: Session,
     limit: LimitOption = None,
     ended: Annotated[bool, typer.Option("--all", help="Include ended pilots")] = False,
-) -> int | None:
+) -> None:
     """List the live pilots. Efficiency: the fraction of a pilot's core-seconds that its jobs held, as in `cost`.
 
     The owner is the one that the pilot serves; empty: it serves everybody, or you may not see it.
@@ -91,12 +90,9 @@ def pilots(
     with session.client() as client:
         shown = (pilot for pilot in client.pilots() if ended or pilot.ended is None)
         pilots = session.screen.first_rows(shown, limit, DEFAULT_ROWS)
-    if session.as_json:
-        session.screen.json({"pilots": pilots})
-        return None
+    session.screen.json({"pilots": pilots})
     now, exact = time.time(), not session.screen.terminal
     session.screen.table(PILOT_COLUMNS, (pilot_cells(pilot, now, exact=exact) for pilot in pilots))
-    return None
 
 
 def pilot_cells(pilot: PilotSummary, now: float, *, exact: bool) -> tuple[object, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.session import HomeOption, JsonOption
-from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput
 
 LONGEST_TOKEN = 8192
@@ -44,7 +42,7 @@ def login(
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
-) -> int | None:
+) -> None:
     """Log in to a server on another machine: later commands use its address and your token.
 
     The token is tried first. Address and token are then written to server.json and token of the home (mode 600). The
@@ -58,10 +56,9 @@ def login(
     screen = CommandOutput(as_json)
     if as_json:
         screen.json(identity)
-        return None
-    until = format_instant(identity.expires, time.time(), exact=not screen.terminal)
+        return
+    until = screen.instant(identity.expires)
     screen.line(f"logged in as {identity.user} ({identity.group}); the token is valid until {until}")
-    return None
 
 
 def _ask_token(file: Path | None) -> str:
@@ -82,7 +79,7 @@ def _ask_token(file: Path | None) -> str:
     return token
 
 
-def logout(home: HomeOption = None, as_json: JsonOption = False) -> int | None:
+def logout(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Remove the server's address and the token that `login` has written. The token itself stays valid."""
     from pilotage.client.credentials import default_home
     from pilotage.client.login import log_out
@@ -93,4 +90,3 @@ def logout(home: HomeOption = None, as_json: JsonOption = False) -> int | None:
         screen.json({"logged_out": removed})
     else:
         screen.line("logged out" if removed else "nobody was logged in")
-    return None

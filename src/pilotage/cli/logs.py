@@ -26,7 +26,7 @@ def logs(
     attempt: Annotated[
         int, typer.Option("--attempt", min=0, help="Show the output of this attempt; 0: of the last one")
     ] = 0,
-) -> int | None:
+) -> None:
     """Show the standard output or error of a job so far."""
     ids = parse_ids([job])
     if len(ids) != 1:
@@ -54,4 +54,3 @@ def logs(
     if session.as_json:
         content = b"".join(text).decode("utf-8", "replace")
         session.screen.json({"job": ids[0], "stream": stream, "state": state, "text": content})
-    return None

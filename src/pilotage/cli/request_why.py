@@ -23,18 +23,15 @@ RELEASED_NEXT = "open: the next release may take them"
 def why_request(
     session: Session,
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
-) -> int | None:
+) -> None:
     """Explain why a request is not further: each site's condition, and the changes that would help."""
     with session.client() as client:
         show_request(session, client.why_request(request), time.time())
-    return None
 
 
 def show_request(session: Session, answer: RequestWhy, now: float) -> None:
     """Print the summary, the verdict of each site, and the changes that would help."""
-    if session.as_json:
-        session.screen.json(answer)
-        return
+    session.screen.json(answer)
     session.screen.facts(_facts(answer, now, exact=not session.screen.terminal))
     for title, columns, rows in _tables(answer):
         if rows:

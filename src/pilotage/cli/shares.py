@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def share_list(
     session: Session,
     group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Show only this group")] = "",
-) -> int | None:
+) -> None:
     """Show the share, usage, correction factor and priority of each group and owner."""
     with session.client() as client:
         table = client.shares()
@@ -38,7 +38,7 @@ def share_list(
         raise InvalidInput(f"there is no group {group}", hint="`pilotage share list` lists the groups")
     if session.as_json:
         session.screen.json(table)
-        return None
+        return
     windows = _windows(table)
     if session.screen.terminal:
         session.screen.table(
@@ -49,7 +49,7 @@ def share_list(
     else:
         session.screen.table(_columns(windows), (_cells(row, windows) for row in table.rows))
     session.screen.note(_status_line(table, exact=not session.screen.terminal))
-    return None
+    return
 
 
 Window = tuple[float, str]
@@ -225,7 +225,7 @@ def export(
     file: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
     ] = "",
-) -> int | None:
+) -> None:
     """Export usage by month, site, group and owner: wall and CPU time, also normalised to reference cores.
 
     An attempt counts in the month in which it ended; failed attempts count too. Times are in seconds.
@@ -243,13 +243,12 @@ def export(
     text = _as_json(rows) if format is Format.JSON else "".join(_as_csv(rows))
     if not file:
         sys.stdout.write(text)
-        return None
+        return
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as trouble:
         raise InvalidInput(f"cannot write {file}: {trouble.strerror}") from trouble
     session.screen.note(f"{len(rows):,} rows are in {file}")
-    return None
 
 
 def _as_json(rows: Sequence[AccountRow]) -> str:

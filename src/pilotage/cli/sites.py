@@ -9,7 +9,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, parse_end
+from pilotage.cli.time_format import parse_end
 from pilotage.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -28,14 +28,13 @@ UntilOption = Annotated[
 
 
 @connected
-def list_sites(session: Session) -> int | None:
+def list_sites(session: Session) -> None:
     """List the sites: their state, pilots and jobs."""
     with session.client() as client:
         sites = client.sites()
     if session.as_json:
         session.screen.json({"sites": sites})
-        return None
-    now, exact = time.time(), not session.screen.terminal
+        return
     columns = (
         Column("site"),
         Column("state"),
@@ -56,31 +55,29 @@ def list_sites(session: Session) -> int | None:
             ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items())),
             site.running,
             site.waiting,
-            "" if site.until is None else format_instant(site.until, now, exact=exact),
+            session.screen.instant(site.until),
             site.reason,
         )
         for site in sites
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
-def show(session: Session, name: NameArgument) -> int | None:
+def show(session: Session, name: NameArgument) -> None:
     """Show one site: its state with who set it, when and why, its CEs, pilots and jobs."""
     with session.client() as client:
         site = _find(client.sites(), name)
     if session.as_json:
         session.screen.json(site)
-        return None
-    now, exact = time.time(), not session.screen.terminal
+        return
     pilots = ", ".join(f"{number} {state}" for state, number in sorted(site.pilots.items()))
     facts = {
         "site": site.name,
         "state": site.state,
         "set by": site.changed_by,
-        "since": "" if site.since is None else format_instant(site.since, now, exact=exact),
-        "until": "" if site.until is None else format_instant(site.until, now, exact=exact),
+        "since": session.screen.instant(site.since),
+        "until": session.screen.instant(site.until),
         "reason": site.reason,
         "CEs": ", ".join(site.ces) or "none",
         "slots": str(site.slots),
@@ -91,7 +88,6 @@ def show(session: Session, name: NameArgument) -> int | None:
     for label, text in facts.items():
         if text:
             session.screen.line(f"{label:<9}{text}")
-    return None
 
 
 def _find(sites: list[SiteSummary], name: str) -> SiteSummary:
@@ -102,39 +98,32 @@ def _find(sites: list[SiteSummary], name: str) -> SiteSummary:
 
 
 @connected
-def drain(
-    session: Session, name: NameArgument, until: UntilOption = "", reason: ReasonOption = ""
-) -> int | None:
+def drain(session: Session, name: NameArgument, until: UntilOption = "", reason: ReasonOption = "") -> None:
     """Drain a site: no new elements for it, and pilots only for jobs that can run nowhere else."""
-    return _set(session, name, "drain", until, reason)
+    _set(session, name, "drain", until, reason)
 
 
 @connected
-def down(
-    session: Session, name: NameArgument, until: UntilOption = "", reason: ReasonOption = ""
-) -> int | None:
+def down(session: Session, name: NameArgument, until: UntilOption = "", reason: ReasonOption = "") -> None:
     """Take a site down: no pilot is submitted, and no job starts. Running jobs go on."""
-    return _set(session, name, "down", until, reason)
+    _set(session, name, "down", until, reason)
 
 
 @connected
-def enable(session: Session, name: NameArgument, reason: ReasonOption = "") -> int | None:
+def enable(session: Session, name: NameArgument, reason: ReasonOption = "") -> None:
     """Make a site normal again."""
-    return _set(session, name, "normal", "", reason)
+    _set(session, name, "normal", "", reason)
 
 
-def _set(session: Session, name: str, state: str, until: str, reason: str) -> int | None:
+def _set(session: Session, name: str, state: str, until: str, reason: str) -> None:
     now = time.time()
     end = parse_end(until, now) if until else None
     with session.client() as client:
         site = client.set_site_state(name, state, until=end, reason=reason)
-    if session.as_json:
-        session.screen.json(site)
-        return None
+    session.screen.json(site)
     text = {"normal": "is normal", "drain": "is drained", "down": "is down"}[site.state]
     if site.state != state:
         text += ", since the policy says so"
     elif site.until is not None:
-        text += f" until {format_instant(site.until, now, exact=not session.screen.terminal)}"
+        text += f" until {session.screen.instant(site.until)}"
     session.screen.line(f"site {name} {text}")
-    return None

@@ -72,7 +72,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until all jobs have ended")] = False,
     limit: LimitOption = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest jobs first")] = False,
-) -> int | None:
+) -> None:
     """Show jobs, newest first. A single job is shown in detail.
 
     Without a selection, show your jobs that have not ended. Jobs selected by id are sorted by id.
@@ -92,7 +92,6 @@ def status(
             _show_job(session.screen, client, selection.ids[0])
         else:
             _show_jobs(session.screen, client, selection, most, oldest)
-    return None
 
 
 def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limit: int, oldest: bool) -> None:
@@ -143,9 +142,7 @@ def _row(job: JobSummary, now: float, *, exact: bool) -> tuple[object, ...]:
 
 def _show_job(screen: CommandOutput, client: Client, number: int) -> None:
     detail = client.job(number)
-    if screen.as_json:
-        screen.json(detail)
-        return
+    screen.json(detail)
     screen.facts(job_facts(detail, time.time(), exact=not screen.terminal))
 
 
@@ -156,10 +153,7 @@ def _show_events(
     if not numbers:
         _check_named(client, selection)
     histories: dict[int, list[JobEvent]] = {number: client.events(number) for number in numbers}
-    if screen.as_json:
-        screen.json({str(number): events for number, events in histories.items()})
-        return
-    now, exact = time.time(), not screen.terminal
+    screen.json({str(number): events for number, events in histories.items()})
     columns = (
         Column("job", right=True),
         Column("when"),
@@ -172,7 +166,7 @@ def _show_events(
     rows = (
         (
             number,
-            format_instant(event.at, now, exact=exact),
+            screen.instant(event.at),
             event.kind,
             event.old,
             event.new,

@@ -32,7 +32,7 @@ def create(
             "--out", "-o", metavar="FILE", help="Write the token to FILE (mode 600) instead of printing it"
         ),
     ] = None,
-) -> int | None:
+) -> None:
     """Create a token for a user of the policy. It is printed once; transfer it over a secure channel."""
     seconds = parse_duration(lifetime)
     if seconds <= 0:
@@ -47,12 +47,11 @@ def create(
     if session.as_json:
         shown = {"id": answer.id, "user": answer.user, "group": answer.group, "expires": answer.expires}
         screen.json(shown | ({"file": str(out)} if out else {"token": answer.token}))
-        return None
+        return
     if out is None:
         screen.line(answer.token)
-    until = format_instant(answer.expires, time.time(), exact=not screen.terminal)
+    until = screen.instant(answer.expires)
     screen.note(f"token {answer.id} for {answer.user} ({answer.group}), valid until {until}")
-    return None
 
 
 def _write_token_file(path: Path, token: str) -> None:
@@ -65,7 +64,7 @@ def _write_token_file(path: Path, token: str) -> None:
 
 
 @connected
-def show(session: Session) -> int | None:
+def show(session: Session) -> None:
     """Show the user, group and expiry of the current token, not the token itself."""
     with session.client() as client:
         identity = client.whoami()
@@ -73,23 +72,20 @@ def show(session: Session) -> int | None:
     if session.as_json:
         shown = {"user": identity.user, "group": identity.group, "expires": identity.expires}
         session.screen.json({**shown, "properties": identity.properties, "file": str(file)})
-        return None
-    until = format_instant(identity.expires, time.time(), exact=not session.screen.terminal)
+        return
+    until = session.screen.instant(identity.expires)
     session.screen.facts(
         [("user", identity.user), ("group", identity.group), ("valid until", until), ("file", file)]
     )
-    return None
 
 
 @connected
-def list_tokens(session: Session) -> int | None:
+def list_tokens(session: Session) -> None:
     """List the tokens that administrators have made: all for administrators, else your own."""
     with session.client() as client:
         tokens = list(client.tokens())
     screen, now = session.screen, time.time()
-    if session.as_json:
-        screen.json({"tokens": tokens})
-        return None
+    screen.json({"tokens": tokens})
     exact = not screen.terminal
     ranks = {"issued": 2, "by": 3, "group": 1}
     names = ("id", "user", "group", "issued", "by", "valid until")
@@ -107,7 +103,6 @@ def list_tokens(session: Session) -> int | None:
             for token in tokens
         ),
     )
-    return None
 
 
 @connected
@@ -121,7 +116,7 @@ def revoke(
         int,
         typer.Option("--pilot", metavar="ID", help="The token of a pilot: it ends, and its jobs wait again"),
     ] = 0,
-) -> int | None:
+) -> None:
     """Revoke tokens. All servers of the pool refuse them within seconds. You may revoke your own tokens."""
     if bool(ids) + bool(user) + bool(pilot) != 1:
         raise InvalidInput("give ids of tokens, or --user, or --pilot", hint="see `pilotage token list`")
@@ -136,11 +131,8 @@ def revoke(
             for number in ids or ():
                 client.revoke_token(number)
             words = f"revoked {', '.join(map(str, ids or ()))}"
-    if session.as_json:
-        session.screen.json({"message": words})
-    else:
-        session.screen.line(words)
-    return None
+    session.screen.json({"message": words})
+    session.screen.line(words)
 
 
 @connected
@@ -150,16 +142,13 @@ def rotate_key(
         str,
         typer.Option("--grace", metavar="TIME", help="How long tokens of earlier keys are still accepted"),
     ] = "1d",
-) -> int | None:
+) -> None:
     """Sign tokens with a new key from now on (administrators). Use renews tokens before the grace is over."""
     seconds = parse_duration(grace)
     with session.client() as client:
         rotated = client.rotate_token_key(grace=seconds)
-    if session.as_json:
-        session.screen.json(rotated)
-        return None
-    until = format_instant(rotated.accepted_until, time.time(), exact=not session.screen.terminal)
+    session.screen.json(rotated)
+    until = session.screen.instant(rotated.accepted_until)
     session.screen.line(
         f"key {rotated.key} signs new tokens; tokens of earlier keys are accepted until {until}"
     )
-    return None

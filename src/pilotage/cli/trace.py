@@ -10,7 +10,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, parse_instant
+from pilotage.cli.time_format import parse_instant
 
 
 @connected
@@ -29,12 +29,10 @@ def trace(
     now = time.time()
     with session.client() as client:
         answer = client.trace(batch_id=batch_id, node=node, at=parse_instant(at, now) if at else None)
-    if session.as_json:
-        session.screen.json(answer)
-        return None
+    session.screen.json(answer)
 
     def instant(value: float | None) -> str:
-        return format_instant(value, now, exact=not session.screen.terminal)
+        return session.screen.instant(value)
 
     screen = session.screen
     screen.table(

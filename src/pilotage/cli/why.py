@@ -33,7 +33,7 @@ def why(
             " elements (element:9)",
         ),
     ],
-) -> int | None:
+) -> None:
     """Explain why a job, a task queue, a request or an element waits.
 
     Shows the conditions that refuse it, the jobs and queues ahead of it, and changes that would start it.
@@ -44,13 +44,10 @@ def why(
         if kind in (REQUEST, ELEMENT):
             waits = client.why_request(number) if kind == REQUEST else client.why_element(number)
             show_request(session, waits, time.time())
-            return None
+            return
         answer = client.why_queue(number) if colon else client.why(number)
-    if session.as_json:
-        session.screen.json(answer)
-    else:
-        _show(session.screen, answer, time.time())
-    return None
+    session.screen.json(answer)
+    _show(session.screen, answer, time.time())
 
 
 def _number(text: str, whole: str) -> int:
@@ -181,7 +178,7 @@ def _over_time(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table
             (
                 entry.reason or "(nothing waited)",
                 entry.detail,
-                format_instant(entry.since, now, exact=not screen.terminal),
+                screen.instant(entry.since),
                 format_duration(max(0.0, (entry.until or now) - entry.since)),
             )
             for entry in answer.history

@@ -57,7 +57,7 @@ def add(
     max_running: MaxRunningOption = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-) -> int | None:
+) -> None:
     """Add a CE to the policy in force. The server asks a batch system for its partitions, limits and accounts."""
     from pilotage.cli.time_format import parse_duration
     from pilotage.core.policy import parse
@@ -98,7 +98,6 @@ def add(
             why = reason or f"ce add {kind}: {name}"
             applied = client.apply_policy(text, reason=why, expect=current.version)
     _report(session, name, current, applied, dry_run)
-    return None
 
 
 def _with_settings(kind: str, options: dict[str, str], words: Sequence[str]) -> dict[str, str]:

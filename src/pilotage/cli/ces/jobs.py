@@ -11,13 +11,11 @@ from pilotage.cli.time_format import format_duration
 
 
 @connected
-def jobs(session: Session, name: NameArgument) -> int | None:
+def jobs(session: Session, name: NameArgument) -> None:
     """List the batch jobs of a CE's pilots as its batch system has them: for whom they are, their state and age."""
     with session.client() as client:
         listed = client.ce_jobs(name)
-    if session.as_json:
-        session.screen.json({"jobs": listed})
-        return None
+    session.screen.json({"jobs": listed})
     now = time.time()
     columns = (
         Column("batch job"),
@@ -49,4 +47,3 @@ def jobs(session: Session, name: NameArgument) -> int | None:
         for job in listed
     )
     session.screen.table(columns, rows)
-    return None

@@ -9,7 +9,7 @@ import typer
 
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.cli.time_format import format_duration
 
 if TYPE_CHECKING:
     from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
@@ -18,14 +18,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the p
 
 
 @connected
-def list_ces(session: Session) -> int | None:
+def list_ces(session: Session) -> None:
     """List the CEs of the policy: whether pilots are submitted there and why not, and how many there are."""
     with session.client() as client:
         summaries = client.ces()
     if session.as_json:
         session.screen.json({"ces": summaries})
-        return None
-    now, exact = time.time(), not session.screen.terminal
+        return
+    now = time.time()
     columns = (
         Column("ce"),
         Column("type", rank=3),
@@ -46,13 +46,12 @@ def list_ces(session: Session) -> int | None:
             _room(ce.waiting, ce.max_waiting),
             _room(ce.running, ce.max_running),
             ce.in_doubt,
-            "" if ce.until is None else format_instant(ce.until, now, exact=exact),
+            session.screen.instant(ce.until),
             reason_of(ce, now),
         )
         for ce in summaries
     )
     session.screen.table(columns, rows)
-    return None
 
 
 def reason_of(ce: CeSummary, now: float) -> str:
@@ -77,28 +76,21 @@ def _room(number: int, most: int | None) -> str:
 
 
 @connected
-def show(session: Session, name: NameArgument) -> int | None:
+def show(session: Session, name: NameArgument) -> None:
     """Explain the state of a CE, and show its last failed pilots and whose fault they look like."""
     with session.client() as client:
         report = client.ce(name)
-    if session.as_json:
-        session.screen.json(report)
-        return None
+    session.screen.json(report)
     _show_facts(session.screen, report)
     if report.failures:
         session.screen.line()
         session.screen.line("Last failed pilots")
         _show_failures(session.screen, report.failures)
-    return None
 
 
 def _show_facts(screen: CommandOutput, report: CeReport) -> None:
     ce = report.ce
-    now, exact = time.time(), not screen.terminal
-
-    def instant(value: float | None) -> str:
-        return "" if value is None else format_instant(value, now, exact=exact)
-
+    now, instant = time.time(), screen.instant
     waits = "; ".join(
         f"{wait_text(wait, now)} ({wait.wait + ', ' if wait.wait else ''}{wait.submissions} submissions)"
         for wait in ce.waits
@@ -158,7 +150,6 @@ def _budget(budget: CeBudget) -> str:
 
 
 def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
-    now, exact = time.time(), not screen.terminal
     columns = (
         Column("pilot", right=True),
         Column("ended"),
@@ -168,10 +159,7 @@ def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
     )
     screen.table(
         columns,
-        (
-            (row.pilot, format_instant(row.at, now, exact=exact), row.node, row.blame, row.reason)
-            for row in failures
-        ),
+        ((row.pilot, screen.instant(row.at), row.node, row.blame, row.reason) for row in failures),
     )
     for row in failures:
         if row.log:
@@ -187,7 +175,7 @@ def enable(
     session: Session,
     name: NameArgument,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
-) -> int | None:
+) -> None:
     """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
     with session.client() as client:
         ce = client.enable_ce(name, reason)
@@ -196,7 +184,6 @@ def enable(
     session.screen.line(
         f"CE {name} is enabled" + ("" if ce.state == "active" else f", but {ce.state}: {ce.reason}")
     )
-    return None
 
 
 @connected
@@ -204,11 +191,10 @@ def disable(
     session: Session,
     name: NameArgument,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")],
-) -> int | None:
+) -> None:
     """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
     with session.client() as client:
         ce = client.disable_ce(name, reason)
     if session.as_json:
         session.screen.json(ce)
     session.screen.line(f"CE {name} is disabled; its {ce.waiting + ce.running} pilots go on")
-    return None

@@ -55,7 +55,7 @@ def add(
     close: Annotated[
         bool, typer.Option("--close", help="Close the data set: no more files will come")
     ] = False,
-) -> int | None:
+) -> None:
     """Register files as a data set: each folder is a block. Adding again adds new files only.
 
     The files are not copied: they stay at their sites.
@@ -78,14 +78,11 @@ def add(
             client.close_dataset(name)
     for warning in added.warnings:
         session.screen.note(f"warning: {warning}")
-    if session.as_json:
-        session.screen.json(added)
-        return None
+    session.screen.json(added)
     known = f", {added.known:,} were there" if added.known else ""
     session.screen.line(
         f"{name}: added {plural(added.files, 'file')} in {plural(added.closed, 'block')}{known}"
     )
-    return None
 
 
 def _check_numbers(block_size: int, block_depth: int, events_per_file: int, checksum: str) -> None:

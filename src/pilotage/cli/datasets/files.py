@@ -26,7 +26,7 @@ def files(
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Also events, bytes and checksum of each file")
     ] = False,
-) -> int | None:
+) -> None:
     """Print the path or URL of each file of a data set, one in a line."""
     with session.client() as client:
         rows = list(_paths(client, name, site))
@@ -43,7 +43,6 @@ def files(
     else:
         for path, _ in rows:
             session.screen.line(path)
-    return None
 
 
 def _paths(client: Client, name: str, site: str) -> Iterator[tuple[str, FileSummary]]:

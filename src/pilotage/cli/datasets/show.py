@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, format_size, plural
+from pilotage.cli.time_format import format_size, plural
 from pilotage.core.datasets.facts import Replica, check_replica
 from pilotage.core.errors import InvalidInput
 
@@ -30,14 +29,11 @@ def list_datasets(
         str, typer.Argument(metavar="[TEXT]", help="Only data sets with this text in their name")
     ] = "",
     owner: Annotated[str, typer.Option("--owner", metavar="USER", help="Only data sets of this user")] = "",
-) -> int | None:
+) -> None:
     """List the data sets with their blocks, files, events and bytes."""
-    now = time.time()
     with session.client() as client:
         summaries = list(client.datasets(contains=text, owner=owner))
-    if session.as_json:
-        session.screen.json({"datasets": summaries})
-        return None
+    session.screen.json({"datasets": summaries})
     columns = (
         Column("data set"),
         Column("owner", rank=3),
@@ -55,12 +51,11 @@ def list_datasets(
             row.files,
             row.events,
             _size(session, row.size),
-            format_instant(row.created, now, exact=not session.screen.terminal),
+            session.screen.instant(row.created),
         )
         for row in summaries
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
@@ -71,32 +66,29 @@ def show(
         str, typer.Option("--block", metavar="NAME", help="List the files of this block instead")
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help=f"More than {BLOCKS_SHOWN} blocks")] = False,
-) -> int | None:
+) -> None:
     """Show a data set: its totals, where it is, and its blocks."""
     if block:
         _show_files(session, name, block)
-        return None
+        return
     with session.client() as client:
         report = client.dataset(name)
         blocks = list(islice(client.dataset_blocks(name), None if everything else BLOCKS_SHOWN))
     if session.as_json:
         session.screen.json({"report": report, "blocks": blocks})
-        return None
+        return
     _print_facts(session, report)
     if blocks:
         session.screen.line("")
         _print_blocks(session, blocks)
     if report.dataset.blocks > len(blocks):
         session.screen.note(f"... and {report.dataset.blocks - len(blocks):,} more blocks (--all)")
-    return None
 
 
 def _show_files(session: Session, name: str, block: str) -> None:
     with session.client() as client:
         files = list(client.dataset_files(name, block))
-    if session.as_json:
-        session.screen.json({"files": files})
-        return
+    session.screen.json({"files": files})
     columns = (
         Column("file"),
         Column("size", right=True),
@@ -207,7 +199,7 @@ def replicas(
     forget: Annotated[
         bool, typer.Option("--forget", help="Where the files are is not known any more")
     ] = False,
-) -> int | None:
+) -> None:
     """Show where the blocks of a data set are, and when this was last known; or change it.
 
     Only the catalogue changes: nothing is copied or deleted. Work that waits follows within seconds.
@@ -221,19 +213,14 @@ def replicas(
                 remove=remove or (),
                 forget=forget,
             )
-            if session.as_json:
-                session.screen.json(changed)
-            else:
-                session.screen.line(
-                    f"{name}: {changed.moved:,} of {changed.blocks:,} blocks are at other sites now"
-                )
-            return None
+            session.screen.json(changed)
+            session.screen.line(
+                f"{name}: {changed.moved:,} of {changed.blocks:,} blocks are at other sites now"
+            )
+            return
         blocks = [row for row in client.dataset_blocks(name) if block is None or row.name == block]
-    if session.as_json:
-        session.screen.json({"blocks": blocks})
-        return None
+    session.screen.json({"blocks": blocks})
     _print_replicas(session, blocks)
-    return None
 
 
 def _place(text: str) -> Replica:
@@ -244,42 +231,37 @@ def _place(text: str) -> Replica:
 
 
 def _print_replicas(session: Session, blocks: Iterable[BlockSummary]) -> None:
-    now, exact = time.time(), not session.screen.terminal
     rows: list[tuple[str, str, str, str]] = []
     for block in blocks:
         rows += [
-            (block.name, _site(place.site), place.prefix, format_instant(place.known, now, exact=exact))
+            (block.name, _site(place.site), place.prefix, session.screen.instant(place.known))
             for place in block.replicas
         ]
         if not block.replicas:
             unknown = block.located is None
-            known = "" if unknown else format_instant(block.located, now, exact=exact)
+            known = "" if unknown else session.screen.instant(block.located)
             rows.append((block.name, "(unknown)" if unknown else "(none)", "", known))
     session.screen.table(tuple(Column(name) for name in ("block", "site", "prefix", "known")), rows)
 
 
 @connected
-def close(session: Session, name: NameArgument) -> int | None:
+def close(session: Session, name: NameArgument) -> None:
     """Close a data set: no more files will come, so requests that read it can end."""
     with session.client() as client:
         summary = client.close_dataset(name)
     _tell(session, summary, "is closed")
-    return None
 
 
 @connected
-def remove(session: Session, name: NameArgument) -> int | None:
+def remove(session: Session, name: NameArgument) -> None:
     """Remove a data set from the catalogue. The files themselves stay where they are."""
     with session.client() as client:
         summary = client.remove_dataset(name)
     _tell(session, summary, "is removed; its files stay where they are")
-    return None
 
 
 def _tell(session: Session, summary: DataSetSummary, state: str) -> None:
-    if session.as_json:
-        session.screen.json(summary)
-    else:
-        session.screen.line(
-            f"{summary.name} ({plural(summary.files, 'file')} in {plural(summary.blocks, 'block')}) {state}"
-        )
+    session.screen.json(summary)
+    session.screen.line(
+        f"{summary.name} ({plural(summary.files, 'file')} in {plural(summary.blocks, 'block')}) {state}"
+    )

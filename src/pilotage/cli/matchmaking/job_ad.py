@@ -16,7 +16,7 @@ def job_ad(
         str, typer.Argument(metavar="JOB|FILE", help="A job, or a job file (- for standard input)")
     ],
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="Group of a job file")] = "",
-) -> int | None:
+) -> None:
     """Print the requester's ad: Requirements, and the identity with which pilots are submitted for the job."""
     from pilotage.cli.matchmaking.queries import query_for
     from pilotage.core.classads import indented, parse_ad
@@ -24,9 +24,6 @@ def job_ad(
     query = query_for(target, group=group, limit=1)
     with session.client() as client:
         answer = client.job_ad(query.job) if query.job is not None else client.match_ces(query)
-    if session.as_json:
-        session.screen.json({"owner": answer.owner, "group": answer.group, "ad": answer.ad})
-    else:
-        for line in indented(parse_ad(answer.ad)).splitlines():
-            session.screen.line(line)
-    return None
+    session.screen.json({"owner": answer.owner, "group": answer.group, "ad": answer.ad})
+    for line in indented(parse_ad(answer.ad)).splitlines():
+        session.screen.line(line)

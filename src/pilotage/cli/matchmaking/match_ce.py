@@ -39,7 +39,7 @@ def match_ce(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=MAX_MATCHED_CES, help="CEs at most")
     ] = 200,
-) -> int | None:
+) -> None:
     """Match a job with each CE: yes or no, the sub-expression that said no, rank, residual and native flags.
 
     Nothing is submitted. With --ad the CE ads come from files, and no server is asked.
@@ -53,7 +53,6 @@ def match_ce(
         session.screen.json(report)
     else:
         show_report(session.screen, report, time.time())
-    return None
 
 
 def _from_files(

@@ -53,7 +53,7 @@ def kill(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the number of pilots")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
-) -> int | None:
+) -> None:
     """End pilots; their jobs wait again and lose no try (administrators).
 
     A pilot gives its jobs back at its next call, and leaves. One that has not called home is cancelled in its batch
@@ -84,4 +84,3 @@ def kill(
         raise NotFound(f"CE {ce} has no live pilot")
     if not answer.done and not dry_run:
         raise Conflict("none of these pilots can be ended", hint="see `pilotage pilot list --all`")
-    return None

@@ -19,7 +19,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Follow the output until the pilot has ended")
     ] = False,
-) -> int | None:
+) -> None:
     """Show the end of the standard output and error of a pilot itself (administrators).
 
     The server reads the file that the batch system writes. If it cannot read that file, it shows the lines that the
@@ -42,4 +42,3 @@ def logs(
     if session.as_json:
         content = b"".join(text).decode("utf-8", "replace")
         session.screen.json({"pilot": pilot, "state": state, "text": content})
-    return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_duration, format_instant
+from pilotage.cli.time_format import format_duration
 
 if TYPE_CHECKING:
     from pilotage.wire.pool import PilotSummary
@@ -36,14 +36,8 @@ def show(session: Session, pilot: PilotArgument) -> int | None:
     """Show one pilot: where it runs, its batch job, its jobs, and why it ended."""
     with session.client() as client:
         detail = client.pilot(pilot)
-    if session.as_json:
-        session.screen.json(detail)
-        return None
-    row, now, exact = detail.pilot, time.time(), not session.screen.terminal
-
-    def instant(value: float | None) -> str:
-        return "" if value is None else format_instant(value, now, exact=exact)
-
+    session.screen.json(detail)
+    row, now, instant = detail.pilot, time.time(), session.screen.instant
     gone = "" if detail.queue_exists else " (it has gone)"
     life = None if row.started is None else (now if row.ended is None else row.ended) - row.started
     session.screen.facts(

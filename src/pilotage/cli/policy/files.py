@@ -33,7 +33,7 @@ def init(
         str, typer.Argument(metavar="FILE", help="File to write; - for standard output")
     ] = "policy.toml",
     force: ForceOption = False,
-) -> int | None:
+) -> None:
     """Write an annotated example policy. Needs no server."""
     from pilotage.core.policy import annotated
 
@@ -48,7 +48,6 @@ def init(
         session.screen.line(
             f"{file} is written: edit it, then `pilotage policy check` and `pilotage policy apply`"
         )
-    return None
 
 
 @connected
@@ -58,18 +57,16 @@ def preset(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Policy file that takes the rules; - for standard input")
     ] = "",
-) -> int | None:
+) -> None:
     """Print the tables of a preset, or a policy file with its rules. No file is changed. Needs no server."""
     from pilotage.core.policy.parser import parse_toml
     from pilotage.core.policy.presets import PRESETS
 
     if not name:
         rows = [[known.name, known.meaning] for known in PRESETS.values()]
-        if session.as_json:
-            session.screen.json({"presets": [{"name": row[0], "meaning": row[1]} for row in rows]})
-        else:
-            session.screen.table([Column("name"), Column("meaning")], rows)
-        return None
+        session.screen.json({"presets": [{"name": row[0], "meaning": row[1]} for row in rows]})
+        session.screen.table([Column("name"), Column("meaning")], rows)
+        return
     chosen = PRESETS.get(name)
     if chosen is None:
         raise InvalidInput(f"there is no preset {name}", hint=f"known: {', '.join(PRESETS)}", field="name")
@@ -82,7 +79,6 @@ def preset(
         session.screen.json({"name": name, "file": file or None, "text": text})
     else:
         sys.stdout.write(text)
-    return None
 
 
 @connected
@@ -104,7 +100,7 @@ def import_cfg(
         ),
     ] = "",
     force: ForceOption = False,
-) -> int | None:
+) -> None:
     """Convert a DIRAC configuration to a policy. Unconverted entries are listed with their line. Needs no server."""
     from pilotage.core.policy.dirac_cfg import import_policy
 
@@ -114,13 +110,12 @@ def import_cfg(
     if session.as_json:
         shown = {"file": out, "section": made.section or None, "text": made.text}
         session.screen.json(shown | {"left": made.omissions, "notes": made.notes})
-        return None
+        return
     if out and out != "-":
         session.screen.line(f"{out}: {_summarise(made)}")
     else:
         sys.stdout.write(made.text)
     _report_unconverted(session, made)
-    return None
 
 
 def _report_unconverted(session: Session, made: ImportedPolicy) -> None:

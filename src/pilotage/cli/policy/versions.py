@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,6 @@ from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.session import LimitOption, Session, connected
-from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -50,18 +48,17 @@ def show(
             help="Version to show; default: the one in force",
         ),
     ] = None,
-) -> int | None:
+) -> None:
     """Print the policy in force. Version, time and author are printed to standard error."""
     with session.client() as client:
         document = client.policy() if version is None else client.policy_version(version)
     if session.as_json:
         session.screen.json(document)
-        return None
-    applied = format_instant(document.applied_at, time.time(), exact=not session.screen.terminal)
+        return
+    applied = session.screen.instant(document.applied_at)
     reason = f": {document.reason}" if document.reason else ""
     session.screen.note(f"# version {document.version}, applied {applied} by {document.applied_by}{reason}")
     sys.stdout.write(document.text if document.text.endswith("\n") else document.text + "\n")
-    return None
 
 
 @connected
@@ -72,7 +69,7 @@ def check(
         bool,
         typer.Option("--offline", help="Check without a server; the effect on waiting jobs is not checked"),
     ] = False,
-) -> int | None:
+) -> None:
     """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
     text = policy_for_server(file)
     if offline:
@@ -88,7 +85,6 @@ def check(
         for note in document.properties:
             session.screen.note(f"note: {note}")
     _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
-    return None
 
 
 def _check_offline(text: str) -> PolicyDocument:
@@ -107,13 +103,13 @@ def _check_offline(text: str) -> PolicyDocument:
 @connected
 def apply(
     session: Session, file: FileArgument, reason: ReasonOption = "", expect: ExpectOption = None
-) -> int | None:
+) -> None:
     """Put a policy file into force. An invalid file changes nothing."""
     text = policy_for_server(file)
     with session.client() as client:
         document = client.apply_policy(text, reason=reason, expect=expect)
     _report(session, document, f"{file} is in force as version {document.version}")
-    return None
+    return
 
 
 DEFAULT_ROWS = 50
@@ -123,26 +119,22 @@ DEFAULT_ROWS = 50
 def history(
     session: Session,
     limit: LimitOption = None,
-) -> int | None:
+) -> None:
     """List the versions of the policy, newest first, with time, author and reason."""
     with session.client() as client:
         versions = session.screen.first_rows(client.policy_versions(), limit, DEFAULT_ROWS)
-    if session.as_json:
-        session.screen.json({"versions": versions})
-        return None
-    now, exact = time.time(), not session.screen.terminal
+    session.screen.json({"versions": versions})
     columns = (Column("version", right=True), Column("applied"), Column("by"), Column("reason", text=True))
     rows = (
         (
             version.version,
-            format_instant(version.applied_at, now, exact=exact),
+            session.screen.instant(version.applied_at),
             version.applied_by,
             version.reason,
         )
         for version in versions
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
@@ -153,12 +145,11 @@ def rollback(
     ],
     reason: ReasonOption = "",
     expect: ExpectOption = None,
-) -> int | None:
+) -> None:
     """Put the text of an earlier version into force again, as a new version. Fails if it is no longer valid."""
     with session.client() as client:
         document = client.roll_back_policy(version, reason=reason, expect=expect)
     _report(session, document, f"version {version} is in force again, as version {document.version}")
-    return None
 
 
 def _report(

@@ -39,7 +39,7 @@ def list_requests(
     team: Annotated[str, typer.Option("--team", metavar="NAME", help="Only of this team")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
     limit: LimitOption = None,
-) -> int | None:
+) -> None:
     """List requests that have not ended, newest first; with --all ended ones too."""
     states = chosen.states(() if everything else (*UNFINISHED, RequestState.FAILED))
     with session.client() as client:
@@ -47,9 +47,7 @@ def list_requests(
             states=states, owner=chosen.owner, team=team, campaign=chosen.campaign, name=chosen.name
         )
         rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
-    if session.as_json:
-        session.screen.json({"requests": rows})
-        return None
+    session.screen.json({"requests": rows})
     now, exact = time.time(), not session.screen.terminal
     columns = (
         Column("request", right=True),
@@ -64,7 +62,6 @@ def list_requests(
         Column("submitted" if exact else "age"),
     )
     session.screen.table(columns, ((*_cells(row), _age(row.created, now, exact=exact)) for row in rows))
-    return None
 
 
 def _age(created: float, now: float, *, exact: bool) -> str:
@@ -87,19 +84,16 @@ def history(
     session: Session,
     request: NumberArgument,
     everything: Annotated[bool, typer.Option("--all", help="The moves of its elements too")] = False,
-) -> int | None:
+) -> None:
     """Show the history of a request: each move and change, when, by whom and why."""
     with session.client() as client:
         history_of_request = client.request_history(request)
         events = [event for event in history_of_request if everything or event.kind != ELEMENTS]
-    if session.as_json:
-        session.screen.json({"events": events})
-        return None
-    now, exact = time.time(), not session.screen.terminal
+    session.screen.json({"events": events})
     columns = (Column("at"), Column("actor"), Column("event"), Column("detail", text=True))
     rows = (
         (
-            format_instant(event.at, now, exact=exact),
+            session.screen.instant(event.at),
             event.actor,
             f"{event.old} → {event.new}" if event.kind == "state" else event.kind,
             _detail(event),
@@ -107,7 +101,6 @@ def history(
         for event in events
     )
     session.screen.table(columns, rows)
-    return None
 
 
 @connected
@@ -125,7 +118,7 @@ def elements(
         ),
     ] = None,
     limit: LimitOption = None,
-) -> int | None:
+) -> None:
     """List the elements of a request: the pieces of which agents make jobs, with agent, site and reason."""
     if stuck is not None and state:
         raise InvalidInput("--stuck chooses the states itself", hint="leave out --state or --stuck")
@@ -134,9 +127,7 @@ def elements(
     with session.client() as client:
         listed = client.request_elements(request, states=states, step=step, unchanged=unchanged)
         rows = session.screen.first_rows(listed, limit, DEFAULT_ROWS)
-    if session.as_json:
-        session.screen.json({"elements": rows})
-        return None
+    session.screen.json({"elements": rows})
     now, exact = time.time(), not session.screen.terminal
     columns = (
         Column("element", right=True),
@@ -163,7 +154,6 @@ def elements(
             for row in rows
         ),
     )
-    return None
 
 
 def _detail(event: RequestEvent) -> str:

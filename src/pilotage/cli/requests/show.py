@@ -22,20 +22,19 @@ _RUNNING = ("Running", "Stalled", "Completing")
 
 
 @connected
-def show(session: Session, request: NumberArgument) -> int | None:
+def show(session: Session, request: NumberArgument) -> None:
     """Show a request: its elements and jobs by state, events done, sites, errors with an example, estimated end."""
     with session.client() as client:
         detail = client.request(request)
     if session.as_json:
         session.screen.json(detail)
-        return None
+        return
     screen, now = session.screen, time.time()
     _show_facts(screen, detail, now)
     for step in detail.steps:
         _show_step(screen, step)
     _show_sites(screen, detail)
     _show_errors(screen, detail.errors)
-    return None
 
 
 def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> None:

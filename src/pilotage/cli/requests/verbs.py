@@ -118,20 +118,18 @@ def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageErr
 @with_option_groups
 def approve(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Approve new requests. A request with a team is assigned too."""
     _act(session, "approve", ids, choice, lambda client, number: client.approve_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def reject(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Refuse requests that are not assigned, or the results of ended ones."""
     _act(session, "reject", ids, choice, lambda client, number: client.reject_request(number, reason))
-    return None
 
 
 @connected
@@ -149,7 +147,7 @@ def assign(
     trust_input: TrustInputOption = None,
     trust_pileup: TrustPileupOption = None,
     reason: ReasonOption = "",
-) -> int | None:
+) -> None:
     """Assign requests to a team of agents, which then take their work.
 
     Splitting and resources can change until a request has work: before it is assigned, and after it has failed.
@@ -158,7 +156,6 @@ def assign(
         team, _names(sites), _names(banned_sites), trust_input, trust_pileup, reason, steps.change()
     )
     _act(session, "assign", ids, choice, lambda client, number: client.assign_request(number, body))
-    return None
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -180,7 +177,7 @@ def priority(
         ),
     ],
     reason: ReasonOption = "",
-) -> int | None:
+) -> None:
     """Change the priority of requests. Their elements and waiting jobs follow at once."""
     *ids, new = numbers
     _act(
@@ -190,7 +187,6 @@ def priority(
         choice,
         lambda client, number: client.set_request_priority(number, new, reason),
     )
-    return None
 
 
 @connected
@@ -204,48 +200,44 @@ def sites(
     trust_input: TrustInputOption = None,
     trust_pileup: TrustPileupOption = None,
     reason: ReasonOption = "",
-) -> int | None:
+) -> None:
     """Change the lists of sites of requests. Their elements and waiting jobs follow at once."""
     body = wire.requests.RequestSites(_names(sites), _names(banned_sites), trust_input, trust_pileup, reason)
     _act(session, "sites", ids, choice, lambda client, number: client.set_request_sites(number, body))
-    return None
 
 
 @connected
 @with_option_groups
 def pause(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Hold the further work of requests back: no elements for agents, no new jobs. Jobs in the pool go on."""
     _act(session, "pause", ids, choice, lambda client, number: client.pause_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def resume(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Let paused requests go on."""
     _act(session, "resume", ids, choice, lambda client, number: client.resume_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def abort(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """End requests: their elements and jobs are cancelled. Results that are done stay."""
     _act(session, "abort", ids, choice, lambda client, number: client.abort_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def force_complete(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """End requests early as completed: done jobs count, the others are cancelled."""
     _act(
         session,
@@ -254,37 +246,33 @@ def force_complete(
         choice,
         lambda client, number: client.force_complete_request(number, reason),
     )
-    return None
 
 
 @connected
 @with_option_groups
 def close_out(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Accept the results of completed requests."""
     _act(session, "close-out", ids, choice, lambda client, number: client.close_out_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def announce(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Tell that the accepted results of requests are there."""
     _act(session, "announce", ids, choice, lambda client, number: client.announce_request(number, reason))
-    return None
 
 
 @connected
 @with_option_groups
 def archive(
     session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> int | None:
+) -> None:
     """Put ended requests into the archive."""
     _act(session, "archive", ids, choice, lambda client, number: client.archive_request(number, reason))
-    return None
 
 
 @connected
@@ -301,13 +289,12 @@ def clone(
     ] = None,
     program: ProgramOption = None,
     key: KeyOption = "",
-) -> int | None:
+) -> None:
     """Submit a request again as a new one, with the files that were sent with it. Its outputs get new names."""
     changes = wire.requests.RequestClone(name, team, campaign, priority, key, steps=steps.change())
     with session.client() as client:
         row = client.clone_request(request, changes, programs=_files_by_name(program))
     _show_new(session, row, f"a clone of request {request}")
-    return None
 
 
 @connected
@@ -318,7 +305,7 @@ def resubmit(
     request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
     program: ProgramOption = None,
     key: KeyOption = "",
-) -> int | None:
+) -> None:
     """Make exactly the failed parts of a request again, as a new request. Its results join the first one's data sets.
 
     These are the jobs that have failed for good, and elements that could not be split into jobs.
@@ -333,7 +320,6 @@ def resubmit(
     for other in row.left_out:
         noun = "part" if other.parts == 1 else "parts"
         session.screen.line(f"left out: {other.parts:,} {noun} that request {other.request} does or has done")
-    return None
 
 
 def _files_by_name(given: list[str] | None) -> dict[str, Path]:
