@@ -14,7 +14,7 @@ from pilotage.client import Client
 from pilotage.server.context import Context
 from pilotage.server.http.routes import routers
 from pilotage.server.http.routing import build_routes
-from pilotage.wire.call import PERSON, Call, all_calls
+from pilotage.wire.call import PERSON, ApiCall, all_calls
 from pilotage.wire.jobs import Selection
 
 SELECTION = {field.name for field in fields(Selection)}
@@ -92,7 +92,7 @@ def _effects() -> dict[str, str]:
     return {f"{' '.join(route.methods or ())} {route.path}": route.description for route in routes}
 
 
-def _sender(call: Call[Any, Any]) -> Callable[..., Any]:
+def _sender(call: ApiCall[Any, Any]) -> Callable[..., Any]:
     """A function with the signature of the method of a call."""
 
     def sender() -> None: ...

@@ -11,7 +11,7 @@ import pytest
 
 from pilotage.core.policy.model import ADMINISTRATOR, PROPERTIES
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
-from pilotage.wire.call import PILOT, Call, all_calls
+from pilotage.wire.call import PILOT, ApiCall, all_calls
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 ROUTES = [call for call in all_calls().values() if call.path not in ENDPOINTS]
 
 
-def address(call: Call[Any, Any]) -> str:
+def address(call: ApiCall[Any, Any]) -> str:
     """The address of a call, with a value for each part of the path."""
     values = {"digest": "a" * 64, "verb": "kill", "stream": "stdout", "name": "x"}
     return call.address(**dict.fromkeys(re.findall(r"\{(\w+)", call.path), "999") | values)

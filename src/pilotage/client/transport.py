@@ -17,7 +17,7 @@ import msgspec
 from pilotage import wire
 from pilotage.client.answers import decode, error_of
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
-from pilotage.wire.call import Call, NoRequest
+from pilotage.wire.call import ApiCall, NoRequest
 from pilotage.wire.server_trust import (
     CERTIFICATES_HEADER,
     CertificateMismatch,
@@ -147,7 +147,7 @@ class Transport:
 
     def call(
         self,
-        call: Call[Callable[..., R], A],
+        call: ApiCall[Callable[..., R], A],
         request: R | Mapping[str, object] | None = None,
         /,
         *,
@@ -161,7 +161,7 @@ class Transport:
 
     def send(
         self,
-        call: Call[Callable[..., R], A],
+        call: ApiCall[Callable[..., R], A],
         request: R | Mapping[str, object] | None = None,
         /,
         *,
@@ -252,7 +252,7 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, call: Call[Any, bytes], request: Mapping[str, object] | None = None, /, **parts: Any
+        self, call: ApiCall[Any, bytes], request: Mapping[str, object] | None = None, /, **parts: Any
     ) -> Iterator[httpx.Response]:
         """Send a call whose answer is bytes, with the body unread. It must change nothing, since it is retried.
 

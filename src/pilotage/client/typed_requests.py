@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pilotage.client.transport import Transport
-from pilotage.wire.call import Call
+from pilotage.wire.call import ApiCall
 from pilotage.wire.limits import MAX_PAGE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TypedRequests:
 
     def call(
         self,
-        call: Call[Callable[..., R], A],
+        call: ApiCall[Callable[..., R], A],
         request: R | None = None,
         /,
         *,
@@ -50,7 +50,7 @@ class TypedRequests:
 
     def _pages(
         self,
-        call: Call[Callable[..., Asked], Rows],
+        call: ApiCall[Callable[..., Asked], Rows],
         asked: Asked,
         rows: Callable[[Rows], list[Row]],
         *,
@@ -68,7 +68,7 @@ class TypedRequests:
             asked = replace(asked, **{cursor: answer.next})
 
 
-def verb(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate[TypedRequests, P], A]:
+def verb(call: Callable[[], ApiCall[Callable[P, R], A]]) -> Callable[Concatenate[TypedRequests, P], A]:
     """The method of a call: it takes the fields of the call's request.
 
     `call` is called by the method: the messages of a call are imported when it is sent.
@@ -81,7 +81,9 @@ def verb(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate[Ty
     return _documented(method, call)
 
 
-def verb_on(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate[TypedRequests, int, P], A]:
+def verb_on(
+    call: Callable[[], ApiCall[Callable[P, R], A]],
+) -> Callable[Concatenate[TypedRequests, int, P], A]:
     """As `verb`, for a call on one object: the method takes its number first, the only part of the address."""
 
     def method(self: TypedRequests, number: int, /, *args: P.args, **fields: P.kwargs) -> A:
@@ -92,7 +94,7 @@ def verb_on(call: Callable[[], Call[Callable[P, R], A]]) -> Callable[Concatenate
     return _documented(method, call)
 
 
-def _documented(method: Callable[P, A], call: Callable[[], Call[Any, A]]) -> Callable[P, A]:
+def _documented(method: Callable[P, A], call: Callable[[], ApiCall[Any, A]]) -> Callable[P, A]:
     """The method with a hint for `help`, and the call for the reference page, which tells the effect of its route."""
     method.__doc__ = "Send a call of the API: docs/reference/client.md tells its effect."
     method.sends = call  # type: ignore[attr-defined]

@@ -13,7 +13,8 @@ import time
 from typing import Callable
 
 from pilotage import __version__
-from pilotage.wire.pilot import ENROL, EnrolRequest, EnrolResponse
+from pilotage.wire.pilot import EnrolRequest, EnrolResponse
+from pilotage.wire.pilot_calls import ENROL
 
 from .log import log
 from .node import NodeResources

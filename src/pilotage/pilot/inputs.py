@@ -13,7 +13,8 @@ import urllib.parse
 import urllib.request
 from typing import Dict, Iterable
 
-from pilotage.wire.pilot import READ_INPUT, Input
+from pilotage.wire.pilot import Input
+from pilotage.wire.pilot_calls import READ_INPUT
 
 from .folders import stays_inside
 from .launch import CannotRun

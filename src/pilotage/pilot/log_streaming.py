@@ -10,7 +10,7 @@ import os
 from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from pilotage.wire.pilot import STORE_TAIL
+from pilotage.wire.pilot_calls import STORE_TAIL
 
 from .events import Key
 from .log import log

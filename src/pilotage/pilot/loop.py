@@ -13,7 +13,8 @@ import select
 import signal
 from typing import Any, Callable, List, Mapping, Optional
 
-from pilotage.wire.pilot import EXCHANGE, ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
+from pilotage.wire.pilot_calls import EXCHANGE
 
 from .disk import WorkDisk
 from .events import (

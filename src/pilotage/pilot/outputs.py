@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import IO, Any
 
-from pilotage.wire.call import Call
-from pilotage.wire.pilot import STORE_OUTPUT
+from pilotage.wire.call import ApiCall
+from pilotage.wire.pilot_calls import STORE_OUTPUT
 
 from .events import Key
 from .safe_open import open_file, open_root
@@ -54,7 +54,7 @@ def upload(
     name: str,
     file: IO[bytes],
     max_bytes: int = 0,
-    call: Call[Any, None] = STORE_OUTPUT,
+    call: ApiCall[Any, None] = STORE_OUTPUT,
 ) -> None:
     """Upload one open file. Raises ServerUnavailable, RequestRefused or Unreadable.
 

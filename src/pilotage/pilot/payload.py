@@ -12,7 +12,8 @@ import urllib.parse
 from functools import partial
 from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, STORE_STREAM, Finish, OfferedJob, RefusedOutput
+from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
+from pilotage.wire.pilot_calls import STORE_STREAM
 
 from .events import Key
 from .folders import stays_inside, stream_names

@@ -10,7 +10,8 @@ import time
 import urllib.parse
 from typing import List
 
-from pilotage.wire.pilot import PROBE, EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
+from pilotage.wire.pilot import EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
+from pilotage.wire.pilot_calls import PROBE
 from pilotage.wire.server_trust import ServerTrust
 
 from .log import log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.call import AGENTS, PERSON, Call
+from pilotage.wire.call import AGENTS, PERSON, ApiCall
 from pilotage.wire.limits import MAX_INT64, Bounds, Count, Cursor, GivenName, Id, Int32, Message, Name
 from pilotage.wire.queries import EndedQuery
 
@@ -245,14 +245,14 @@ class HeldElementQuery:
     after: Annotated[Cursor, "`next` of the page before"] = 0
 
 
-JOIN = Call("POST", "/v1/agents/join", JoinRequest, JoinResponse, AGENTS, repeatable=True)
-SYNC = Call("POST", "/v1/agents/{agent}/sync", SyncRequest, SyncResponse, AGENTS, repeatable=True)
+JOIN = ApiCall("POST", "/v1/agents/join", JoinRequest, JoinResponse, AGENTS, repeatable=True)
+SYNC = ApiCall("POST", "/v1/agents/{agent}/sync", SyncRequest, SyncResponse, AGENTS, repeatable=True)
 _ELEMENT = "/v1/agents/{agent}/elements/{element}"
-READ_FILES = Call("GET", _ELEMENT + "/files", HeldElementQuery, FilesPage, AGENTS)
-READ_MASKS = Call("GET", _ELEMENT + "/jobs", HeldElementQuery, MasksPage, AGENTS)
-POST_MASKS = Call("POST", _ELEMENT + "/jobs", PostMasks, PostedMasks, AGENTS, repeatable=True)
-LIST_AGENTS = Call("GET", "/v1/agents", EndedQuery, AgentList, PERSON)
+READ_FILES = ApiCall("GET", _ELEMENT + "/files", HeldElementQuery, FilesPage, AGENTS)
+READ_MASKS = ApiCall("GET", _ELEMENT + "/jobs", HeldElementQuery, MasksPage, AGENTS)
+POST_MASKS = ApiCall("POST", _ELEMENT + "/jobs", PostMasks, PostedMasks, AGENTS, repeatable=True)
+LIST_AGENTS = ApiCall("GET", "/v1/agents", EndedQuery, AgentList, PERSON)
 # Everybody drains, enables and removes their own.
-DRAIN_AGENT = Call("POST", "/v1/agents/drain", AgentAction, AgentSummary, PERSON)
-ENABLE_AGENT = Call("POST", "/v1/agents/enable", AgentAction, AgentSummary, PERSON)
-REMOVE_AGENT = Call("POST", "/v1/agents/remove", AgentAction, AgentSummary, PERSON)
+DRAIN_AGENT = ApiCall("POST", "/v1/agents/drain", AgentAction, AgentSummary, PERSON)
+ENABLE_AGENT = ApiCall("POST", "/v1/agents/enable", AgentAction, AgentSummary, PERSON)
+REMOVE_AGENT = ApiCall("POST", "/v1/agents/remove", AgentAction, AgentSummary, PERSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from pilotage.wire.call import PERSON, Call
+from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.queries import EndedQuery
 
 from .limits import GivenName, Instant, Message, Name
@@ -55,6 +55,6 @@ class BanList:
 
 
 # Administrators of a site ban there, too.
-LIST_BANS = Call("GET", "/v1/bans", EndedQuery, BanList, PERSON)
-BAN_USER = Call("POST", "/v1/bans", BanRequest, BanSummary, PERSON)
-LIFT_BAN = Call("POST", "/v1/bans/lift", BanLift, BanSummary, PERSON)
+LIST_BANS = ApiCall("GET", "/v1/bans", EndedQuery, BanList, PERSON)
+BAN_USER = ApiCall("POST", "/v1/bans", BanRequest, BanSummary, PERSON)
+LIFT_BAN = ApiCall("POST", "/v1/bans/lift", BanLift, BanSummary, PERSON)

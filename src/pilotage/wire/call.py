@@ -1,6 +1,6 @@
 """A row of the table of API calls: method, address, messages, and who may send it.
 
-    BAN_USER = Call("POST", "/v1/bans", BanRequest, BanSummary, PERSON)
+    BAN_USER = ApiCall("POST", "/v1/bans", BanRequest, BanSummary, PERSON)
 
 A call stands in the module of its messages. The server makes its route of it, the client its method, and the reference
 pages their rows, so that an address stands in one place.
@@ -55,7 +55,7 @@ AGENTS = _with("AGENT")
 ADMINISTRATORS = _with()
 
 
-class Call(Generic[Request, Answer]):
+class ApiCall(Generic[Request, Answer]):
     """A call of the HTTP API.
 
     `request` is the class of its body, or of the query of a GET. `answer` is `bytes` if the answer is not JSON.
@@ -102,7 +102,7 @@ class Call(Generic[Request, Answer]):
         return _PART.sub(lambda part: quote(str(parts[part[1]])), self.path)
 
 
-def all_calls() -> Dict[str, Call[Any, Any]]:
+def all_calls() -> Dict[str, ApiCall[Any, Any]]:
     """The table: every call of every module of `wire`, by its key. It imports all of them."""
     import importlib
     import pkgutil
@@ -112,6 +112,6 @@ def all_calls() -> Dict[str, Call[Any, Any]]:
     calls = {}
     for module in pkgutil.iter_modules(pilotage.wire.__path__):
         for member in vars(importlib.import_module(f"pilotage.wire.{module.name}")).values():
-            if isinstance(member, Call):
+            if isinstance(member, ApiCall):
                 calls[member.key] = member
     return calls

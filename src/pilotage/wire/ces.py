@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.call import ADMINISTRATORS, PERSON, Call, NoRequest
+from pilotage.wire.call import ADMINISTRATORS, PERSON, ApiCall, NoRequest
 from pilotage.wire.limits import Bounds, Message
 from pilotage.wire.policy import PolicyText
 
@@ -298,12 +298,14 @@ class BatchSystemQuery:
     ] = field(default_factory=list)
 
 
-LIST_CES = Call("GET", "/v1/ces", NoRequest, List[CeSummary], PERSON)
-REPORT_CE = Call("GET", "/v1/ces/report", CeQuery, CeReport, PERSON)
-LIST_CE_JOBS = Call("GET", "/v1/ces/jobs", CeQuery, List[CeJob], ADMINISTRATORS)
-ENABLE_CE = Call("POST", "/v1/ces/enable", CeChange, CeSummary, ADMINISTRATORS)
-DISABLE_CE = Call("POST", "/v1/ces/disable", CeChange, CeSummary, ADMINISTRATORS)
-PROBE_CE = Call("POST", "/v1/ces/probe", CeProbeRequest, CeProbe, ADMINISTRATORS)
-SHOW_PROBE = Call("GET", "/v1/ces/probe", CeQuery, CeProbe, ADMINISTRATORS)
-CHECK_CE = Call("POST", "/v1/ces/check", CeCheck, CeRefusal, ADMINISTRATORS)
-DESCRIBE_BATCH_SYSTEM = Call("GET", "/v1/batch-systems/{name}", BatchSystemQuery, BatchSystem, ADMINISTRATORS)
+LIST_CES = ApiCall("GET", "/v1/ces", NoRequest, List[CeSummary], PERSON)
+REPORT_CE = ApiCall("GET", "/v1/ces/report", CeQuery, CeReport, PERSON)
+LIST_CE_JOBS = ApiCall("GET", "/v1/ces/jobs", CeQuery, List[CeJob], ADMINISTRATORS)
+ENABLE_CE = ApiCall("POST", "/v1/ces/enable", CeChange, CeSummary, ADMINISTRATORS)
+DISABLE_CE = ApiCall("POST", "/v1/ces/disable", CeChange, CeSummary, ADMINISTRATORS)
+PROBE_CE = ApiCall("POST", "/v1/ces/probe", CeProbeRequest, CeProbe, ADMINISTRATORS)
+SHOW_PROBE = ApiCall("GET", "/v1/ces/probe", CeQuery, CeProbe, ADMINISTRATORS)
+CHECK_CE = ApiCall("POST", "/v1/ces/check", CeCheck, CeRefusal, ADMINISTRATORS)
+DESCRIBE_BATCH_SYSTEM = ApiCall(
+    "GET", "/v1/batch-systems/{name}", BatchSystemQuery, BatchSystem, ADMINISTRATORS
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, List, Literal, Optional
 
-from pilotage.wire.call import PERSON, Call
+from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.ces import CeName
 from pilotage.wire.limits import MAX_INSTANT, Bounds
 
@@ -54,4 +54,4 @@ class CostQuery:
     ] = None
 
 
-COSTS = Call("GET", "/v1/costs", CostQuery, CostReport, PERSON)
+COSTS = ApiCall("GET", "/v1/costs", CostQuery, CostReport, PERSON)

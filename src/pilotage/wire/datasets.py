@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.call import DATA, PERSON, Call
+from pilotage.wire.call import DATA, PERSON, ApiCall
 from pilotage.wire.limits import Bounds, Cursor, FileEvents, FileName, FileSize, GivenName, Id, Lumi, Name
 from pilotage.wire.queries import PageQuery, PageSize
 
@@ -237,14 +237,14 @@ class FilesQuery:
     limit: PageSize = 100
 
 
-LIST_DATASETS = Call("GET", "/v1/datasets", DataSetsQuery, DataSetsPage, PERSON)
-CREATE_DATASET = Call("POST", "/v1/datasets", DataSetCreate, DataSetSummary, DATA, repeatable=True)
-REPORT_DATASET = Call("GET", "/v1/datasets/report", DataSetQuery, DataSetReport, PERSON)
-LIST_BLOCKS = Call("GET", "/v1/datasets/blocks", BlocksQuery, BlocksPage, PERSON)
-LIST_FILES = Call("GET", "/v1/datasets/files", FilesQuery, DataSetFilesPage, PERSON)
-ADD_FILES = Call("POST", "/v1/datasets/files", FilesAdd, FilesAdded, DATA, repeatable=True)
-CHANGE_REPLICAS = Call(
+LIST_DATASETS = ApiCall("GET", "/v1/datasets", DataSetsQuery, DataSetsPage, PERSON)
+CREATE_DATASET = ApiCall("POST", "/v1/datasets", DataSetCreate, DataSetSummary, DATA, repeatable=True)
+REPORT_DATASET = ApiCall("GET", "/v1/datasets/report", DataSetQuery, DataSetReport, PERSON)
+LIST_BLOCKS = ApiCall("GET", "/v1/datasets/blocks", BlocksQuery, BlocksPage, PERSON)
+LIST_FILES = ApiCall("GET", "/v1/datasets/files", FilesQuery, DataSetFilesPage, PERSON)
+ADD_FILES = ApiCall("POST", "/v1/datasets/files", FilesAdd, FilesAdded, DATA, repeatable=True)
+CHANGE_REPLICAS = ApiCall(
     "POST", "/v1/datasets/replicas", ReplicasChange, ReplicasChanged, DATA, repeatable=True
 )
-CLOSE_DATASET = Call("POST", "/v1/datasets/close", DataSetChange, DataSetSummary, DATA, repeatable=True)
-REMOVE_DATASET = Call("POST", "/v1/datasets/remove", DataSetChange, DataSetSummary, DATA)
+CLOSE_DATASET = ApiCall("POST", "/v1/datasets/close", DataSetChange, DataSetSummary, DATA, repeatable=True)
+REMOVE_DATASET = ApiCall("POST", "/v1/datasets/remove", DataSetChange, DataSetSummary, DATA)

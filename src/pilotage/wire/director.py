@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.call import ADMINISTRATORS, Call
+from pilotage.wire.call import ADMINISTRATORS, ApiCall
 from pilotage.wire.limits import Bounds, Cursor
 from pilotage.wire.queries import PageSize
 
@@ -135,4 +135,4 @@ class DirectorQuery:
     limit: Annotated[PageSize, "queues at most"] = 100
 
 
-EXPLAIN_DIRECTOR = Call("GET", "/v1/director", DirectorQuery, DirectorReport, ADMINISTRATORS)
+EXPLAIN_DIRECTOR = ApiCall("GET", "/v1/director", DirectorQuery, DirectorReport, ADMINISTRATORS)

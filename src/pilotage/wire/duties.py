@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 
 
 @dataclass
@@ -31,4 +31,4 @@ class DutyList:
     """All failing rows."""
 
 
-LIST_DUTIES = Call("GET", "/v1/duties", NoRequest, DutyList, PERSON)
+LIST_DUTIES = ApiCall("GET", "/v1/duties", NoRequest, DutyList, PERSON)

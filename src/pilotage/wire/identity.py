@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.call import ADMINISTRATORS, ANYBODY, PERSON, Call, NoRequest, Nothing
+from pilotage.wire.call import ADMINISTRATORS, ANYBODY, PERSON, ApiCall, NoRequest, Nothing
 from pilotage.wire.limits import MAX_INT64, Bounds, Name, Seconds
 from pilotage.wire.queries import PageQuery
 
@@ -94,11 +94,13 @@ class RotateKeyResponse:
     """When tokens that were signed with earlier keys are refused."""
 
 
-WHOAMI = Call("GET", "/v1/whoami", NoRequest, Identity, PERSON)
-CREATE_TOKEN = Call("POST", "/v1/tokens", TokenRequest, TokenResponse, ADMINISTRATORS)
-LIST_TOKENS = Call("GET", "/v1/tokens", PageQuery, TokensPage, PERSON)
+WHOAMI = ApiCall("GET", "/v1/whoami", NoRequest, Identity, PERSON)
+CREATE_TOKEN = ApiCall("POST", "/v1/tokens", TokenRequest, TokenResponse, ADMINISTRATORS)
+LIST_TOKENS = ApiCall("GET", "/v1/tokens", PageQuery, TokensPage, PERSON)
 # Everybody revokes and renews their own.
-REVOKE_TOKENS = Call("POST", "/v1/tokens/revoke", RevokeRequest, RevokeResponse, PERSON)
-REFRESH_TOKEN = Call("POST", "/v1/tokens/refresh", NoRequest, TokenResponse, PERSON)
-ROTATE_KEY = Call("POST", "/v1/tokens/rotate-key", RotateKeyRequest, RotateKeyResponse, ADMINISTRATORS)
-RENEW_HOME_TOKEN = Call("POST", "/v1/tokens/home", NoRequest, Nothing, ANYBODY, status=204, repeatable=True)
+REVOKE_TOKENS = ApiCall("POST", "/v1/tokens/revoke", RevokeRequest, RevokeResponse, PERSON)
+REFRESH_TOKEN = ApiCall("POST", "/v1/tokens/refresh", NoRequest, TokenResponse, PERSON)
+ROTATE_KEY = ApiCall("POST", "/v1/tokens/rotate-key", RotateKeyRequest, RotateKeyResponse, ADMINISTRATORS)
+RENEW_HOME_TOKEN = ApiCall(
+    "POST", "/v1/tokens/home", NoRequest, Nothing, ANYBODY, status=204, repeatable=True
+)

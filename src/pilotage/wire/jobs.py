@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.call import JOBS, PERSON, Call, NoRequest
+from pilotage.wire.call import JOBS, PERSON, ApiCall, NoRequest
 from pilotage.wire.limits import NOT_NULL, Bounds, Cursor, GivenName, Id, Instant, Int32, Message, Offset
 from pilotage.wire.queries import PageSize
 
@@ -199,11 +199,11 @@ class LogQuery:
     """0: the last one."""
 
 
-LIST_JOBS = Call("GET", "/v1/jobs", JobsQuery, JobsPage, PERSON)
-COUNT_JOBS = Call("GET", "/v1/counts", Selection, Counts, PERSON)
-SHOW_JOB = Call("GET", "/v1/jobs/{job}", NoRequest, JobDetail, PERSON)
-LIST_EVENTS = Call("GET", "/v1/jobs/{job}/events", NoRequest, List[JobEvent], PERSON)
-READ_LOG = Call("GET", "/v1/jobs/{job}/logs/{stream}", LogQuery, bytes, PERSON)
-LIST_OUTPUTS = Call("GET", "/v1/jobs/{job}/outputs", NoRequest, List[OutputFile], PERSON)
-READ_OUTPUT = Call("GET", "/v1/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PERSON)
-ACT_ON_JOBS = Call("POST", "/v1/jobs/{verb}", ActionRequest, ActionResponse, JOBS)
+LIST_JOBS = ApiCall("GET", "/v1/jobs", JobsQuery, JobsPage, PERSON)
+COUNT_JOBS = ApiCall("GET", "/v1/counts", Selection, Counts, PERSON)
+SHOW_JOB = ApiCall("GET", "/v1/jobs/{job}", NoRequest, JobDetail, PERSON)
+LIST_EVENTS = ApiCall("GET", "/v1/jobs/{job}/events", NoRequest, List[JobEvent], PERSON)
+READ_LOG = ApiCall("GET", "/v1/jobs/{job}/logs/{stream}", LogQuery, bytes, PERSON)
+LIST_OUTPUTS = ApiCall("GET", "/v1/jobs/{job}/outputs", NoRequest, List[OutputFile], PERSON)
+READ_OUTPUT = ApiCall("GET", "/v1/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PERSON)
+ACT_ON_JOBS = ApiCall("POST", "/v1/jobs/{verb}", ActionRequest, ActionResponse, JOBS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 from pilotage.wire.ces import CeName, CeQuery
 from pilotage.wire.limits import Bounds, Id, Name
 from pilotage.wire.submissions import Description
@@ -166,6 +166,6 @@ class RequesterAd:
     ad: str
 
 
-MATCH_CES = Call("POST", "/v1/matchmaking", MatchRequest, MatchReport, PERSON)
-SHOW_CE_AD = Call("GET", "/v1/ces/ad", CeQuery, CeAdReport, PERSON)
-SHOW_JOB_AD = Call("GET", "/v1/jobs/{job}/ad", NoRequest, RequesterAd, PERSON)
+MATCH_CES = ApiCall("POST", "/v1/matchmaking", MatchRequest, MatchReport, PERSON)
+SHOW_CE_AD = ApiCall("GET", "/v1/ces/ad", CeQuery, CeAdReport, PERSON)
+SHOW_JOB_AD = ApiCall("GET", "/v1/jobs/{job}/ad", NoRequest, RequesterAd, PERSON)

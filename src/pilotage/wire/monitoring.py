@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict
 
-from pilotage.wire.call import ANYBODY, Call, NoRequest
+from pilotage.wire.call import ANYBODY, ApiCall, NoRequest
 
-LIVE = Call("GET", "/live", NoRequest, Dict[str, str], ANYBODY)
-READY = Call("GET", "/ready", NoRequest, Dict[str, str], ANYBODY)
-METRICS = Call("GET", "/metrics", NoRequest, bytes, ANYBODY)
+LIVE = ApiCall("GET", "/live", NoRequest, Dict[str, str], ANYBODY)
+READY = ApiCall("GET", "/ready", NoRequest, Dict[str, str], ANYBODY)
+METRICS = ApiCall("GET", "/metrics", NoRequest, bytes, ANYBODY)

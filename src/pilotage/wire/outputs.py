@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Dict, List
 
-from pilotage.wire.call import PERSON, Call
+from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.jobs import OutputFile, Selection
 from pilotage.wire.limits import Cursor
 
@@ -37,4 +37,4 @@ class ArchivedJob:
     """Outputs that the server could not read to the end: if they are in the stream, their bytes are worthless."""
 
 
-READ_OUTPUTS = Call("POST", "/v1/outputs", ArchiveRequest, bytes, PERSON, repeatable=True)
+READ_OUTPUTS = ApiCall("POST", "/v1/outputs", ArchiveRequest, bytes, PERSON, repeatable=True)

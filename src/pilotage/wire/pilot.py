@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from .call import ANYBODY, ENROLLING, PILOT, Call, NoRequest, Nothing
 from .data import MAX_STORED_FILES, DataOrder, StoredFile
 from .limits import (
     MAX_INSTANT,
@@ -381,18 +380,3 @@ class ErrorBody:
     message: str
     hint: str = ""
     retry_after: float = 0.0
-
-
-ENROL = Call("POST", "/v1/pilot/enrol", EnrolRequest, EnrolResponse, ENROLLING)
-EXCHANGE = Call("POST", "/v1/pilot/exchange", ExchangeRequest, ExchangeResponse, PILOT)
-PROBE = Call("POST", "/v1/pilot/probe", ProbeReport, ProbeAnswer, PILOT)
-# Bytes: files, pieces of output, and the program itself.
-READ_INPUT = Call("GET", "/v1/pilot/jobs/{job}/inputs/{digest}", NoRequest, bytes, PILOT)
-STORE_OUTPUT = Call(
-    "PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}", NoRequest, Nothing, PILOT, status=201
-)
-STORE_STREAM = Call(
-    "PUT", "/v1/pilot/jobs/{job}/{epoch}/streams/{stream}", NoRequest, Nothing, PILOT, status=201
-)
-STORE_TAIL = Call("POST", "/v1/pilot/jobs/{job}/tail", NoRequest, Nothing, PILOT, status=204)
-READ_PROGRAM = Call("GET", "/v1/pilot.pyz", NoRequest, bytes, ANYBODY)

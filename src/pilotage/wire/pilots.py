@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Dict, List, Optional
 
-from pilotage.wire.call import ADMINISTRATORS, PERSON, Call, NoRequest
+from pilotage.wire.call import ADMINISTRATORS, PERSON, ApiCall, NoRequest
 from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id, Message, Name, Offset
 from pilotage.wire.pool import PilotSummary
 
@@ -78,6 +78,6 @@ class PilotLogQuery:
     offset: Optional[Offset] = None
 
 
-SHOW_PILOT = Call("GET", "/v1/pilots/{pilot}", NoRequest, PilotDetail, PERSON)
-READ_PILOT_LOG = Call("GET", "/v1/pilots/{pilot}/log", PilotLogQuery, bytes, ADMINISTRATORS)
-KILL_PILOTS = Call("POST", "/v1/pilots/kill", PilotKill, PilotKillResponse, ADMINISTRATORS)
+SHOW_PILOT = ApiCall("GET", "/v1/pilots/{pilot}", NoRequest, PilotDetail, PERSON)
+READ_PILOT_LOG = ApiCall("GET", "/v1/pilots/{pilot}/log", PilotLogQuery, bytes, ADMINISTRATORS)
+KILL_PILOTS = ApiCall("POST", "/v1/pilots/kill", PilotKill, PilotKillResponse, ADMINISTRATORS)

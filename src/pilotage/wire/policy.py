@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.call import ADMINISTRATORS, Call, NoRequest
+from pilotage.wire.call import ADMINISTRATORS, ApiCall, NoRequest
 from pilotage.wire.limits import Bounds, Id, Message
 from pilotage.wire.queries import PageQuery
 
@@ -89,8 +89,8 @@ class PolicyRollback:
     """Refuse it unless this version is in force."""
 
 
-SHOW_POLICY = Call("GET", "/v1/policy", NoRequest, PolicyDocument, ADMINISTRATORS)
-CHANGE_POLICY = Call("PUT", "/v1/policy", PolicyChange, PolicyDocument, ADMINISTRATORS)
-LIST_VERSIONS = Call("GET", "/v1/policy/versions", PageQuery, PolicyVersionsPage, ADMINISTRATORS)
-SHOW_VERSION = Call("GET", "/v1/policy/versions/{version}", NoRequest, PolicyDocument, ADMINISTRATORS)
-ROLL_BACK = Call("POST", "/v1/policy/rollback", PolicyRollback, PolicyDocument, ADMINISTRATORS)
+SHOW_POLICY = ApiCall("GET", "/v1/policy", NoRequest, PolicyDocument, ADMINISTRATORS)
+CHANGE_POLICY = ApiCall("PUT", "/v1/policy", PolicyChange, PolicyDocument, ADMINISTRATORS)
+LIST_VERSIONS = ApiCall("GET", "/v1/policy/versions", PageQuery, PolicyVersionsPage, ADMINISTRATORS)
+SHOW_VERSION = ApiCall("GET", "/v1/policy/versions/{version}", NoRequest, PolicyDocument, ADMINISTRATORS)
+ROLL_BACK = ApiCall("POST", "/v1/policy/rollback", PolicyRollback, PolicyDocument, ADMINISTRATORS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional
 
-from pilotage.wire.call import PERSON, Call
+from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.queries import PageQuery
 
 
@@ -86,5 +86,5 @@ class PilotsPage:
     next: Optional[int] = None
 
 
-LIST_QUEUES = Call("GET", "/v1/queues", PageQuery, QueuesPage, PERSON)
-LIST_PILOTS = Call("GET", "/v1/pilots", PageQuery, PilotsPage, PERSON)
+LIST_QUEUES = ApiCall("GET", "/v1/queues", PageQuery, QueuesPage, PERSON)
+LIST_PILOTS = ApiCall("GET", "/v1/pilots", PageQuery, PilotsPage, PERSON)

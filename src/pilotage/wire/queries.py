@@ -21,6 +21,6 @@ class PageQuery:
 
 @dataclass
 class EndedQuery:
-    """A list of what is in force, or of everything."""
+    """A list of entries in force, or of all entries."""
 
     all: Annotated[bool, "ended ones too"] = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 
 
 @dataclass
@@ -71,5 +71,5 @@ class RequestWhy:
     """A job of the pool that waits: `pilotage why JOB` explains it."""
 
 
-WHY_REQUEST = Call("GET", "/v1/requests/{request}/why", NoRequest, RequestWhy, PERSON)
-WHY_ELEMENT = Call("GET", "/v1/elements/{element}/why", NoRequest, RequestWhy, PERSON)
+WHY_REQUEST = ApiCall("GET", "/v1/requests/{request}/why", NoRequest, RequestWhy, PERSON)
+WHY_ELEMENT = ApiCall("GET", "/v1/elements/{element}/why", NoRequest, RequestWhy, PERSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional, Union
 
-from pilotage.wire.call import DATA, PERSON, PRODUCTION, Call, NoRequest
+from pilotage.wire.call import DATA, PERSON, PRODUCTION, ApiCall, NoRequest
 from pilotage.wire.limits import MAX_INT64, Bounds, Count, Cursor, GivenName, Id, Message, Name, Seconds
 from pilotage.wire.queries import PageQuery, PageSize
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
@@ -369,24 +369,24 @@ class ElementsQuery(PageQuery):
     """The least number of seconds in their state."""
 
 
-SUBMIT_REQUEST = Call("POST", "/v1/requests", RequestSubmission, RequestAccepted, DATA, repeatable=True)
-CHECK_REQUEST = Call("POST", "/v1/requests/check", RequestSubmission, RequestCheck, DATA)
-LIST_REQUESTS = Call("GET", "/v1/requests", RequestsQuery, RequestsPage, PERSON)
+SUBMIT_REQUEST = ApiCall("POST", "/v1/requests", RequestSubmission, RequestAccepted, DATA, repeatable=True)
+CHECK_REQUEST = ApiCall("POST", "/v1/requests/check", RequestSubmission, RequestCheck, DATA)
+LIST_REQUESTS = ApiCall("GET", "/v1/requests", RequestsQuery, RequestsPage, PERSON)
 _ONE = "/v1/requests/{request}"
-SHOW_REQUEST = Call("GET", _ONE, NoRequest, RequestDetail, PERSON)
-SHOW_HISTORY = Call("GET", _ONE + "/history", PageQuery, RequestHistory, PERSON)
-LIST_ELEMENTS = Call("GET", _ONE + "/elements", ElementsQuery, ElementsPage, PERSON)
-APPROVE_REQUEST = Call("POST", _ONE + "/approve", RequestChange, RequestSummary, PRODUCTION)
-REJECT_REQUEST = Call("POST", _ONE + "/reject", RequestChange, RequestSummary, PRODUCTION)
-PAUSE_REQUEST = Call("POST", _ONE + "/pause", RequestChange, RequestSummary, DATA)
-RESUME_REQUEST = Call("POST", _ONE + "/resume", RequestChange, RequestSummary, DATA)
-ABORT_REQUEST = Call("POST", _ONE + "/abort", RequestChange, RequestSummary, DATA)
-FORCE_COMPLETE_REQUEST = Call("POST", _ONE + "/force-complete", RequestChange, RequestSummary, DATA)
-CLOSE_OUT_REQUEST = Call("POST", _ONE + "/close-out", RequestChange, RequestSummary, PRODUCTION)
-ANNOUNCE_REQUEST = Call("POST", _ONE + "/announce", RequestChange, RequestSummary, PRODUCTION)
-ARCHIVE_REQUEST = Call("POST", _ONE + "/archive", RequestChange, RequestSummary, DATA)
-ASSIGN_REQUEST = Call("POST", _ONE + "/assign", RequestAssignment, RequestSummary, DATA)
-SET_REQUEST_PRIORITY = Call("POST", _ONE + "/priority", RequestPriority, RequestSummary, DATA)
-SET_REQUEST_SITES = Call("POST", _ONE + "/sites", RequestSites, RequestSummary, DATA)
-CLONE_REQUEST = Call("POST", _ONE + "/clone", RequestClone, RequestSummary, DATA)
-RESUBMIT_REQUEST = Call("POST", _ONE + "/resubmit", RequestResubmission, ResubmissionAccepted, DATA)
+SHOW_REQUEST = ApiCall("GET", _ONE, NoRequest, RequestDetail, PERSON)
+SHOW_HISTORY = ApiCall("GET", _ONE + "/history", PageQuery, RequestHistory, PERSON)
+LIST_ELEMENTS = ApiCall("GET", _ONE + "/elements", ElementsQuery, ElementsPage, PERSON)
+APPROVE_REQUEST = ApiCall("POST", _ONE + "/approve", RequestChange, RequestSummary, PRODUCTION)
+REJECT_REQUEST = ApiCall("POST", _ONE + "/reject", RequestChange, RequestSummary, PRODUCTION)
+PAUSE_REQUEST = ApiCall("POST", _ONE + "/pause", RequestChange, RequestSummary, DATA)
+RESUME_REQUEST = ApiCall("POST", _ONE + "/resume", RequestChange, RequestSummary, DATA)
+ABORT_REQUEST = ApiCall("POST", _ONE + "/abort", RequestChange, RequestSummary, DATA)
+FORCE_COMPLETE_REQUEST = ApiCall("POST", _ONE + "/force-complete", RequestChange, RequestSummary, DATA)
+CLOSE_OUT_REQUEST = ApiCall("POST", _ONE + "/close-out", RequestChange, RequestSummary, PRODUCTION)
+ANNOUNCE_REQUEST = ApiCall("POST", _ONE + "/announce", RequestChange, RequestSummary, PRODUCTION)
+ARCHIVE_REQUEST = ApiCall("POST", _ONE + "/archive", RequestChange, RequestSummary, DATA)
+ASSIGN_REQUEST = ApiCall("POST", _ONE + "/assign", RequestAssignment, RequestSummary, DATA)
+SET_REQUEST_PRIORITY = ApiCall("POST", _ONE + "/priority", RequestPriority, RequestSummary, DATA)
+SET_REQUEST_SITES = ApiCall("POST", _ONE + "/sites", RequestSites, RequestSummary, DATA)
+CLONE_REQUEST = ApiCall("POST", _ONE + "/clone", RequestClone, RequestSummary, DATA)
+RESUBMIT_REQUEST = ApiCall("POST", _ONE + "/resubmit", RequestResubmission, ResubmissionAccepted, DATA)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 from pilotage.wire.limits import MAX_INSTANT, Bounds, Instant
 
 
@@ -142,6 +142,6 @@ class AccountingQuery:
     end: Annotated[Optional[Instant], "instant; default: the end of the last attempt"] = None
 
 
-SHARES = Call("GET", "/v1/shares", NoRequest, ShareTable, PERSON)
-FAIRNESS = Call("GET", "/v1/fairness", FairnessQuery, FairnessReport, PERSON)
-ACCOUNTING = Call("GET", "/v1/accounting", AccountingQuery, List[AccountRow], PERSON)
+SHARES = ApiCall("GET", "/v1/shares", NoRequest, ShareTable, PERSON)
+FAIRNESS = ApiCall("GET", "/v1/fairness", FairnessQuery, FairnessReport, PERSON)
+ACCOUNTING = ApiCall("GET", "/v1/accounting", AccountingQuery, List[AccountRow], PERSON)

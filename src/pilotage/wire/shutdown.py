@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.wire.call import ADMINISTRATORS, Call
+from pilotage.wire.call import ADMINISTRATORS, ApiCall
 from pilotage.wire.limits import Name
 
 
@@ -15,4 +15,4 @@ class Shutdown:
     cancel: pilots are ended, their jobs go back to the queue"""
 
 
-SHUTDOWN = Call("POST", "/v1/shutdown", Shutdown, Shutdown, ADMINISTRATORS, status=202)
+SHUTDOWN = ApiCall("POST", "/v1/shutdown", Shutdown, Shutdown, ADMINISTRATORS, status=202)

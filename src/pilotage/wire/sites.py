@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 from pilotage.wire.limits import GivenName, Instant, Message, Name
 
 
@@ -42,6 +42,6 @@ class SiteStateRequest:
     reason: Message = ""
 
 
-LIST_SITES = Call("GET", "/v1/sites", NoRequest, List[SiteSummary], PERSON)
+LIST_SITES = ApiCall("GET", "/v1/sites", NoRequest, List[SiteSummary], PERSON)
 # Administrators of a site change it, too.
-SET_SITE_STATE = Call("POST", "/v1/sites/state", SiteStateRequest, SiteSummary, PERSON)
+SET_SITE_STATE = ApiCall("POST", "/v1/sites/state", SiteStateRequest, SiteSummary, PERSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Dict, List, Optional
 
-from pilotage.wire.call import PERSON, USER, Call, NoRequest
+from pilotage.wire.call import PERSON, USER, ApiCall, NoRequest
 from pilotage.wire.jobs import Selection
 from pilotage.wire.limits import MAX_INT32, MAX_PAGE, Bounds, Count, Cursor, Digest, FileName, Name
 from pilotage.wire.queries import PageSize
@@ -202,15 +202,17 @@ class ChunksQuery:
     limit: PageSize = MAX_PAGE
 
 
-SUBMIT = Call("POST", "/v1/submissions", SubmitRequest, SubmitResponse, USER, repeatable=True)
-CHECK_SUBMISSION = Call(
+SUBMIT = ApiCall("POST", "/v1/submissions", SubmitRequest, SubmitResponse, USER, repeatable=True)
+CHECK_SUBMISSION = ApiCall(
     "POST", "/v1/submissions/check", SubmitRequest, SubmissionCheck, USER, repeatable=True
 )
-OPEN_SUBMISSION = Call("POST", "/v1/submissions/open", OpenRequest, OpenSubmission, USER, repeatable=True)
-CHECK_OPEN = Call("POST", "/v1/submissions/open/check", OpenRequest, SubmissionCheck, USER, repeatable=True)
+OPEN_SUBMISSION = ApiCall("POST", "/v1/submissions/open", OpenRequest, OpenSubmission, USER, repeatable=True)
+CHECK_OPEN = ApiCall(
+    "POST", "/v1/submissions/open/check", OpenRequest, SubmissionCheck, USER, repeatable=True
+)
 _ONE = "/v1/submissions/{submission_id}"
-SHOW_SUBMISSION = Call("GET", _ONE, NoRequest, OpenSubmission, PERSON)
-LIST_CHUNKS = Call("GET", _ONE + "/chunks", ChunksQuery, ChunksPage, PERSON)
-PUT_CHUNK = Call("PUT", _ONE + "/chunks/{number}", NoRequest, ChunkResponse, USER)
-CLOSE_SUBMISSION = Call("POST", _ONE + "/close", CloseRequest, SubmitResponse, USER, repeatable=True)
-SHOW_SOURCE = Call("GET", _ONE + "/source", SourceQuery, SubmissionSource, PERSON)
+SHOW_SUBMISSION = ApiCall("GET", _ONE, NoRequest, OpenSubmission, PERSON)
+LIST_CHUNKS = ApiCall("GET", _ONE + "/chunks", ChunksQuery, ChunksPage, PERSON)
+PUT_CHUNK = ApiCall("PUT", _ONE + "/chunks/{number}", NoRequest, ChunkResponse, USER)
+CLOSE_SUBMISSION = ApiCall("POST", _ONE + "/close", CloseRequest, SubmitResponse, USER, repeatable=True)
+SHOW_SOURCE = ApiCall("GET", _ONE + "/source", SourceQuery, SubmissionSource, PERSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from pilotage.wire.call import PERSON, Call
+from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.limits import Instant, Name
 
 
@@ -59,4 +59,4 @@ class TraceQuery:
     at: Optional[Instant] = None
 
 
-TRACE = Call("GET", "/v1/trace", TraceQuery, Trace, PERSON)
+TRACE = ApiCall("GET", "/v1/trace", TraceQuery, Trace, PERSON)

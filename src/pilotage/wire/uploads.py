@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Dict, List, Tuple
 
-from pilotage.wire.call import DATA, PERSON, Call, NoRequest, Nothing
+from pilotage.wire.call import DATA, PERSON, ApiCall, NoRequest, Nothing
 from pilotage.wire.limits import Bounds, Digest
 
 MAX_BUNDLE_FILES = 500
@@ -49,7 +49,7 @@ def split_bundle(body: bytes) -> List[Tuple[str, bytes]]:
     return files
 
 
-FIND_MISSING = Call("POST", "/v1/uploads", UploadsRequest, MissingUploads, DATA, repeatable=True)
-UPLOAD_MANY = Call("PUT", "/v1/uploads", NoRequest, Dict[str, int], DATA, status=201)
-FIND_UPLOAD = Call("HEAD", "/v1/uploads/{digest}", NoRequest, Nothing, PERSON, status=204)
-UPLOAD = Call("PUT", "/v1/uploads/{digest}", NoRequest, Dict[str, Any], DATA, status=201)
+FIND_MISSING = ApiCall("POST", "/v1/uploads", UploadsRequest, MissingUploads, DATA, repeatable=True)
+UPLOAD_MANY = ApiCall("PUT", "/v1/uploads", NoRequest, Dict[str, int], DATA, status=201)
+FIND_UPLOAD = ApiCall("HEAD", "/v1/uploads/{digest}", NoRequest, Nothing, PERSON, status=204)
+UPLOAD = ApiCall("PUT", "/v1/uploads/{digest}", NoRequest, Dict[str, Any], DATA, status=201)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 from pilotage.wire.matchmaking import SubExpression
 
 
@@ -192,5 +192,5 @@ class Why:
     """Of the queue, oldest first."""
 
 
-WHY_JOB = Call("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)
-WHY_QUEUE = Call("GET", "/v1/queues/{queue}/why", NoRequest, Why, PERSON)
+WHY_JOB = ApiCall("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)
+WHY_QUEUE = ApiCall("GET", "/v1/queues/{queue}/why", NoRequest, Why, PERSON)

@@ -51,9 +51,9 @@ karma = 2
 CALL = """\
 from typing import Dict
 
-from pilotage.wire.call import PERSON, Call, NoRequest
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
 
-KARMA = Call("GET", "/v1/karma", NoRequest, Dict[str, int], PERSON)
+KARMA = ApiCall("GET", "/v1/karma", NoRequest, Dict[str, int], PERSON)
 """
 ROUTE = '''\
 from pilotage.server.http.call_router import CallRouter

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pilotage.wire.call import ADMINISTRATORS, Call
+from pilotage.wire.call import ADMINISTRATORS, ApiCall
 from pilotage.wire.limits import Message, Name
 
 
@@ -44,7 +44,7 @@ class Medal:
     reason: str
 
 
-GIVE_MEDAL = Call("POST", "/v1/medals", MedalRequest, Medal, ADMINISTRATORS)
+GIVE_MEDAL = ApiCall("POST", "/v1/medals", MedalRequest, Medal, ADMINISTRATORS)
 '''
 ROUTE = '''\
 """The route for medals."""

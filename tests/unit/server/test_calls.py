@@ -18,7 +18,7 @@ from pilotage.server.http.edge import CheckedRoute
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
 from pilotage.wire.bans import BAN_USER, BanLift, BanSummary
-from pilotage.wire.call import PERSON, Call, NoRequest, all_calls
+from pilotage.wire.call import PERSON, ApiCall, NoRequest, all_calls
 from tests.acceptance.loop_entries import ENTRIES
 
 CALLS = all_calls()
@@ -48,7 +48,7 @@ def test_every_call_has_a_sender_in_the_program_or_a_reason() -> None:
         for module in iter_modules(wire.__path__)
         if module.name != "monitoring"
         for name, member in vars(import_module(f"pilotage.wire.{module.name}")).items()
-        if isinstance(member, Call)
+        if isinstance(member, ApiCall)
     }
     assert names - set(re.findall(r"[A-Z_]{3,}", text)) == WITHOUT_CLIENT.keys()
 
@@ -59,7 +59,7 @@ def test_senders_are_named_by_properties_of_the_policy() -> None:
 
 
 def test_an_address_has_the_values_of_its_parts() -> None:
-    call = Call("GET", "/v1/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PERSON)
+    call = ApiCall("GET", "/v1/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PERSON)
     assert call.address(job=3, name="a b/c") == "/v1/jobs/3/outputs/a%20b/c"
 
 

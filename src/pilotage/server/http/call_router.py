@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 from fastapi import APIRouter, Depends, Query, Response
 
 from pilotage.server.http.edge import BINARY, CheckedRoute
-from pilotage.wire.call import Call, NoRequest, Nothing
+from pilotage.wire.call import ApiCall, NoRequest, Nothing
 
 Answer = TypeVar("Answer")
 Handler = Callable[..., Answer | Response | Awaitable[Answer | Response]]
@@ -22,7 +22,9 @@ class CallRouter(APIRouter):
     def __init__(self, tag: str) -> None:
         super().__init__(tags=[tag], route_class=CheckedRoute)
 
-    def call(self, call: Call[Any, Answer], **options: Any) -> Callable[[Handler[Answer]], Handler[Answer]]:
+    def call(
+        self, call: ApiCall[Any, Answer], **options: Any
+    ) -> Callable[[Handler[Answer]], Handler[Answer]]:
         """Serve a call by the decorated function. It takes the call's request, and the parts of its address."""
         if call.answer in (bytes, Nothing):
             content = BINARY if call.answer is bytes else None
@@ -44,7 +46,7 @@ class CallRouter(APIRouter):
         return register
 
 
-def _take_request(handler: Callable[..., Any], call: Call[Any, Any]) -> None:
+def _take_request(handler: Callable[..., Any], call: ApiCall[Any, Any]) -> None:
     """Let FastAPI read the request of the call: it takes a parameter of this type as the body by itself."""
     if call.request is NoRequest:
         return

@@ -29,15 +29,8 @@ from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
 from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
-from pilotage.wire.pilot import (
-    ENROL,
-    EXCHANGE,
-    PROBE,
-    EnrolRequest,
-    ExchangeRequest,
-    ExchangeResponse,
-    ProbeReport,
-)
+from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
+from pilotage.wire.pilot_calls import ENROL, EXCHANGE, PROBE
 
 Message = TypeVar("Message")
 

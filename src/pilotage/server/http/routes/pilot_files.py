@@ -22,7 +22,7 @@ from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.services.jobs.payload import has_input
 from pilotage.store.tables import attempts, listing
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
-from pilotage.wire.pilot import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
+from pilotage.wire.pilot_calls import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
 
 router = CallRouter("pilot")
 _bearer = HTTPBearer(auto_error=False)

@@ -28,7 +28,7 @@ from pilotage.store.tables import submissions
 from pilotage.store.tables.requests import RequestFilter, RequestRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
-from pilotage.wire.call import Call
+from pilotage.wire.call import ApiCall
 from pilotage.wire.queries import PageQuery
 from pilotage.wire.requests import (
     ABORT_REQUEST,
@@ -209,7 +209,7 @@ async def _change(context: Context, caller: Caller, reason: str, verb: Verb) -> 
 
 
 def _serve(
-    call: Call[type[RequestChange], RequestSummary],
+    call: ApiCall[type[RequestChange], RequestSummary],
     verb: Callable[[Transaction, int, Change], RequestRow],
     effect: str,
 ) -> None:
