@@ -206,8 +206,8 @@ class Client(
         """Count the selected jobs by state."""
         total = wire.jobs.Counts({}, 0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_QUERY):
-            selections.given_conditions(piece)
-            part = self.call(wire.jobs.COUNT_JOBS, piece)
+            conditions = selections.given_conditions(piece)
+            part = self.call(wire.jobs.COUNT_JOBS, wire.jobs.Selection(**conditions))
             for state, number in part.states.items():
                 total.states[state] = total.states.get(state, 0) + number
             total.total += part.total
