@@ -42,7 +42,6 @@ class Pool:
             clock=lambda: bench.now,
             disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({})),
             address=ServerAddress("", "", "", "http://127.0.0.1:1"),
-            pilots=SimpleNamespace(program=b""),
             work=SimpleNamespace(queue=queue.queue),
             duties=SimpleNamespace(
                 failing=FailingRows(lambda: bench.now),

@@ -10,7 +10,7 @@ import pytest
 from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import NativeState
-from pilotage.services.pilots.orders import order_pilots
+from pilotage.services.pilots.orders import order_to_leave
 from pilotage.store.tables import pilots
 from tests.unit.services.test_batch_director import SETTLE, Site, assert_settled
 
@@ -27,7 +27,9 @@ def kill(site: Site, count: int | None = None) -> list[PilotId]:
     bench = site.bench
     ids = [row.id for row in pilots.live(bench.connection, "batch")][:count]
     order = LeaveOrder.KILL
-    bench.do(lambda tx: order_pilots(bench.pool, tx, ids, order, by="root", reason="", now=bench.now))
+    bench.do(
+        lambda tx: order_to_leave(bench.pool, tx, ids, order, actor="user:root", reason="", now=bench.now)
+    )
     return ids
 
 

@@ -13,7 +13,7 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.outside.batch.submission import BatchListing, NativeState
 from pilotage.services.director.listing_comparison import compare
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
-from pilotage.services.pilots.orders import order_pilots
+from pilotage.services.pilots.orders import order_to_leave
 from pilotage.store.tables import pilots
 from tests.unit.services.test_batch_director import Site
 
@@ -87,7 +87,9 @@ def test_a_submission_with_a_killed_pilot_is_observed(site: Site) -> None:
     [row, *_] = pilots.live(bench.connection, "batch")
     ids = [PilotId(row.id)]
     bench.do(
-        lambda tx: order_pilots(bench.pool, tx, ids, LeaveOrder.KILL, by="root", reason="", now=bench.now)
+        lambda tx: order_to_leave(
+            bench.pool, tx, ids, LeaveOrder.KILL, actor="user:root", reason="", now=bench.now
+        )
     )
     assert observed(site) == [row.stamp.partition("/")[0]]
 

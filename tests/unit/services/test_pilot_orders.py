@@ -9,7 +9,7 @@ from pilotage.core.ids import PilotId
 from pilotage.core.pilots.orders import LeaveOrder, is_stronger, order_for
 from pilotage.services.pilots.enrolment import enrol
 from pilotage.services.pilots.lifecycle import end_absent_pilot
-from pilotage.services.pilots.orders import Ordered, order_pilots
+from pilotage.services.pilots.orders import Ordered, order_to_leave
 from pilotage.store.tables import pilots
 from pilotage.wire.pilot import EnrolRequest, Reference
 from tests.pilot_intent import pilot_intent
@@ -20,9 +20,9 @@ def give(
     bench: Bench, ids: list[int], order: LeaveOrder, reason: str = "", *, dry_run: bool = False
 ) -> Ordered:
     return bench.do(
-        lambda tx: order_pilots(
+        lambda tx: order_to_leave(
             bench.pool, tx, [PilotId(id_) for id_ in ids], order,
-            by="root", reason=reason, now=bench.now, dry_run=dry_run,
+            actor="user:root", reason=reason, now=bench.now, dry_run=dry_run,
         )
     )  # fmt: skip
 
@@ -148,12 +148,12 @@ def test_an_order_that_is_rolled_back_is_not_told(bench: Bench) -> None:
     def fail() -> None:
         bench.do(
             lambda tx: [
-                order_pilots(
+                order_to_leave(
                     bench.pool,
                     tx,
                     [PilotId(pilot.id)],
                     LeaveOrder.CANCEL,
-                    by="root",
+                    actor="user:root",
                     reason="",
                     now=bench.now,
                 ),

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.ids import PilotId
+from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
@@ -40,6 +41,7 @@ from pilotage.services.director.forwarding import prepare_forwardings
 from pilotage.services.director.listing_comparison import ListingComparison, compare
 from pilotage.services.director.local_orders import LocalOrders
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, SubmissionOrder
+from pilotage.services.pilots.orders import CHUNK, order_to_leave
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import LiveTotals
@@ -122,8 +124,25 @@ class CeDuty:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def cancel_all(self, *, waiting_only: bool) -> None:
-        """Cancel every submission of this CE, or only its pilots that have not started."""
-        ce = self._director.ce
+        """Cancel every submission of this CE, or only its pilots that have not started.
+
+        Their rows get the order first. Otherwise the next server would take their ends for failures of the CE.
+        """
+        context, ce = self._context, self._director.ce
+        live = await context.quick_read(lambda connection: pilots.live(connection, ce))
+        ids = [pilot.id for pilot in live if not (waiting_only and pilot.started is not None)]
+        for begin in range(0, len(ids), CHUNK):
+            await context.writer.acall(
+                partial(
+                    order_to_leave,
+                    context.pool,
+                    ids=ids[begin : begin + CHUNK],
+                    asked=LeaveOrder.KILL,
+                    actor="server",
+                    reason="the server was stopped",
+                    now=context.clock(),
+                )
+            )
         rows = await self._context.quick_read(lambda connection: pilot_submissions.live(connection, ce))
         stamps = [row.stamp for row in rows]
         await self._attempt(lambda: self._batch.cancel(stamps, waiting_only=waiting_only))

@@ -29,18 +29,21 @@ class Ordered:
     """How many of `done` have not called home: only their batch system can end them."""
 
 
-def order_pilots(
+def order_to_leave(
     pool: Pool,
     tx: Transaction,
     ids: Sequence[PilotId],
     asked: LeaveOrder,
     *,
-    by: str,
+    actor: str,
     reason: str,
     now: float,
     dry_run: bool = False,
 ) -> Ordered:
-    """Order at most `CHUNK` pilots to leave. A pilot that has this order or a stronger one keeps it."""
+    """Order at most `CHUNK` pilots to leave. A pilot that has this order or a stronger one keeps it.
+
+    `actor`: "user:NAME", or "server".
+    """
     rows = {row.id: row for row in pilots.by_ids(tx.connection, ids)}
     ordered = Ordered()
     for id_ in ids:
@@ -54,21 +57,21 @@ def order_pilots(
             ordered.not_called += row.started is None
             order = order_for(asked, called_home=row.started is not None)
             if is_stronger(order, row.leave) and not dry_run:
-                _give_order(pool, tx, row, order, by, reason, now)
+                _give_order(pool, tx, row, order, actor, reason, now)
     return ordered
 
 
 def _give_order(
-    pool: Pool, tx: Transaction, pilot: PilotRow, order: LeaveOrder, by: str, reason: str, now: float
+    pool: Pool, tx: Transaction, pilot: PilotRow, order: LeaveOrder, actor: str, reason: str, now: float
 ) -> None:
     because = f": {reason}" if reason else ""
-    tell_to_leave(pool, tx, pilot, order, f"{_PAST[order]} by {by}{because}")
+    tell_to_leave(pool, tx, pilot, order, f"{_PAST[order]} by {actor.removeprefix('user:')}{because}")
     record(
         tx.connection,
         pool.ids.events,
         at=now,
         kind="pilot-drain" if order is LeaveOrder.DRAIN else "pilot-kill",
-        actor=f"user:{by}",
+        actor=actor,
         detail=f"pilot {pilot.id}: {order}{because}",
         old=pilot.state,
         new=pilot.state,

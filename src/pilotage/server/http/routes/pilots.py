@@ -18,7 +18,7 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
-from pilotage.services.pilots.orders import CHUNK, order_pilots
+from pilotage.services.pilots.orders import CHUNK, order_to_leave
 from pilotage.store.tables import jobs, listing, pilot_demand
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables.listing import PilotSummaryRow
@@ -143,11 +143,11 @@ async def kill_pilots(body: PilotKill, context: TheContext, caller: TheCaller) -
     async for ids in _chunks(context, body):
         ordered = await context.writer.acall(
             partial(
-                order_pilots,
+                order_to_leave,
                 pool,
                 ids=ids,
                 asked=order,
-                by=caller.user,
+                actor=f"user:{caller.user}",
                 reason=body.reason,
                 now=clock(),
                 dry_run=body.dry_run,
