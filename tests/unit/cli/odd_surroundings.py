@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 
 from pilotage.cli.root import Root, build, run
-from pilotage.main import SERVER_COMMANDS
+from pilotage.main.command_line import SERVER_COMMANDS
 
 NOWHERE = ["up", "--database-url", "postgresql://127.0.0.1:1/none"]
 FIRST = (["queue", "list"], ["db", "check"], ["policy", "preset", "nothing"], ["ce", "add", "x"], NOWHERE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.cli.root import EXIT_CODES, INTERNAL, build
-from pilotage.main import SERVER_COMMANDS
+from pilotage.main.command_line import SERVER_COMMANDS
 from tests import forked
 from tests.unit.client.fake_server import State, job
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.cli.root import LazyCommand, build, run
-from pilotage.main import SERVER_COMMANDS
+from pilotage.main.command_line import SERVER_COMMANDS
 from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 

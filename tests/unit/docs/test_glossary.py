@@ -16,7 +16,7 @@ import pytest
 
 from pilotage.cli.root import build as command_line
 from pilotage.core.policy import KEYS
-from pilotage.main import SERVER_COMMANDS
+from pilotage.main.command_line import SERVER_COMMANDS
 from pilotage.server.context import Context
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routing import build_routes

@@ -1,0 +1,37 @@
+"""The root of the command line, with the commands that need a server's code."""
+
+from __future__ import annotations
+
+import sys
+
+from pilotage.cli.commands import LazyCommand
+from pilotage.cli.root import build, run
+
+SERVER_COMMANDS = {
+    "up": LazyCommand("pilotage.main.up", "up", "Start the server, with pilots on this machine"),
+    "agent": LazyCommand(
+        "pilotage.main.agent", "agent", "Run an agent, which splits requests of a team into jobs"
+    ),
+    "db backup": LazyCommand(
+        "pilotage.main.db", "backup", "Back up the database, also while the server runs"
+    ),
+    "db check": LazyCommand("pilotage.main.db", "check", "Check the integrity of the database"),
+    "db upgrade": LazyCommand(
+        "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
+    ),
+    "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
+    "server certificate show": LazyCommand(
+        "pilotage.main.certificates", "show", "Show the server's certificates and the address for `login`"
+    ),
+    "server certificate rotate": LazyCommand(
+        "pilotage.main.certificates", "rotate", "Replace the server's own certificate, in two steps"
+    ),
+    "server certificate use": LazyCommand(
+        "pilotage.main.certificates", "use", "Put a certificate of your own into use"
+    ),
+}
+
+
+def run_command_line() -> int:
+    """Run one command line and return its exit code."""
+    return run(build(SERVER_COMMANDS), sys.argv[1:])
