@@ -259,6 +259,22 @@ max_retries = 0
 """
 
 
+def _check_that_jobs_stay_in_the_request(shared: Instance, request: int, job: int) -> None:
+    """No verb that runs jobs again takes a job of a request: its input would be processed twice."""
+    before = shared.client().counts().total
+    one, submission = str(job), ("-s", str(shared.client().job(job).job.submission))
+    for words in (
+        *(("rerun", one), ("rerun", *submission), ("rerun", *submission, "--failed")),
+        *(("reschedule", one), ("reschedule", *submission, "-y")),
+    ):
+        _, told = cli(shared, *words, code=5)
+        assert f"request {request}" in told, words
+    _, told = cli(shared, "rerun", "--failed", "-y", code=4)
+    assert "1 job of requests left out" in told
+    cli(shared, "rerun", "--incomplete", "-y", code=4)
+    assert shared.client().counts().total == before
+
+
 def test_failed_jobs_are_shown_with_their_stderr_and_resubmitted(shared: Instance, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for name in ("a/1", "a/2", "b/3"):
@@ -289,6 +305,8 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     said, _ = cli(shared, "request", "show", str(number))
     assert "exit code 3 in process: 1 job, 1 for good" in said
     assert "no calibration for a/2" in said
+    assert error.job is not None
+    _check_that_jobs_stay_in_the_request(shared, number, error.job)
     _, told = cli(shared, "request", "resubmit", str(number), "--program", str(file), code=2)
     assert "no program of the request has the input file copy.toml" in told
     assert "it has: run.sh" in told

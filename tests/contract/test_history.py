@@ -100,10 +100,14 @@ def test_jobs_whose_outputs_are_incomplete_are_told_in_both_tables(connection: A
 
     told = {job: job in (1, 2) for job in range(1, 7)}
     asked = JobSelection(submission=1, outputs_incomplete=True)
+    no_request = JobSelection(submission=1, for_request=False)
+    of_requests = JobSelection(for_request=True)
     for _ in range(3):  # all in the hot table, then one, then all final ones in history
         assert incomplete() == told
         assert listing.job_ids(connection, asked, EVERYBODY, 0, 100) == [1, 2]
         assert listing.counts(connection, asked, EVERYBODY) == {"Done": 2}
+        assert listing.job_ids(connection, no_request, EVERYBODY, 0, 100) == [*told]
+        assert listing.counts(connection, of_requests, EVERYBODY) == {}
         assert listing.counts(connection, JobSelection(outputs_incomplete=True), EVERYBODY) == {"Done": 2}
         history.archive(connection, 100.0, 1)
 

@@ -21,6 +21,7 @@ from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.session import Session, connected
 from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
+from pilotage.cli.time_format import plural
 from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.states import FINAL, JobState
@@ -80,6 +81,8 @@ def rerun(
             "rerun cannot change the parameters", hint="use `pilotage submit` for new parameters"
         )
     with session.client() as client:
+        if failed or incomplete:
+            selection = _without_requests(session.screen, client, selection)
         resubmissions = _prepare_all(session.screen, client, selection, job, key)
     if not (selection.ids or selection.submission or yes or dry_run):
         _confirm(session.screen, resubmissions)
@@ -88,6 +91,17 @@ def rerun(
         show_dry_run(session, prepared)
         return None
     return send_prepared(session, prepared, wait)
+
+
+def _without_requests(screen: CommandOutput, client: Client, selection: Selection) -> Selection:
+    """The selection without the jobs of requests, unless it names jobs or a submission."""
+    if selection.ids or selection.submission:
+        return selection
+    if left_out := client.counts(replace(selection, for_request=True)).total:
+        screen.note(
+            f"{plural(left_out, 'job')} of requests left out: `pilotage request resubmit` makes failed parts again"
+        )
+    return replace(selection, for_request=False)
 
 
 def _confirm(screen: CommandOutput, resubmissions: list[Resubmission]) -> None:

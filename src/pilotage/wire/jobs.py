@@ -46,6 +46,8 @@ class Selection:
     """Only jobs of which `JobSummary.outputs_incomplete` is so."""
     request: Annotated[Optional[Id], NOT_NULL] = None
     """Jobs that work for this request."""
+    for_request: Annotated[Optional[bool], NOT_NULL] = None
+    """Only jobs that work for a request, or only the others."""
 
 
 @dataclass

@@ -150,6 +150,9 @@ class Handler(BaseHTTPRequestHandler):
             jobs = [one for one in jobs if one["state"] in query["states"]]
         if "outputs_incomplete" in query:
             jobs = [one for one in jobs if one.get("outputs_incomplete")]
+        if "for_request" in query:
+            wanted = query["for_request"] == ["true"]
+            jobs = [one for one in jobs if one.get("for_request", False) is wanted]
         return jobs
 
     def on_jobs(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:

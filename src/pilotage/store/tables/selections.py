@@ -23,6 +23,9 @@ OUTPUTS_INCOMPLETE = (
 )
 """For a row j of `jobs` or `history`: an output of its applied attempt is missing or was refused."""
 
+FOR_REQUEST = "EXISTS (SELECT 1 FROM submissions o WHERE o.id = j.submission_id AND o.request_id IS NOT NULL)"
+"""For a row j of `jobs` or `history`: it works for a request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
@@ -53,11 +56,12 @@ class JobSelection:
     ended_before: float | None = None
     outputs_incomplete: bool | None = None
     request: int | None = None
+    for_request: bool | None = None
 
     @property
     def uses_counted_columns(self) -> bool:
         """Whether counters can answer it: it has conditions on submissions, their owners and states only."""
-        of_single_jobs = (self.ids, self.site, self.name, self.outputs_incomplete)
+        of_single_jobs = (self.ids, self.site, self.name, self.outputs_incomplete, self.for_request)
         times = (self.ended_since, self.ended_before)
         return all(given is None for given in (*of_single_jobs, *times))
 
@@ -117,9 +121,17 @@ def jobs_where(connection: Connection, selection: JobSelection, viewer: Viewer) 
         where.add("j.ended >= ?", selection.ended_since)
     if selection.ended_before is not None:
         where.add("j.ended < ?", selection.ended_before)
-    if selection.outputs_incomplete is not None:
-        where.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
+    _add_yes_or_no(where, selection)
     return where
+
+
+def _add_yes_or_no(where: WhereClause, selection: JobSelection) -> None:
+    for condition, wanted in (
+        (OUTPUTS_INCOMPLETE, selection.outputs_incomplete),
+        (FOR_REQUEST, selection.for_request),
+    ):
+        if wanted is not None:
+            where.add(condition if wanted else f"NOT {condition}")
 
 
 def history_where(connection: Connection, selection: JobSelection, viewer: Viewer) -> list[WhereClause]:
@@ -226,8 +238,7 @@ def _branch(
         # Served by the same index; later partitions are skipped.
         column = "j.ended" if drive.implies == "ended" else "coalesce(j.ended, 0)"
         where.add(f"{column} < ?", selection.ended_before)
-    if selection.outputs_incomplete is not None:
-        where.add(OUTPUTS_INCOMPLETE if selection.outputs_incomplete else f"NOT {OUTPUTS_INCOMPLETE}")
+    _add_yes_or_no(where, selection)
     return where
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from pilotage.core.errors import Conflict
 from pilotage.core.ids import SubmissionId
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
@@ -21,9 +22,17 @@ router = CallRouter("submission")
 def source(
     submission_id: limits.Id, asked: SourceQuery, context: TheContext, caller: TheCaller
 ) -> SubmissionSource:
-    """The submitted description, and a page of the selected jobs with their parameter values. Owners only."""
+    """The submitted description, and a page of the selected jobs with their parameter values. Owners only.
+
+    The jobs of a request are made again by the request alone: outside of it, their input would be processed twice.
+    """
     connection = context.readers.connection()
     record = owned_submission(rows.by_id(connection, SubmissionId(submission_id)), submission_id, caller.user)
+    if record.request is not None:
+        raise Conflict(
+            f"the jobs of submission {submission_id} work for request {record.request}",
+            hint=f"`pilotage request resubmit {record.request}` makes its failed parts again",
+        )
     own_selection = listing.restrict_to_submission(selection_of(asked), submission_id)
     ids = listing.job_ids(connection, own_selection, caller.viewer(), asked.after, asked.limit)
     values = listing.parameters_of(connection, ids)
