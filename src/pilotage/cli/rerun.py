@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pilotage.wire.jobs import Selection
 
 NAMES_SHOWN = 5
+LABELS = {"name": "--name", "job_group": "--job-group", "sites": "--site"}
+"""Options that select jobs in other commands, by the field of `JobOptions`. Here they change the new jobs."""
 NOT_AGAIN = frozenset({JobState.SUPERSEDED, JobState.DELETED})
 """Jobs in these states run again only if they are named by id."""
 
@@ -74,6 +76,8 @@ def rerun(
     elif incomplete:
         selection = replace(selection, states=["Done"], outputs_incomplete=True)
     require_selection(selection, "rerun")
+    if not (selection.ids or selection.submission):
+        _refuse_labels(job)
     if not (selection.ids or selection.states):
         selection = replace(selection, states=[str(state) for state in JobState if state not in NOT_AGAIN])
     if job.parametric:
@@ -91,6 +95,17 @@ def rerun(
         show_dry_run(session, prepared)
         return None
     return send_prepared(session, prepared, wait)
+
+
+def _refuse_labels(options: JobOptions) -> None:
+    """Refuse options that are meant to select: without ids and submission they would relabel all failed jobs."""
+    for field in options.given_options():
+        if field in LABELS:
+            raise InvalidInput(
+                f"{LABELS[field]} changes the new jobs, and selects none of the old ones",
+                hint="name the jobs: `pilotage rerun 12,15` or `pilotage rerun -s SUBMISSION --failed`;"
+                f" `pilotage status {LABELS[field]} ... --state Failed` lists them",
+            )
 
 
 def _without_requests(screen: CommandOutput, client: Client, selection: Selection) -> Selection:
