@@ -21,6 +21,7 @@ from pilotage.cli.job_selection import (
     build_selection,
     describe_selection,
     no_jobs_error,
+    require_named_jobs,
     require_selection,
 )
 from pilotage.cli.session import Session, connected
@@ -58,17 +59,26 @@ def _command(verb: str, text: str) -> Callable[..., int | None]:
         selection = build_selection(
             ids, submission, state, owner, group, job_group, site, name, since, before
         )
-        _act(session, verb, selection, dry_run, reason, yes)
+        _act(session, verb, ids, selection, dry_run, reason, yes)
         return None
 
     command.__name__, command.__doc__ = verb, text
     return connected(command)
 
 
-def _act(session: Session, verb: str, selection: Selection, dry_run: bool, reason: str, yes: bool) -> None:
+def _act(
+    session: Session,
+    verb: str,
+    ids: list[str] | None,
+    selection: Selection,
+    dry_run: bool,
+    reason: str,
+    yes: bool,
+) -> None:
     require_selection(selection, verb)
     screen = session.screen
     with session.client() as client:
+        require_named_jobs(client, ids)
         ask = getattr(client, verb)
         # Ask unless the jobs are named by id: a condition may select too many. Deletion always asks; it is permanent.
         if not dry_run and not yes and (not selection.ids or verb == "delete"):

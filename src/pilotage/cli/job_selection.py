@@ -13,7 +13,7 @@ import typer
 
 from pilotage import wire
 from pilotage.cli.time_format import format_instant, parse_instant
-from pilotage.client.selections import parse_ids
+from pilotage.client.selections import parse_ids, single_ids
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.jobs.states import JobState
 
@@ -156,6 +156,22 @@ def _ranges(ids: Sequence[int]) -> list[str]:
         members = [id_ for _, id_ in run]
         words.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
     return words if len(words) <= RANGES_SHOWN else [*words[:RANGES_SHOWN], "..."]
+
+
+def require_named_jobs(client: Client, words: list[str] | None) -> None:
+    """Raise NotFound for unknown jobs among several named ones: the command would act on the others only.
+
+    A single unknown job needs no question: the command itself finds no job.
+    """
+    named = single_ids(words or ())
+    if words is None or words == [str(number) for number in named[:1]]:
+        return
+    selection = wire.jobs.Selection(ids=named)
+    if not named or client.counts(selection).total == len(named):
+        return
+    known = {job.id for job in client.jobs(selection)}
+    missing = " ".join(_ranges([number for number in named if number not in known]))
+    raise NotFound(f"there is no job {missing}", hint="or it belongs to another user; nothing was done")
 
 
 def no_jobs_error(client: Client, selection: Selection) -> NotFound:

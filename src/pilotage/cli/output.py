@@ -18,6 +18,7 @@ from pilotage.cli.job_selection import (
     SubmissionOption,
     build_selection,
     no_jobs_error,
+    require_named_jobs,
     require_selection,
 )
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
@@ -77,6 +78,7 @@ def output(
     report = FetchReport(folder)
     by_name = has_placeholders(folder)
     with session.client() as client:
+        require_named_jobs(client, ids)
         jobs = list(client.jobs(selection))
         if not jobs:
             raise no_jobs_error(client, selection)

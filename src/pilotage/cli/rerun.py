@@ -15,6 +15,7 @@ from pilotage.cli.job_selection import (
     SubmissionOption,
     build_selection,
     no_jobs_error,
+    require_named_jobs,
     require_selection,
 )
 from pilotage.cli.option_groups import with_option_groups
@@ -85,6 +86,7 @@ def rerun(
             "rerun cannot change the parameters", hint="use `pilotage submit` for new parameters"
         )
     with session.client() as client:
+        require_named_jobs(client, ids)
         if failed or incomplete:
             selection = _without_requests(session.screen, client, selection)
         resubmissions = _prepare_all(session.screen, client, selection, job, key)

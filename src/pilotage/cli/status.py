@@ -28,6 +28,7 @@ from pilotage.cli.job_selection import (
     SubmissionOption,
     build_selection,
     no_jobs_error,
+    require_named_jobs,
 )
 from pilotage.cli.outcome import note_jobs_continue
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, connected
@@ -83,6 +84,7 @@ def status(
         raise InvalidInput("--watch cannot be combined with --json or --events")
     most = session.screen.row_limit(limit, DEFAULT_JOBS)
     with session.client(patience=LONG_PATIENCE if watch else PATIENCE) as client:
+        require_named_jobs(client, ids)
         if watch:
             with note_jobs_continue(session.screen, selection):
                 _watch(session.screen, client, selection, most, oldest)

@@ -15,6 +15,7 @@ from pilotage.cli.job_selection import (
     SubmissionOption,
     build_selection,
     no_jobs_error,
+    require_named_jobs,
     require_selection,
 )
 from pilotage.cli.outcome import WaitOutcome, note_jobs_continue, report_outcome
@@ -46,6 +47,7 @@ def wait(
     selection = require_selection(build_selection(ids, submission, None, owner, group, job_group), "wait")
     limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
+        require_named_jobs(client, ids)
         outcome = watch_to_end(session.screen, client, selection, limit)
     if session.as_json:
         session.screen.json(outcome)

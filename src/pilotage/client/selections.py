@@ -48,6 +48,12 @@ def parse_ids(words: Iterable[str]) -> list[int]:
     return list(ids)
 
 
+def single_ids(words: Iterable[str]) -> list[int]:
+    """The ids that are written one by one. The others are in ranges, which may have gaps."""
+    parts = (part for word in words for part in word.replace(" ", "").split(","))
+    return list(dict.fromkeys(int(part) for part in parts if _is_id(part)))
+
+
 def _parse_range(part: str) -> range:
     first, dash, last = part.partition("-")
     if not (_is_id(first) and (_is_id(last) or not dash)):

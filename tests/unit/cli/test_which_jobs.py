@@ -1,14 +1,52 @@
-"""Which jobs a command takes: options that label do not select."""
+"""Which jobs a command takes: named ones must exist, and options that label do not select."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
 
+from pilotage.cli.root import build, typer_of
 from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
+
+TAKE_IDS = {"status", "wait", "output", "kill", "reschedule", "delete", "rerun"}
+
+
+def test_the_commands_that_take_several_ids() -> None:
+    found = set()
+    for name, command in build().commands.items():
+        parameters = [p for one in typer_of(command).registered_commands for p in _annotations(one.callback)]
+        if any("Job ids: " in text for text in parameters):
+            found.add(name)
+    assert found == TAKE_IDS
+
+
+def _annotations(function: Callable[..., object] | None) -> list[str]:
+    if function is None:
+        return []
+    given = (parameter.annotation for parameter in inspect.signature(function).parameters.values())
+    return [str(getattr(part, "help", "")) for one in given for part in getattr(one, "__metadata__", ())]
+
+
+@pytest.mark.parametrize("verb", sorted(TAKE_IDS))
+@pytest.mark.parametrize("ids", [["1,9999"], ["9999", "1"], ["1-2,9999"]])
+def test_an_unknown_id_beside_known_ones_is_told(
+    verb: str, ids: list[str], cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip of the pen would otherwise end with success, though nobody has waited for the meant job."""
+    state.jobs = {1: job(1), 2: job(2)}
+    assert cli(verb, *ids) == 4
+    assert "there is no job 9999" in capsys.readouterr().err
+    assert not state.seen, "nothing is done"
+
+
+def test_ranges_may_have_gaps(cli: Cli, state: State) -> None:
+    state.jobs = {1: job(1), 3: job(3)}
+    assert cli("wait", "1-5") == 0
+    assert cli("wait", "1-2,3") == 0
 
 
 @pytest.mark.parametrize("which", ["--failed", "--incomplete"])
