@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from pilotage.core.errors import NotFound
 from pilotage.core.policy.model import ADMINISTRATOR, PROPERTIES
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.wire.call import PILOT, ApiCall, all_calls
-from tests.instance import Instance, running
+from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
 
 ALONE = tuple(sorted(PROPERTIES))
 """Properties, each of which one user has alone."""
+
+
+REQUEST: dict[str, Any] = {
+    "name": "waits",
+    "team": "nobody",
+    "events": 1000,
+    "program": {"executable": "/bin/true"},
+    "splitting": {"algorithm": "EventBased", "events_per_job": 100},
+}
 
 
 def group_of(right: str) -> str:
@@ -70,6 +81,28 @@ def test_every_route_accepts_the_senders_of_its_entry_alone(server: Instance) ->
                 if not expected:
                     wrong.append(f"{call.key} as {name}: {answer.status_code} {answer.text[:100]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_production_managers_are_told_why_requests_of_others_wait(server: Instance, tmp_path: Path) -> None:
+    """Whoever may show, pause and abort a request may ask why it waits; its jobs stay hidden."""
+    number = server.client().submit_request(REQUEST).request.id
+    manager = server.client("production-management")
+    assert manager.why_request(number).request == number
+    [element, *_] = until(lambda: list(manager.request_elements(number)), what="elements")
+    assert manager.why_element(element.id).element == element.id
+    for ask in (
+        lambda one: one.why_request(number),
+        lambda one: one.why_element(element.id),
+    ):
+        with pytest.raises(NotFound, match="there is no"):
+            ask(server.client("plain"))
+    token = tmp_path / "token"
+    token.write_text(server.client().create_token("production-management").token)
+    token.chmod(0o600)
+    told = server.cli("status", "--request", str(number), "--token-file", str(token))
+    assert "jobs of others are not shown" in told.stderr, told
+    assert "not shown" not in server.cli("status", "--request", str(number)).stderr
+    manager.abort_request(number)
 
 
 def test_an_agents_token_submits_no_program(server: Instance) -> None:

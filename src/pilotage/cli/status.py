@@ -100,6 +100,8 @@ def _show_jobs(screen: CommandOutput, client: Client, selection: Selection, limi
     counts = client.counts(selection)
     if not counts.total:
         _check_named(client, selection)
+        if selection.request is not None:
+            _note_hidden_jobs(screen, client, selection.request)
     jobs = _list_jobs(client, selection, limit, oldest)
     if screen.as_json:
         screen.json({"jobs": list(jobs), "counts": counts})
@@ -118,6 +120,24 @@ def _check_named(client: Client, selection: Selection) -> None:
     number = selection.submission
     if number is not None and not client.counts(wire.jobs.Selection(submission=number)).total:
         raise no_jobs_error(client, selection)
+
+
+def _note_hidden_jobs(screen: CommandOutput, client: Client, number: int) -> None:
+    """Tell those who may see a request, but not its jobs, why the list is empty."""
+    from pilotage.core.policy.model import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING
+
+    try:
+        request = client.request(number).request
+    except NotFound:
+        return
+    caller = client.whoami()
+    sees_all = {ADMINISTRATOR, JOB_ADMINISTRATOR} & set(caller.properties)
+    shares = JOB_SHARING in caller.properties and caller.group == request.group
+    if not (caller.user == request.owner or sees_all or shares):
+        screen.note(
+            f"request {number} belongs to {request.owner}: jobs of others are not shown;"
+            f" `pilotage request show {number}` counts them"
+        )
 
 
 def _list_jobs(client: Client, selection: Selection, limit: int, oldest: bool) -> Iterator[JobSummary]:

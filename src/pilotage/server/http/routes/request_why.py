@@ -7,6 +7,7 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.requests import why
+from pilotage.services.requests.rights import Actor
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import queued_requests, request_waits, requests
@@ -40,6 +41,6 @@ def why_element(element: Id, context: TheContext, caller: TheCaller) -> RequestW
 def _find(connection: Connection, caller: Caller, request: int, missing: str) -> QueuedRequest:
     """A request that the caller may see. Others' requests do not exist."""
     row = requests.by_id(connection, request)
-    if row is None or not caller.viewer().may_see(row.owner, row.group):
+    if row is None or not Actor(caller.user, caller.group, caller.properties).may_see(row):
         raise NotFound(missing, hint="or it is not yours; `pilotage request list`")
     return queued_requests.by_ids(connection, [request])[request]
