@@ -205,7 +205,9 @@ def _pilots(ce: CePilots, now: float, screen: CommandOutput) -> Row:
     if ce.giving_way:
         live += f" ({ce.giving_way} leaving: share)"
     did = f"asked for {ce.ordered} just now" if ce.ordered else ""
-    if ce.not_before > now:
+    if ce.switched_off:
+        did = f"starts none before `ce enable {ce.ce}`"
+    elif ce.not_before > now:
         again = f"in {format_duration(ce.not_before - now)}"
         did = f"tries again {again if screen.terminal else format_instant(ce.not_before, now, exact=True)}"
     if ce.budget:

@@ -139,6 +139,8 @@ class CePilots:
     """Live ones that take no more jobs and leave, since it is another owner's turn (reason `share`)."""
     budget: str = ""
     """The budget of the CE and its use, if it allows no further pilot."""
+    switched_off: bool = False
+    """It is disabled, or stopped after failures: no pilot starts before `ce enable`."""
 
 
 @dataclass

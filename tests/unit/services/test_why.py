@@ -575,6 +575,7 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     [
         ({}, CeSwitch.DISABLED, "disabled: maintenance"),
         ({}, CeSwitch.STOPPED, "stopped: maintenance"),
+        ({"not_before": 50.0, "trouble": "x"}, CeSwitch.STOPPED, "stopped: maintenance"),
         (
             {"unreachable": "squeue is not installed here"},
             CeSwitch.ON,
@@ -608,6 +609,9 @@ def test_the_only_ces_that_a_job_fits_get_no_pilots(
     assert (answer.reason, answer.detail) == (Reason.CE, f"CE local is {detail}")
     assert detail in answer.summary
     assert "pilotage ce show local" in answer.advice
+    if switch is not CeSwitch.ON:
+        assert "`pilotage ce enable local`" in answer.advice
+        assert answer.pilots[0].switched_off
     assert why_job(bench, job).reason == Reason.SLOTS, "the second CE gets pilots"
 
 

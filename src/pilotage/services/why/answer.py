@@ -31,7 +31,8 @@ from pilotage.services.pool.state import Pool
 from pilotage.services.why import job_wording, needs_wording, wording
 from pilotage.services.why.requirement_refusals import misspelt, requirement_refusals
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import listing, submissions, wait_reasons
+from pilotage.store.tables import ces, listing, submissions, wait_reasons
+from pilotage.store.tables.ces import CeSwitch
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import why as wire
 from pilotage.wire.jobs import JobSummary
@@ -283,13 +284,13 @@ def _pilots(
 ) -> wire.CePilots:
     live = wait_reasons.pilot_states(connection, ce)
     giving_way = wait_reasons.count_yielding_pilots(connection, ce)
+    off = ces.by_name(connection, ce).switch is not CeSwitch.ON
     if note is None:
-        return wire.CePilots(ce, site, live, 0, 0, 0, 0.0, giving_way=giving_way)
+        return wire.CePilots(ce, site, live, 0, 0, 0, 0.0, giving_way=giving_way, switched_off=off)
     pause = note.pauses.get(queue, Pause())
     until = max(note.not_before, pause.until)
-    return wire.CePilots(
-        ce, site, live, note.cores, note.used, note.ordered, until, pause.pilots, giving_way, note.budget
-    )
+    cores = (note.cores, note.used, note.ordered)
+    return wire.CePilots(ce, site, live, *cores, until, pause.pilots, giving_way, note.budget, off)
 
 
 def _history(connection: Connection, queue: QueueId) -> list[wire.Waited]:

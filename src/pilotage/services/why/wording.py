@@ -75,14 +75,23 @@ def describe_verdict(
     if verdict.reason is Reason.LIMIT:
         return _limit(verdict, answer, now)
     summary, advice = _SENTENCES[verdict.reason](verdict, answer)
+    if verdict.reason is Reason.CE and answer.pilots and all(ce.switched_off for ce in answer.pilots):
+        return summary, _enable(answer)
     if verdict.reason in (Reason.CE, Reason.SLOTS):
         advice = _back_off(answer, now) or _exhausted_budgets(answer) or advice
     return summary, advice
 
 
+def _enable(answer: Why) -> str:
+    """CEs that are disabled or stopped get no pilot before somebody enables them."""
+    words = "`pilotage ce show {0}` shows the cause; after it is mended, `pilotage ce enable {0}` lets pilots start"
+    return "; ".join(words.format(ce.ce) for ce in answer.pilots)
+
+
 def _back_off(answer: Why, now: float) -> str:
     """When the director starts the next pilot after useless ones; "" if it does not hold pilots back."""
-    latest = max(answer.pilots, key=lambda ce: ce.not_before, default=None)
+    on = [ce for ce in answer.pilots if not ce.switched_off]
+    latest = max(on, key=lambda ce: ce.not_before, default=None)
     if latest is None or latest.not_before <= now:
         return ""
     delay = f"in {latest.not_before - now:.0f} s"
