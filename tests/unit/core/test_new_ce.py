@@ -40,7 +40,7 @@ def proposed(ce: NewCe, partition: PartitionFacts) -> Policy:
 def test_a_pilot_is_a_whole_part_of_a_node_within_the_limit() -> None:
     ce = proposed(NEW, SHORT).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (4, 16000, 1800.0)
-    assert (ce.max_waiting, ce.max_running, ce.idle, ce.heartbeat) == (5, 20, 120.0, 60.0)
+    assert (ce.max_waiting, ce.max_running, ce.idle, ce.heartbeat) == (5, 20, 30.0, 60.0)
     assert (ce.listing_period, ce.submit_rate, ce.options_as(SlurmOptions).partition) == (60.0, 1.0, "short")
     ce = proposed(NEW, LONG).ces["cluster"]
     assert (ce.pilot_processors, ce.pilot_memory, ce.wall) == (3, 6000, 86400.0)

@@ -31,14 +31,17 @@ LONGEST_WALL = 86400.0
 """Seconds of a pilot at most, unless a person says otherwise."""
 
 POLITE = {
-    "idle": 120,
+    "idle": 30,
     "heartbeat": 60,
     "max_waiting": 5,
     "max_running": 20,
     "listing_period": 60,
     "submit_rate": 1,
 }
-"""Values for a batch system that other people use too."""
+"""Values for a batch system that other people use too.
+
+A pilot holds all of its cores while it is idle. So an idle time longer than short jobs would double their cost.
+"""
 
 Value = str | int | float
 
