@@ -367,6 +367,21 @@ def test_failed_pieces_of_a_request_that_is_ended_early_keep_their_errors(
     assert chain.masks_of(*chain.make_jobs(again.row.id)) == chain.masks_of(*jobs[:2])
 
 
+def test_a_running_request_tells_how_it_ends(chain: ChainDesk) -> None:
+    """Pauses before further tries take hours: the hint names the way out, and when the next try is."""
+    row = chain.submit(**FILES)
+    jobs = chain.make_jobs(row.id)
+    with pytest.raises(Conflict) as refused:
+        chain.resubmit(row.id)
+    assert refused.value.hint == f"wait for its end: `pilotage request wait {row.id}`"
+    chain.queue.run("UPDATE element_jobs SET state = 'cooloff', not_before = 86400 WHERE id = ?", jobs[0])
+    chain.queue.run("UPDATE requests SET state = 'running-closed' WHERE id = ?", row.id)
+    with pytest.raises(Conflict) as refused:
+        chain.resubmit(row.id)
+    assert f"`pilotage request force-complete {row.id}`" in refused.value.hint
+    assert "next retry of a failed job is at 1970-01-02 00:00:00 UTC" in refused.value.hint
+
+
 def done_events(chain: ChainDesk) -> Counter[tuple[int, int]]:
     """How often each event of each file is in a done job; file 0: generated."""
     events: Counter[tuple[int, int]] = Counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, check_mistakes
@@ -18,7 +19,7 @@ from pilotage.services.requests.rights import Actor, request_to_change, seen_req
 from pilotage.services.requests.submission import PreparedRequest, submit, with_uploads
 from pilotage.services.workqueue.resubmission import check_parts, lock_chain, store_parts
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import requests, resubmissions, submissions
+from pilotage.store.tables import request_waits, requests, resubmissions, submissions
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.submissions import UploadedInput
@@ -100,7 +101,7 @@ def resubmit(
     if row.state not in RESUBMITTABLE:
         raise Conflict(
             f"request {number} is {row.state}: its failed jobs may still be tried again",
-            hint="wait for its end: `pilotage request wait`",
+            hint=_how_it_ends(connection, row),
         )
     parts = check_parts(connection, row, resubmissions.of_chain(connection, root))
     present = _present(row)
@@ -112,6 +113,16 @@ def resubmit(
     document = {"of": row.id, "parts": parts.taken, "left_out": left_out}
     requests.record(connection, new, RESUBMIT, actor=actor.name, now=now, detail=json.dumps(document))
     return Resubmitted(new, parts.taken, left_out)
+
+
+def _how_it_ends(connection: Connection, row: RequestRow) -> str:
+    """How a request comes to its end, which may take hours if failed jobs pause before their next try."""
+    hint = f"wait for its end: `pilotage request wait {row.id}`"
+    if row.state in (RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED):
+        hint += f", or end it now: `pilotage request force-complete {row.id}`"
+    retry = request_waits.next_retry(connection, row.id)
+    when = "" if retry is None else f"{datetime.fromtimestamp(retry, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{hint}; the next retry of a failed job is at {when}" if when else hint
 
 
 def _resubmitted_before(
