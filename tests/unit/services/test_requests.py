@@ -715,7 +715,13 @@ def test_the_funnel_counts_elements_jobs_events_sites_and_errors(desk: Desk, que
     [error] = detail.errors
     assert (error.exit_code, error.count, error.exhausted, error.message) == (3, 1, 1, "no such file")
     assert detail.estimated_end is not None
-    assert detail.estimated_end > queue.now
+    assert queue.now < detail.estimated_end < queue.now + 7200
+    queue.run(
+        "UPDATE element_jobs SET state = 'cooloff', not_before = ? WHERE id = ?", queue.now + 7200, ids[3]
+    )
+    paused = queue.bench.do(lambda tx: progress.detail(tx.connection, row, queue.now + 60))
+    assert paused.estimated_end == queue.now + 7200, "its job pauses until then"
+    queue.run("UPDATE element_jobs SET state = 'exhausted' WHERE id = ?", ids[3])
     [summary] = queue.bench.do(lambda tx: progress.summaries(tx.connection, [row]))
     assert summary == detail.request
     assert queue.bench.do(lambda tx: progress.summaries(tx.connection, [])) == []

@@ -14,7 +14,7 @@ from pilotage.core.workqueue.roll_up import ENDED as ENDED_ELEMENTS
 from pilotage.core.workqueue.roll_up import PartProgress, progress_of_whole
 from pilotage.core.workqueue.states import ElementJobState, ElementState
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, element_listing, request_progress, requests
+from pilotage.store.tables import datasets, element_listing, request_progress, request_waits, requests
 from pilotage.store.tables.request_progress import ElementCount, JobCount, PoolCount
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.wire.requests import (
@@ -98,7 +98,9 @@ def detail(connection: Connection, row: RequestRow, now: float) -> RequestDetail
         steps=steps,
         places=_sites(jobs, pool),
         errors=_errors(connection, row.id, {step.position: step.name for step in steps}),
-        estimated_end=estimated_end(now, row.created, left, recent),
+        estimated_end=estimated_end(
+            now, row.created, left, recent, request_waits.last_retry(connection, row.id)
+        ),
     )
 
 

@@ -86,6 +86,12 @@ def next_retry(connection: Connection, request: int) -> float | None:
     return None if earliest is None else float(earliest)
 
 
+def last_retry(connection: Connection, request: int) -> float:
+    """When the last failed job of a request that cools off is made again; 0: none cools off."""
+    sql = "SELECT max(not_before) FROM element_jobs WHERE request_id = ? AND state = 'cooloff'"
+    return float(connection.execute(sql, (request,)).fetchone()[0] or 0.0)
+
+
 def waiting_job(connection: Connection, request: int, element: int | None = None) -> int | None:
     """The oldest job of a request in the pool that waits there; None: none does."""
     condition, values = ("", (request,)) if element is None else (" AND e.element_id = ?", (request, element))
