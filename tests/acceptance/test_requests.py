@@ -331,6 +331,8 @@ cp "$PILOTAGE_FILE_LIST" out.txt
     assert "has failed for good" in told
     _, told = cli(shared, "request", "resubmit", str(number), code=5)
     assert f"each failed part of request {number} has a resubmission: 1 in request {again['id']}" in told
+    said, _ = cli(shared, "request", "show", str(number))
+    assert f"1 of 1 failed part in request {again['id']} (completed)" in said
     said, _ = cli(shared, "request", "clone", str(number), *program, "--json")
     said, _ = cli(shared, "request", "wait", str(json.loads(said)["id"]), "--timeout", "100s")
     assert "completed" in said

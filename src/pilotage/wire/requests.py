@@ -85,6 +85,25 @@ class RequestSummary:
 
 
 @dataclass
+class ResubmissionProgress:
+    """A later request that makes failed parts of an ended one again, or has done them."""
+
+    request: int
+    state: str
+    parts: int
+
+
+@dataclass
+class ResubmittedParts:
+    """The failed parts of an ended request, once it has a resubmission."""
+
+    failed: int
+    taken: int
+    """Of these, the parts that a resubmission does or has done."""
+    resubmissions: List[ResubmissionProgress]
+
+
+@dataclass
 class ResubmissionCount:
     """A resubmission that does, or has done, failed parts which a new one leaves out."""
 
@@ -204,6 +223,8 @@ class RequestDetail:
     errors: List[RequestError] = field(default_factory=list)
     estimated_end: Optional[float] = None
     """None: not enough jobs have ended, or all have."""
+    resubmitted: Optional[ResubmittedParts] = None
+    """None: it has not ended, or no later request makes its failed parts again."""
 
 
 @dataclass

@@ -58,6 +58,7 @@ def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> Non
             ("priority", row.priority),
             ("campaign", row.campaign),
             ("from request", detail.origin or ""),
+            ("resubmitted", _resubmitted(detail)),
             ("sites", "all" if detail.sites == ["*"] else ", ".join(detail.sites)),
             ("banned sites", ", ".join(detail.banned_sites)),
             ("read from elsewhere", " and ".join(trusts)),
@@ -67,6 +68,16 @@ def _show_facts(screen: CommandOutput, detail: RequestDetail, now: float) -> Non
             ("estimated end", "" if end is None else format_instant(end, now, exact=exact)),
         )
     )
+
+
+def _resubmitted(detail: RequestDetail) -> str:
+    """Such as "2 of 2 failed parts in request 3 (completed)"."""
+    parts = detail.resubmitted
+    if parts is None:
+        return ""
+    places = ", ".join(f"request {other.request} ({other.state})" for other in parts.resubmissions)
+    head = f"{parts.taken:,} of {plural(parts.failed, 'failed part')}"
+    return f"{head} in {places}" if places else head
 
 
 def _show_step(screen: CommandOutput, step: RequestStep) -> None:

@@ -13,8 +13,16 @@ from pilotage.core.requests.states import ENDED
 from pilotage.core.workqueue.roll_up import ENDED as ENDED_ELEMENTS
 from pilotage.core.workqueue.roll_up import PartProgress, progress_of_whole
 from pilotage.core.workqueue.states import ElementJobState, ElementState
+from pilotage.services.workqueue.resubmission import failed_parts
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import datasets, element_listing, request_progress, request_waits, requests
+from pilotage.store.tables import (
+    datasets,
+    element_listing,
+    request_progress,
+    request_waits,
+    requests,
+    resubmissions,
+)
 from pilotage.store.tables.request_progress import ElementCount, JobCount, PoolCount
 from pilotage.store.tables.requests import RequestRow, StepRow
 from pilotage.wire.requests import (
@@ -24,6 +32,8 @@ from pilotage.wire.requests import (
     RequestSite,
     RequestStep,
     RequestSummary,
+    ResubmissionProgress,
+    ResubmittedParts,
 )
 
 ERRORS_SHOWN = 20
@@ -101,6 +111,24 @@ def detail(connection: Connection, row: RequestRow, now: float) -> RequestDetail
         estimated_end=estimated_end(
             now, row.created, left, recent, request_waits.last_retry(connection, row.id)
         ),
+        resubmitted=_resubmitted(connection, row),
+    )
+
+
+def _resubmitted(connection: Connection, row: RequestRow) -> ResubmittedParts | None:
+    """Where the failed parts of an ended request are made again."""
+    chain = resubmissions.of_chain(connection, row.root or row.id) if row.state in ENDED else []
+    if all(other.id <= row.id for other in chain):
+        return None
+    parts = failed_parts(connection, row, chain)
+    states = {other.id: other.state for other in chain}
+    return ResubmittedParts(
+        parts.failed,
+        parts.failed - parts.taken,
+        [
+            ResubmissionProgress(number, states[number], count)
+            for number, count in sorted(parts.left_out.items())
+        ],
     )
 
 

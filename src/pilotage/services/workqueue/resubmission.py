@@ -101,10 +101,10 @@ def check_parts(connection: Connection, row: RequestRow, chain: Sequence[Resubmi
             f"{count:,} in request {number} ({states[number]})" for number, count in parts.left_out.items()
         )
         last = max(parts.left_out)
-        raise Conflict(
-            f"each failed part of request {row.id} has a resubmission: {named}",
-            hint=f"`pilotage request show {last}`; after its end, its failed parts can be resubmitted",
-        )
+        hint = f"`pilotage request show {last}`; after its end, its failed parts can be resubmitted"
+        if not any(states[number] in KEEPING for number in parts.left_out):
+            hint = "all of them are done: nothing is left to make again"
+        raise Conflict(f"each failed part of request {row.id} has a resubmission: {named}", hint=hint)
     return parts
 
 
