@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 
+from pilotage.client import Client
 from pilotage.core.errors import NotFound
 from pilotage.core.policy.model import ADMINISTRATOR, PROPERTIES
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
@@ -90,10 +91,11 @@ def test_production_managers_are_told_why_requests_of_others_wait(server: Instan
     assert manager.why_request(number).request == number
     [element, *_] = until(lambda: list(manager.request_elements(number)), what="elements")
     assert manager.why_element(element.id).element == element.id
-    for ask in (
+    asks: tuple[Callable[[Client], object], ...] = (
         lambda one: one.why_request(number),
         lambda one: one.why_element(element.id),
-    ):
+    )
+    for ask in asks:
         with pytest.raises(NotFound, match="there is no"):
             ask(server.client("plain"))
     token = tmp_path / "token"
