@@ -43,7 +43,7 @@ def _up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_a_second_server_on_the_same_home_is_refused_and_the_first_goes_on(pool: Instance) -> None:
     second = _up(pool.home, "--port", "0")
     assert second.returncode == 5
-    assert "another server runs on this home" in second.stderr
+    assert "another server runs on this home: process " in second.stderr
     assert str(pool.process.pid if pool.process else "") in second.stderr
     assert "Traceback" not in second.stderr
     assert pool.client().whoami().user

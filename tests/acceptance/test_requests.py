@@ -172,7 +172,7 @@ def test_what_cannot_be_done_is_refused_in_words(shared: Instance) -> None:
         client.submit_request(output)
 
 
-def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance) -> None:
+def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance, tmp_path: Path) -> None:
     alice, bob, owner = shared.client("alice"), shared.client("bob"), shared.client()
     number = alice.submit_request({**TOY, "name": "alices"}).request.id
     assert alice.request(number).request.state == "new", "she may not assign it"
@@ -185,6 +185,13 @@ def test_a_plain_user_sees_and_changes_own_requests_only(shared: Instance) -> No
             verb(number)
     with pytest.raises(Forbidden):
         alice.assign_request(number, RequestAssignment("nobody"))
+    token, file = tmp_path / "token", tmp_path / "toy.json"
+    token.write_text(shared.client().create_token("alice").token)
+    token.chmod(0o600)
+    file.write_text(json.dumps({**TOY, "name": "alices-too"}))
+    said, told = cli(shared, "request", "submit", str(file), "--token-file", str(token))
+    assert ": new, about 10 jobs" in said
+    assert "waits for a production manager: `pilotage request approve" in told
     assert alice.set_request_priority(number, 3).priority == 3
     assert owner.assign_request(number, RequestAssignment("nobody", sites=["here"])).state == "assigned"
     kinds = [(event.kind, event.actor) for event in alice.request_history(number)]

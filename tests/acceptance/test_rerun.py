@@ -139,7 +139,7 @@ def test_failed_jobs_are_offered_once(instance: Instance, tmp_path: Path) -> Non
     assert (job.state, job.exit_code, job.reason) == ("Superseded", 3, f"submission {old + 1} runs it again")
     assert instance.client().counts(Selection(submission=old)).states == {"Superseded": 1, "Done": 1}
     again = instance.cli("rerun", "--failed", "-s", str(old), cwd=tmp_path)
-    assert (again.returncode, "were run again already" in again.stderr) == (5, True)
+    assert (again.returncode, "ran again already" in again.stderr) == (5, True)
     assert instance.cli("wait", "-s", str(old)).returncode == 0
     assert [event.kind for event in instance.client().events(first)][-1] == "superseded"
     assert instance.cli("output", "-s", str(old), "-d", str(tmp_path / "out")).returncode == 0

@@ -25,6 +25,7 @@ from pilotage.cli.job_selection import (
     require_selection,
 )
 from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import plural
 from pilotage.core.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
@@ -94,10 +95,13 @@ def _act(
     else:
         would_be = "would be " if dry_run else ""
         screen.line(f"{answer.done:,} of {answer.matched:,} jobs {would_be}{PAST[verb]}")
-        for refusal in answer.refused[: 10 if answer.matched > 1 else 0]:
+        refused = answer.refused[: 10 if answer.matched > 1 else 0]
+        if not selection.ids:  # a condition takes many jobs in one state: one of them is an example
+            refused = list({refusal.message: refusal for refusal in reversed(refused)}.values())
+        for refusal in refused:
             screen.note(f"job {refusal.job}: {refusal.message}")
-        if answer.matched - answer.done > 10:
-            screen.note(f"... {answer.matched - answer.done:,} more jobs were not changed")
+        if (more := answer.matched - answer.done - len(refused)) > 0 and answer.matched > 1:
+            screen.note(f"... {plural(more, 'more job')} {'was' if more == 1 else 'were'} not changed")
     if not answer.done and not dry_run and answer.matched == 1 and answer.refused:
         raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:

@@ -124,7 +124,7 @@ def _without_requests(screen: CommandOutput, client: Client, selection: Selectio
 def _confirm(screen: CommandOutput, resubmissions: list[Resubmission]) -> None:
     """Ask before all failed jobs run again, which no id or submission limits."""
     jobs = sum(resubmission.prepared.count for resubmission in resubmissions)
-    question = f"run {jobs:,} jobs of {len(resubmissions):,} submissions again?"
+    question = f"run {plural(jobs, 'job')} of {plural(len(resubmissions), 'submission')} again?"
     if not screen.ask(question):
         raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
 
@@ -179,7 +179,8 @@ def _refuse_empty(client: Client, selection: Selection) -> None:
         superseded = client.counts(replace(selection, states=["Superseded"])).total
         if superseded:
             raise Conflict(
-                f"no failed job is left: {superseded:,} were run again already", hint="see `pilotage status`"
+                f"no failed job is left: {plural(superseded, 'job')} ran again already",
+                hint="see `pilotage status`",
             )
         raise Conflict("none of these jobs has failed", hint="omit --failed to rerun all of them")
     raise Conflict("all of these jobs are superseded or deleted", hint="name jobs by id to run them again")

@@ -96,12 +96,24 @@ def run(root: Root, argv: Sequence[str]) -> int:
     prepare_streams()
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
-    report = _report_as_json if "--json" in _before_dashes(argv) else _report
+    report = _once(_report_as_json if "--json" in _before_dashes(argv) else _report)
     code = _run_guarded(lambda: _dispatch(root, words), report, debug)
     # Otherwise Python reports output that it cannot write at its end.
     flushed = _run_guarded(_flush, report, debug)
     discard_output()
     return code or flushed
+
+
+def _once(report: Callable[[Failure], None]) -> Callable[[Failure], None]:
+    """`report`, without a repetition: output that cannot be written fails again at the last flush."""
+    reported: set[Failure] = set()
+
+    def report_new(failure: Failure) -> None:
+        if failure not in reported:
+            reported.add(failure)
+            report(failure)
+
+    return report_new
 
 
 def _flush() -> int:

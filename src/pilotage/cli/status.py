@@ -123,7 +123,7 @@ def _check_named(client: Client, selection: Selection) -> None:
 
 
 def _note_hidden_jobs(screen: CommandOutput, client: Client, number: int) -> None:
-    """Tell those who may see a request, but not its jobs, why the list is empty."""
+    """Tell users who may see a request, but not its jobs, why the list is empty."""
     from pilotage.core.policy.model import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
-from pilotage.cli.time_format import format_size
+from pilotage.cli.time_format import format_size, plural
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.description import LocalDescription, read_description_file, read_description_text
 from pilotage.client.submission import PreparedRows, SubmissionUpload, prepare, prepare_rows
@@ -120,19 +120,25 @@ def _show(screen: CommandOutput, prepared: SubmissionUpload) -> None:
     import msgspec
 
     size = sum(file.size for file in (*prepared.files, *prepared.own))
-    files = len(prepared.files) + len(prepared.own)
-    screen.line(f"{prepared.count:,} jobs, {files} input files of {format_size(size)}:")
+    files = plural(len(prepared.files) + len(prepared.own), "input file")
+    screen.line(f"{plural(prepared.count, 'job')}, {files} of {format_size(size)}:")
     print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     parameters = prepared.request.parameters
     for row in parameters.rows[:3] if parameters else []:
         values = dict(zip(parameters.names, row, strict=True))  # type: ignore[union-attr]
-        screen.line(
-            f"  with { {name: value for name, value in values.items() if not is_internal_column(name)} }"
-        )
+        show_row(screen, {name: value for name, value in values.items() if not is_internal_column(name)})
     for file in prepared.files:
-        screen.line(f"  input {file.name} ({format_size(file.size)})")
+        mode = ", executable" if file.executable else ""
+        screen.line(f"  input {file.name} ({format_size(file.size)}{mode})")
     if prepared.own:
-        screen.line(f"  and {len(prepared.own):,} input files of single jobs: {prepared.own[0].path} ...")
+        own = plural(len(prepared.own), "input file")
+        screen.line(f"  and {own} of single jobs: {prepared.own[0].path} ...")
+
+
+def show_row(screen: CommandOutput, values: Mapping[str, object]) -> None:
+    """The values of one job, such as `energy = 5, %s = 0`; `%s` is the parameter without a name."""
+    text = ", ".join(f"{name or '%s'} = {value}" for name, value in values.items())
+    screen.line(f"  with {text}")
 
 
 def show_warnings(screen: CommandOutput, warnings: Sequence[str]) -> None:
@@ -256,10 +262,11 @@ def show_table(session: Session, prepared: PreparedRows, table: Table, count: in
         session.screen.json(prepared.request)
         return
     size = sum(file.size for file in prepared.files)
-    jobs = f"{count:,} jobs" if count is not None else "a job for each row"
-    session.screen.line(f"{jobs}, {len(prepared.files)} input files of {format_size(size)}:")
+    jobs = plural(count, "job") if count is not None else "a job for each row"
+    files = plural(len(prepared.files), "input file")
+    session.screen.line(f"{jobs}, {files} of {format_size(size)}:")
     print(msgspec.json.format(msgspec.json.encode(prepared.request.description), indent=2).decode())
     for row in itertools.islice(table.rows, 3):
-        session.screen.line(f"  with {dict(zip(table.names, row, strict=True))}")
+        show_row(session.screen, dict(zip(table.names, row, strict=True)))
     for file in prepared.files:
         session.screen.line(f"  input {file.name} ({format_size(file.size)})")

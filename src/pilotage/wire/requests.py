@@ -85,7 +85,7 @@ class RequestSummary:
 
 
 @dataclass
-class ResubmissionProgress:
+class ResubmissionState:
     """A later request that makes failed parts of an ended one again, or has done them."""
 
     request: int
@@ -94,13 +94,13 @@ class ResubmissionProgress:
 
 
 @dataclass
-class ResubmittedParts:
+class Resubmissions:
     """The failed parts of an ended request, once it has a resubmission."""
 
     failed: int
     taken: int
     """Of these, the parts that a resubmission does or has done."""
-    resubmissions: List[ResubmissionProgress]
+    resubmissions: List[ResubmissionState]
 
 
 @dataclass
@@ -223,7 +223,7 @@ class RequestDetail:
     errors: List[RequestError] = field(default_factory=list)
     estimated_end: Optional[float] = None
     """None: not enough jobs have ended, or all have."""
-    resubmitted: Optional[ResubmittedParts] = None
+    resubmitted: Optional[Resubmissions] = None
     """None: it has not ended, or no later request makes its failed parts again."""
 
 

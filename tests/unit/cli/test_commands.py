@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +86,7 @@ def test_a_dry_run_submits_nothing(
     state.warnings = ["no CE offers GPU"]
     assert cli("submit", "--dry-run", "-i", "f", "--count", "2", "--", "true") == 0
     out, err = capsys.readouterr()
-    assert "2 jobs, 1 input files" in out
+    assert "2 jobs, 1 input file of" in out
     assert err == "warning: no CE offers GPU\n"
     assert cli("submit", "--dry-run", "--json", "-i", "f", "--", "true") == 0
     assert document(capsys)[0]["inputs"][0]["name"] == "f"
@@ -250,3 +253,40 @@ def test_down(cli: Cli, state: State) -> None:
     assert cli("down", "--drain", "--keep-pilots") == 2
     assert cli("down", "--drain") == 0
     assert state.seen == [{"pilots": "drain"}]
+
+
+def test_one_job_is_told_as_one(
+    cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    assert cli("submit", "--dry-run", "--count", "1", "--", "./run.sh", "%s") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 job, 1 input file of 10 B:"
+    assert "  with %s = 0" in lines
+    assert "  input run.sh (10 B, executable)" in lines
+
+
+def test_a_condition_tells_one_refusal_of_each_kind(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = [{"job": number, "message": "the job is already Done"} for number in range(1, 11)]
+    state.failures = [(200, {"matched": 168, "done": 0, "refused": refused})]
+    assert cli("kill", "--owner", "ada", "-y") == 5
+    told = capsys.readouterr().err
+    assert told.count("already Done") == 1
+    assert "... 167 more jobs were not changed" in told
+
+
+def test_output_that_cannot_be_written_is_told_once(state: State, tmp_path: Path) -> None:
+    state.jobs, state.logs = {1: job(1)}, {1: b"hello"}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pilotage.main", "logs", "1"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PILOTAGE_HOME": str(tmp_path / "home")},
+        )
+    assert (done.returncode, done.stderr.count("No space left")) == (2, 1), done.stderr

@@ -57,7 +57,7 @@ def test_what_would_be_sent(cli: Cli, state: State, table: Path, capsys: pytest.
     assert err == "warning: nothing runs it\n"
     lines = out.splitlines()
     assert lines[0] == "6,000 jobs, 0 input files of 0 B:"
-    assert "  with {'a': '2', 'b': 'x2'}" in lines
+    assert "  with a = 2, b = x2" in lines
     assert state.paths() == ["/v1/submissions/open/check"]
     assert cli("submit", "--json", "--table", table, "--dry-run", *ECHO) == 0
     assert json.loads(capsys.readouterr().out)["expected"] == 6000

@@ -111,6 +111,13 @@ def test_a_fresh_home_has_an_administrator_and_is_good_whatever_the_names() -> N
     assert warnings(policy) == []
 
 
+@pytest.mark.parametrize(("kind", "where"), [("local", "on this machine"), ("slurm", "on the nodes")])
+def test_a_ce_for_everybody_is_warned_of_with_the_place_of_its_programs(kind: str, where: str) -> None:
+    text = policies.initial("ada", "here").replace('type = "local"', f'type = "{kind}"')
+    told = warnings(parse(text.replace('owners = "home"', 'owners = "any"')))
+    assert [warning for warning in told if f"run programs {where}" in warning], told
+
+
 # (what it is, text to replace, text in its place, line of this part, what the message says, what the hint says)
 BAD = {
     "a typo in a key": (

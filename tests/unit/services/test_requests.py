@@ -431,7 +431,7 @@ def test_a_clone_is_a_new_request_with_its_present_facts(desk: Desk, queue: Queu
     ]
     with pytest.raises(InvalidInput, match="cannot be a name"):
         clone(name="two words")
-    with pytest.raises(InvalidInput, match="who alone may run"):
+    with pytest.raises(Forbidden, match="who alone may run"):
         clone(actor=replace(BOB, properties=MANAGER.properties))
 
 

@@ -30,7 +30,7 @@ from pilotage.services.workqueue.resubmission import KEEPING
 from pilotage.store.tables import requests, resubmissions
 from pilotage.store.tables.requests import RequestRow
 from pilotage.store.tables.selections import Viewer
-from pilotage.wire.requests import ResubmissionProgress, ResubmittedParts
+from pilotage.wire.requests import Resubmissions, ResubmissionState
 from pilotage.wire.submissions import UploadedInput
 from tests import writer_guard
 from tests.unit.services.bench import Bench
@@ -128,24 +128,24 @@ def test_parts_of_a_resubmission_under_way_are_not_taken_again(
 def test_a_repaired_request_tells_where_its_parts_are_done(chain: ChainDesk) -> None:
     row, _ = chain.failed_request(2, **FILES)
 
-    def shown() -> ResubmittedParts | None:
+    def shown() -> Resubmissions | None:
         ended = chain.queue.request_row(row.id)
         return chain.bench.do(lambda tx: progress.detail(tx.connection, ended, chain.bench.now)).resubmitted
 
     assert shown() is None
     again = chain.resubmit(row.id).row.id
-    assert shown() == ResubmittedParts(2, 2, [ResubmissionProgress(again, "assigned", 2)])
+    assert shown() == Resubmissions(2, 2, [ResubmissionState(again, "assigned", 2)])
     [failed, _] = chain.make_jobs(again)
     chain.end(again, [failed])
-    assert shown() == ResubmittedParts(2, 1, [ResubmissionProgress(again, "completed", 1)])
+    assert shown() == Resubmissions(2, 1, [ResubmissionState(again, "completed", 1)])
     last = chain.resubmit(row.id).row.id
     with pytest.raises(Conflict) as refused:
         chain.resubmit(row.id)
     assert f"request show {last}" in refused.value.hint
     chain.make_jobs(last)
     chain.end(last, [])
-    parts = [ResubmissionProgress(again, "completed", 1), ResubmissionProgress(last, "completed", 1)]
-    assert shown() == ResubmittedParts(2, 2, parts)
+    parts = [ResubmissionState(again, "completed", 1), ResubmissionState(last, "completed", 1)]
+    assert shown() == Resubmissions(2, 2, parts)
     with pytest.raises(Conflict) as refused:
         chain.resubmit(row.id)
     assert refused.value.hint == "all of them are done: nothing is left to make again"

@@ -31,6 +31,14 @@ NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number o
 DEFAULT_ROWS = 100
 
 
+def note_approval(session: Session, row: RequestSummary) -> None:
+    """Tell who must act before a new request goes on."""
+    if row.state == RequestState.NEW:
+        session.screen.note(
+            f"request {row.id} waits for a production manager: `pilotage request approve {row.id}`"
+        )
+
+
 @connected
 @with_option_groups
 def list_requests(

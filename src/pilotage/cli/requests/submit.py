@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.wait import watch_request
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit import show_warnings
@@ -95,8 +96,8 @@ def _upload(session: Session, client: Client, request: RequestUpload) -> Request
 def _show_accepted(session: Session, answer: RequestAccepted) -> None:
     show_warnings(session.screen, answer.warnings)
     row = answer.request
-    jobs = f"about {answer.jobs:,} {'job' if answer.jobs == 1 else 'jobs'}"
-    session.screen.line(f"request {row.id} ({row.name}): {row.state}, {jobs}")
+    session.screen.line(f"request {row.id} ({row.name}): {row.state}, about {plural(answer.jobs, 'job')}")
+    note_approval(session, row)
 
 
 def _show_checks(session: Session, client: Client, prepared: list[RequestUpload]) -> None:
@@ -108,7 +109,9 @@ def _show_checks(session: Session, client: Client, prepared: list[RequestUpload]
     for request, check in zip(prepared, checks, strict=True):
         show_warnings(session.screen, check.warnings)
         size = format_size(sum(file.size for file in request.files))
-        session.screen.line(f"{request.specification.name}: about {check.jobs:,} jobs as group {check.group}")
+        session.screen.line(
+            f"{request.specification.name}: about {plural(check.jobs, 'job')} as group {check.group}"
+        )
         session.screen.line(f"  steps: {', '.join(check.steps)}")
         if check.input_datasets:
             data = f"{plural(check.input_datasets, 'data set')} with {plural(check.input_files, 'file')}"

@@ -11,6 +11,7 @@ import typer
 from pilotage import wire
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.requests.choice import RequestChoice
+from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
@@ -338,3 +339,4 @@ def _show_new(session: Session, row: RequestSummary, origin: str) -> None:
     if session.as_json:
         session.screen.json(row)
     session.screen.line(f"request {row.id} ({row.name}): {origin}; {row.state}")
+    note_approval(session, row)

@@ -78,7 +78,9 @@ def watch_request(
     if row.canceled_elements:
         failed += f", {plural(row.canceled_elements, 'element')} canceled"
     reason = f": {row.reason}" if row.reason else ""
-    screen.line(f"request {number} ({row.name}) is {row.state}{reason}; {row.done_jobs:,} jobs done{failed}")
+    screen.line(
+        f"request {number} ({row.name}) is {row.state}{reason}; {plural(row.done_jobs, 'job')} done{failed}"
+    )
     if row.failed_jobs or row.failed_elements:
         screen.note(f"next: pilotage request show {number}")
     counts = (row.done_jobs, row.failed_jobs, row.failed_elements, row.canceled_elements)

@@ -71,8 +71,9 @@ def warnings(policy: Policy) -> list[str]:
         )
     for name, ce in policy.ces.items():
         if ce.owners == "any" and ce.isolation != "require":
+            where = "this machine" if ce.type == "local" else "the nodes of its batch system"
             messages.append(
-                f'ces.{name}: owners = "any" lets every user of the policy run programs on this machine under the'
+                f'ces.{name}: owners = "any" lets every user of the policy run programs on {where} under the'
                 " account of the server. They can read and change all files of this account, including the"
                 " files and keys of this server. Use it only among people who trust each other. The cure is"
                 f' ces.{name}.isolation = "require": pilots then isolate payloads from the account and each other.'

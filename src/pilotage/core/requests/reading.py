@@ -123,8 +123,12 @@ class TableReader:
         return f"did you mean {known}?" if known in self._fields else f"{known} belongs to {elsewhere[known]}"
 
 
+_LINK: Final = re.compile(r"\[([^]]+)\]\([^)]+\)")
+
+
 def _first_sentence(field: Field) -> str:
-    return field.meaning.partition(". ")[0].rstrip(".")
+    """The meaning in short. In the reference it has links, which an error cannot follow."""
+    return _LINK.sub(r"\1", field.meaning.partition(". ")[0].rstrip("."))
 
 
 _WANTED: Final = {

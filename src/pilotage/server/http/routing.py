@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -23,6 +24,26 @@ DECLARED = {
     "5XX": "A system behind the server does not answer (503), or the server has failed.",
 }
 """The errors of every address, for the OpenAPI document: each answers with an `ErrorBody`."""
+
+
+_WORDS = (
+    (re.compile(r"^Value error, "), ""),
+    (re.compile(r"^[A-Z][a-z]* should "), "must "),
+    (re.compile(r"greater than or equal to"), "at least"),
+    (re.compile(r"less than or equal to"), "at most"),
+    (re.compile(r"a valid integer.*"), "a whole number"),
+    (re.compile(r"a valid number.*"), "a number"),
+    (re.compile(r"^Field required$"), "is missing"),
+    (re.compile(r"^(Extra inputs are|Unexpected keyword argument).*"), "is unknown"),
+)
+"""The library's words for a wrong value, and ours."""
+
+
+def plain_words(message: str) -> str:
+    """A validator's message in the words of our own ones."""
+    for pattern, words in _WORDS:
+        message = pattern.sub(words, message)
+    return message
 
 
 class Api(FastAPI):
@@ -66,7 +87,7 @@ def _install_errors(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return response_for(errors.InvalidInput(f"{where}: {first['msg']}"))
+        return response_for(errors.InvalidInput(f"{where}: {plain_words(first['msg'])}"))
 
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

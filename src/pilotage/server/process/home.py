@@ -196,6 +196,15 @@ class Home:
         write_private(self.facts, msgspec.json.encode(facts).decode())
 
 
+def _describe_holder(text: bytes) -> str:
+    """Such as "process 812 on lab.example.org"; empty if the lock file does not tell."""
+    try:
+        holder = msgspec.json.decode(text, type=dict[str, object])
+        return f"process {holder['pid']} on {holder['host']}"
+    except (msgspec.MsgspecError, KeyError):
+        return ""
+
+
 class HomeLock:
     """Held while a server owns the home. The kernel releases it when the process ends for any reason."""
 
@@ -216,7 +225,7 @@ class HomeLock:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                holder = os.read(handle, 1000).decode(errors="replace").strip()
+                holder = _describe_holder(os.read(handle, 1000))
                 self.release()
                 raise Conflict(
                     f"another server runs on this home: {holder or path}",

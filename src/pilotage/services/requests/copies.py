@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pilotage.core.errors import Conflict, InvalidInput, check_mistakes
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, check_mistakes
 from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import specification_from_text
 from pilotage.core.requests.parser import NAME
@@ -194,7 +194,7 @@ def _owner_for(actor: Actor, row: RequestRow) -> Actor:
     """The actor who will own the copy. Uploaded files belong to the owner of the request."""
     if actor.user == row.owner:
         return actor
-    raise InvalidInput(
+    raise Forbidden(
         f"request {row.id} belongs to {row.owner}, who alone may run its program again",
         hint="submit its file yourself",
     )

@@ -32,8 +32,8 @@ from pilotage.wire.requests import (
     RequestSite,
     RequestStep,
     RequestSummary,
-    ResubmissionProgress,
-    ResubmittedParts,
+    Resubmissions,
+    ResubmissionState,
 )
 
 ERRORS_SHOWN = 20
@@ -115,18 +115,18 @@ def detail(connection: Connection, row: RequestRow, now: float) -> RequestDetail
     )
 
 
-def _resubmitted(connection: Connection, row: RequestRow) -> ResubmittedParts | None:
+def _resubmitted(connection: Connection, row: RequestRow) -> Resubmissions | None:
     """Where the failed parts of an ended request are made again."""
     chain = resubmissions.of_chain(connection, row.root or row.id) if row.state in ENDED else []
     if all(other.id <= row.id for other in chain):
         return None
     parts = failed_parts(connection, row, chain)
     states = {other.id: other.state for other in chain}
-    return ResubmittedParts(
+    return Resubmissions(
         parts.failed,
         parts.failed - parts.taken,
         [
-            ResubmissionProgress(number, states[number], count)
+            ResubmissionState(number, states[number], count)
             for number, count in sorted(parts.left_out.items())
         ],
     )

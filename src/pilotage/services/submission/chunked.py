@@ -71,7 +71,8 @@ def open_submission(
 
 def owned_submission(known: rows.SubmissionRow | None, id_: int, owner: str) -> rows.SubmissionRow:
     if known is None or known.owner != owner or known.state == rows.STAGED:
-        raise NotFound(f"{owner} has no submission {id_}")
+        hint = "only the owner of a submission can run its jobs again, or add to it"
+        raise NotFound(f"{owner} has no submission {id_}", hint=hint)
     return known
 
 

@@ -117,7 +117,8 @@ def _rolled(
                 state, retries, message = J.EXHAUSTED, before, f"{message}; {verdict.why}"
             elif avoided_sites != row.avoided_sites and not has_place(connection, row, avoided_sites):
                 state, retries = J.EXHAUSTED, before
-                message = f"{message}; it failed {before + 1} times, and no other site may read its input"
+                times = "once" if before == 0 else f"{before + 1} times"
+                message = f"{message}; it failed {times}, and no other site may read its input"
             else:
                 state, retries, not_before = J.COOLOFF, before + 1, outcome.at + verdict.pause
     ELEMENT_JOB_STATES.check(row.state, state)

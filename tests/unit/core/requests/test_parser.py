@@ -33,6 +33,12 @@ SMALL: dict[str, Any] = {
 }
 
 
+def test_hints_have_no_links_of_the_reference() -> None:
+    hints = [hint for *_, hint in mistakes('name = "n"\n')]
+    assert any(hint.startswith("The program: fields of job descriptions, without") for hint in hints), hints
+    assert not [hint for hint in hints if "](" in hint]
+
+
 def parsed(**changes: Any) -> Specification:
     return parse_mapping({name: value for name, value in {**SMALL, **changes}.items() if value is not None})
 
