@@ -24,6 +24,7 @@ from pilotage.services.submission.chunked import (
     close_idle_submissions,
     idle_submissions,
     open_submission,
+    owned_submission,
 )
 from pilotage.services.submission.job_creation import (
     AIM,
@@ -439,3 +440,9 @@ def test_one_slow_transaction_halves_the_next_and_a_short_one_says_nothing() -> 
     assert pace.size == 500
     pace.took(3, 10 * AIM)
     assert pace.size == FEWEST
+
+
+def test_the_submission_of_another_user_is_told_with_its_owners_rights() -> None:
+    with pytest.raises(NotFound, match="root has no submission 15") as refused:
+        owned_submission(None, 15, "root")
+    assert "only the owner of a submission can run its jobs again" in refused.value.hint
