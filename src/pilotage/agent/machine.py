@@ -45,7 +45,7 @@ class AgentMachine:
 
     nonce: str
     number: int = 1
-    """Of the next sync. The same number gets the same elements, so that a lost answer loses none."""
+    """The number of the next sync. The same number gets the same elements, so that a lost answer loses none."""
     draining: bool = False
     """The process ends: it takes no more elements."""
     is_drained: bool = False

@@ -50,7 +50,7 @@ LimitOption = Annotated[
         help="Maximum number of rows; 0 for all. Default: all, but the first ones only on a terminal",
     ),
 ]
-"""Of lists; see `CommandOutput.row_limit`."""
+"""The option for the number of rows of a list; see `CommandOutput.row_limit`."""
 
 SHARED: tuple[tuple[str, Any, object], ...] = (
     ("home", HomeOption, None),

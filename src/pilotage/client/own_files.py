@@ -22,7 +22,7 @@ class OwnFiles:
 
     templates: tuple[tuple[int, str], ...]
     names: tuple[str, ...]
-    """Of the parameters that the user gave."""
+    """The names of the parameters that the user gave."""
     count: int | None
     """Rows in all; None: not known, and no `%n` in the paths."""
 

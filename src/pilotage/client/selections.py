@@ -17,7 +17,7 @@ Which: TypeAlias = "Selection | SubmitResponse | int | Iterable[int]"
 """A selection, the answer of `submit`, one job id or several."""
 
 IDS_PER_QUERY = 200
-"""Of a GET: its address stays under 4 kB."""
+"""Ids in the address of one GET, which so stays under 4 kB."""
 IDS_PER_ACTION = 10_000
 
 

@@ -84,7 +84,7 @@ def verb(call: Callable[[], ApiCall[Callable[P, R], A]]) -> Callable[Concatenate
 def verb_on(
     call: Callable[[], ApiCall[Callable[P, R], A]],
 ) -> Callable[Concatenate[TypedRequests, int, P], A]:
-    """As `verb`, for a call on one object: the method takes its number first, the only part of the address."""
+    """The method of a call on one object: it takes the object's number first, the only part of the address."""
 
     def method(self: TypedRequests, number: int, /, *args: P.args, **fields: P.kwargs) -> A:
         sent = call()

@@ -44,7 +44,7 @@ class Message(StrEnum):
     KEEP = "keep"
     """The taker believes it is still its own (sent with a heartbeat)."""
     RESUME = "resume"
-    """As KEEP, of an item that it confirmed and whose lease has run out since: it works on."""
+    """The taker works on with an item that it confirmed and whose lease has run out since. Sent like KEEP."""
     EXPIRE = "expire"
     """The taker's lease has run out."""
     KILL = "kill"
@@ -180,7 +180,7 @@ class Fence:
     """The digest of that finish."""
 
     def relation(self, epoch: int, digest: str = "") -> Relation:
-        """Of a message with `epoch`; `digest` of its content for a finish."""
+        """The relation of a message with `epoch`; `digest` of its content for a finish."""
         if epoch < self.epoch:
             # A repeated finish of an older epoch has its answer already, and must not be told to stop.
             repeated = digest and epoch == self.finished_epoch and digest == self.finished_digest

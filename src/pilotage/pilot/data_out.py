@@ -44,9 +44,9 @@ class OutputStore:
         self._key = key
         self._is_cancelled = is_cancelled
         self._failed: Dict[str, str] = {}
-        """By name of a place: why it takes no file. It is not tried again by this attempt."""
+        """The reason why a place takes no file, by its name. This attempt does not try the place again."""
         self._folders: Dict[str, str] = {}
-        """By name of a place: the folder of this attempt, relative to the data set's."""
+        """The folder of this attempt at each place, relative to the data set's."""
         self._lumis = 0
         self.stored: List[StoredFile] = []
 

@@ -73,7 +73,7 @@ class RunningPayload:
         self.finish = Finish(offer.job, offer.epoch)
         order = offer.payload.data
         self.data = None if order is None else JobData(order, self.key)
-        """Of a job of a request."""
+        """The data order of a job of a request."""
         self._files: List[int] = []
 
     # Before the process starts

@@ -33,7 +33,7 @@ class WorkDir:
         self.folder, self.tmp, self.owner = folder, folder + ".tmp", owner
         self._streams: FrozenSet[str] = frozenset()
         self._times: Tuple[Tuple[int, ...], ...] = ()
-        """Of both folders when they were last read whole."""
+        """Times of both folders when they were last read whole."""
         self._times_since = math.inf
         self._is_settled = False
         os.mkdir(self.folder, 0o700)

@@ -20,7 +20,7 @@ class ServerAddress:
     other_servers: tuple[ServerRow, ...] = ()
     """The other servers of the pool that this server's pilots and clients may turn to."""
     fingerprints: tuple[str, ...] = ()
-    """Of the server's certificates, for pilots. Empty: pilots trust CAs, or there is no TLS."""
+    """Fingerprints of the server's certificates, for pilots. Empty: pilots trust CAs, or there is no TLS."""
     ca_file: str = ""
     """File of CAs on the nodes; empty: the system's."""
     certificate_warning: str = ""

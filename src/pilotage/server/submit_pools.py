@@ -18,7 +18,7 @@ class SubmitPools:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def load(self) -> dict[str, int]:
-        """By pool: the submissions that run or wait for their turn."""
+        """The submissions of each pool that run or wait for their turn."""
         names = {*self.running, *self._waiting}
         return {name: self.running[name] + len(self._waiting.get(name, ())) for name in names}
 

@@ -80,7 +80,7 @@ class Issuer:
         self._instance = instance
         self._state = state
         self._keys: dict[str, str] = {"": key}
-        """By salt."""
+        """Keys of the signature, by salt."""
 
     def issue(
         self,

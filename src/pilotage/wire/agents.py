@@ -139,7 +139,7 @@ class SyncResponse:
     period: float
     elements: List[OfferedElement] = field(default_factory=list)
     stop: List[int] = field(default_factory=list)
-    """Of `holding`: no longer the agent's. Post nothing more for them."""
+    """Elements of `holding` that are no longer the agent's. Post nothing more for them."""
     sites: List[SiteOfAgent] = field(default_factory=list)
     agents: int = 1
     """Live agents of the team that do not drain, itself included."""

@@ -36,7 +36,7 @@ class Partition:
     wall: Optional[float]
     """The longest time of a batch job, in seconds; None: no limit."""
     kinds: List[NodeKind]
-    """Of its nodes; several may have the same size."""
+    """The kinds of its nodes; several may have the same size."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class BatchSystem:
     """A batch system as it describes itself."""
 
     name: str
-    """As `ces.*.type` of the policy: slurm."""
+    """The name in `ces.*.type` of the policy: slurm."""
     partitions: List[Partition] = field(default_factory=list)
     accounts: List[Account] = field(default_factory=list)
     """Empty: it has no accounting, or does not enforce it."""

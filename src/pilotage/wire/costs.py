@@ -26,7 +26,7 @@ class CostRow:
     idle: float
     """Cores of pilots that no attempt held."""
     lost: float
-    """Of pilots that ended without a word, from their last sign of life on, or that never called."""
+    """Core-seconds of pilots that never called, or ended without a word: then from their last sign of life on."""
     total: float
     efficiency: Optional[float]
     """payload / total; None: there is nothing."""

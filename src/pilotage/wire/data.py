@@ -76,13 +76,13 @@ class DataOrder:
     element: int = 0
     files: List[DataFile] = field(default_factory=list)
     first_event: int = 0
-    """Of a generator: the number of its first event."""
+    """The number of the first event of a generator."""
     events: int = 0
     """Events to process or to generate."""
     first_lumi: int = 0
-    """Of a generator: its first lumi."""
+    """The first lumi of a generator."""
     lumis: int = 0
-    """Of a generator: the number of its lumis."""
+    """The number of lumis of a generator."""
     seed: int = 0
     """Differs between the jobs of a request; a further attempt of a job has the same."""
     outputs: List[str] = field(default_factory=list)

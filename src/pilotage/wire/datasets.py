@@ -15,7 +15,7 @@ MAX_LUMIS = 10_000
 """Records [run, first, last] of one file."""
 
 EntryName = Annotated[str, Bounds(shortest=1, longest=1000)]
-"""Of a block or file, relative to the prefix of a replica."""
+"""The name of a block or file, relative to the prefix of a replica."""
 Checksum = Annotated[str, Bounds(longest=200)]
 
 

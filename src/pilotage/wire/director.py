@@ -104,14 +104,14 @@ class DirectorReport:
     acted: bool
     """False: computed now, and nothing is submitted."""
     number: Optional[int]
-    """Of the iteration since the start of this server; None: it was only computed."""
+    """The number of the iteration since the start of this server; None: it was only computed."""
     at: float
     seed: int
     """The same seed and the same facts give the same decisions."""
     demand: str
     """document or matched."""
     parameters: Dict[str, float]
-    """By their names in the document, with the sums over all waiting queues."""
+    """The parameters by their names in the document, with the sums over all waiting queues."""
     pilots: int
     """Pilots ordered in the iteration."""
     queue_count: int
@@ -119,7 +119,7 @@ class DirectorReport:
     pools: List[DirectorPool] = field(default_factory=list)
     ces: List[DirectorCe] = field(default_factory=list)
     queues: List[QueueReport] = field(default_factory=list)
-    """By id."""
+    """The queues, ordered by id."""
 
 
 @dataclass

@@ -189,7 +189,7 @@ class JobsQuery(Selection):
     after: Cursor = 0
     limit: PageSize = 100
     newest: bool = False
-    """By falling id."""
+    """Newest first: by falling id."""
 
 
 @dataclass

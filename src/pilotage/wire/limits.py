@@ -69,7 +69,7 @@ class Bounds:
 
 
 class NotNull:
-    """Of an optional field: it may be left out, and then is None; `null` in a body is refused."""
+    """The mark of an optional field that may be left out, and then is None; `null` in a body is refused."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: Callable[[object], Dict[str, Any]]
@@ -83,7 +83,7 @@ class NotNull:
 NOT_NULL = NotNull()
 
 Id = Annotated[int, Bounds(low=1, high=MAX_INT64)]
-"""Of a job, a submission, a pilot, a queue, a version of the policy."""
+"""The number of a job, a submission, a pilot, a queue, a version of the policy."""
 Cursor = Annotated[int, Bounds(low=0, high=MAX_INT64)]
 """The last id of a page; 0: from the beginning."""
 Offset = Annotated[int, Bounds(low=0, high=MAX_INT64)]

@@ -20,9 +20,9 @@ class AttributeValue:
 
     name: str
     value: str = ""
-    """As a ClassAd constant, perhaps cut; empty: the ad does not have the attribute."""
+    """The value as a ClassAd constant, perhaps cut; empty: the ad does not have the attribute."""
     nearest: str = ""
-    """Of an absent attribute: the most similar name that the ad has."""
+    """The most similar name that the ad has, if it does not have the attribute."""
     is_unknown: bool = False
     """It is absent because each node has its own value."""
 
@@ -94,7 +94,7 @@ class MatchRequest:
 
     job: Optional[Id] = None
     description: Optional[Description] = None
-    """Of a job that need not exist, with the names of docs/reference/job-description.md."""
+    """A job that need not exist, with the names of docs/reference/job-description.md."""
     owner: Name = ""
     """Match as this owner, with `description`; empty: the caller. Others need a right to see that owner's jobs."""
     group: Name = ""

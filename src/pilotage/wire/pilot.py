@@ -189,7 +189,7 @@ class RefusedOutput:
     """A file that matched a pattern of the output sandbox and could not be stored."""
 
     name: Told
-    """As text that can be shown; bytes that are not UTF-8, and control characters, are escaped."""
+    """The name as text that can be shown; bytes that are not UTF-8, and control characters, are escaped."""
     reason: Told
 
 
@@ -226,7 +226,7 @@ class Finish:
     refused: Annotated[List[RefusedOutput], Bounds(longest=MAX_OUTPUTS)] = field(default_factory=list)
     """Files that a pattern matched and that were not stored. Like `missing`, they leave the result as it is."""
     files: StoredFiles = field(default_factory=list)
-    """Of a job with a data order: the files that were written to storage places."""
+    """The files that a job with a data order has written to storage places."""
     logs: Optional[StoredFile] = None
     """The archive of the logs of this attempt, at a storage place. None: its order names none, or none was stored."""
 
@@ -345,7 +345,7 @@ class Verdict:
     verdict: str
     reason: str = ""
     keep_streams: bool = False
-    """Of `stop`: the job was killed; put its standard output and error to its `streams`, as stdout and stderr."""
+    """The job in `stop` was killed; put its standard output and error to its `streams`, as stdout and stderr."""
 
 
 @dataclass
@@ -360,9 +360,9 @@ class ExchangeResponse:
     no_match: Dict[str, int] = field(default_factory=dict)
     """Why a take found nothing: how many queues fell at which condition."""
     poll: float = 0.0
-    """Of a take that found nothing: seconds within which the next take is welcome; 0: the pilot decides alone."""
+    """Seconds within which the next take is welcome, after one that found nothing; 0: the pilot decides alone."""
     stop: List[Verdict] = field(default_factory=list)
-    """Of `holding`: no longer the pilot's. End that work, report nothing of it."""
+    """Jobs of `holding` that are no longer the pilot's. End that work, report nothing of it."""
     follow: List[int] = field(default_factory=list)
     """Jobs of this pilot whose standard output somebody watches: send tails to /v1/pilot/jobs/{job}/tail."""
     lease: float = 0.0

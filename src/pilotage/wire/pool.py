@@ -73,7 +73,7 @@ class PilotSummary:
     pilot_type: str = ""
     """private, generic or probe."""
     core_seconds: float = 0.0
-    """Of its life, as far as they are booked; for its owner and administrators."""
+    """Core-seconds of its life, as far as they are booked; for its owner and administrators."""
     payload_core_seconds: float = 0.0
     """The cores that attempts held, by the definition of costs."""
     efficiency: Optional[float] = None

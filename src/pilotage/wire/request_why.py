@@ -55,7 +55,7 @@ class RequestWhy:
     advice: str = ""
     element: Optional[int] = None
     elements: Dict[str, int] = field(default_factory=dict)
-    """By state."""
+    """The number of elements in each state."""
     jobs: Dict[str, int] = field(default_factory=dict)
     """Element jobs by state."""
     sites: List[SiteCondition] = field(default_factory=list)

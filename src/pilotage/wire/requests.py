@@ -50,7 +50,7 @@ class RequestCheck:
     input_size: int = 0
     """Bytes of these files."""
     core_seconds: Optional[float] = None
-    """Of reference cores, as `jobs`; None: no step with a known number of events gives `time_per_event`."""
+    """Seconds of reference cores, as `jobs`; None: no step with a known number of events gives `time_per_event`."""
     output_size: Optional[int] = None
     """Bytes, as `jobs`; None: no step with a known number of events gives `size_per_event`."""
     warnings: List[str] = field(default_factory=list)
@@ -150,18 +150,18 @@ class RequestStep:
     output: str
     """The data set; empty: it writes none."""
     elements: Dict[str, int] = field(default_factory=dict)
-    """By state."""
+    """The number of elements in each state."""
     jobs: Dict[str, int] = field(default_factory=dict)
     """Jobs that are not in the pool, or have ended, by state: made, cooloff, done, exhausted, canceled."""
     pool: Dict[str, int] = field(default_factory=dict)
     """Jobs in the pool by state, such as Waiting or Running."""
     estimated_jobs: int = 0
-    """Of the elements that are not split."""
+    """The expected jobs of the elements that are not split."""
     events: int = 0
-    """Of all elements, as far as known."""
+    """Events of all elements, as far as known."""
     done_events: int = 0
     files: int = 0
-    """Of the input of all elements."""
+    """Input files of all elements."""
     done_files: int = 0
     closed: bool = False
     """No more elements will come."""
@@ -196,7 +196,7 @@ class RequestError:
     failure: str
     count: int
     exhausted: int
-    """Of `count`: failed for good."""
+    """The jobs or elements of `count` that have failed for good."""
     job: Optional[int]
     message: str
     stderr: str = ""

@@ -49,7 +49,7 @@ class ShareRow:
     owner: str
     group: str
     share: float
-    """Of a group: as the policy says; of an owner: the equal part among the owners with waiting jobs."""
+    """The share of a group in the policy, or an owner's equal part among the owners with waiting jobs."""
     entitled: Optional[float]
     """Its part of 1 among all groups, or among the owners of its group, that wait or have used something lately."""
     correction: float

@@ -45,7 +45,7 @@ class Trace:
 
     pilots: List[TracedPilot] = field(default_factory=list)
     jobs: List[TracedJob] = field(default_factory=list)
-    """By start."""
+    """The jobs, ordered by their start."""
     complete: bool = True
     """False: there are more jobs than are shown."""
 

@@ -13,7 +13,7 @@ from pilotage.wire.limits import Bounds, Digest
 
 MAX_BUNDLE_FILES = 500
 MAX_BUNDLE_BYTES = 4 * 1024 * 1024
-"""Of many small files that are uploaded in one request."""
+"""Bytes of many small files that are uploaded in one request."""
 
 
 @dataclass

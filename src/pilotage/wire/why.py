@@ -27,8 +27,8 @@ class Opening:
     """One change to the requirements of the jobs, and the slots that it would open."""
 
     attribute: str
-    """Of the task queue: memory, disk, processors, cpu_time, wall_time, sites, banned_sites, grid_ces, platforms,
-    tags, job_type, setup, pilot_types, force_generic, requirements."""
+    """The attribute of the task queue that changes: memory, disk, processors, cpu_time, wall_time, sites, banned_sites,
+    grid_ces, platforms, tags, job_type, setup, pilot_types, force_generic, requirements."""
     value: str
     """The new value; of a set the member that is added or taken away."""
     text: str
@@ -98,7 +98,7 @@ class Standing:
     queues: int
     """Queues in the draw, itself included."""
     priority: float
-    """Of the queue."""
+    """The priority of the queue."""
     ours: float
     """Sum of the priorities of its owner's (or sharing group's) queues in the draw."""
     ahead: int
@@ -171,7 +171,7 @@ class Why:
     detail: str = ""
     job: Optional[int] = None
     state: str = ""
-    """Of the job."""
+    """The state of the job."""
     until: Optional[float] = None
     """When a rescheduled job goes back to its queue."""
     queue: Optional[int] = None
@@ -185,13 +185,13 @@ class Why:
     """Only where nothing fits."""
     openings: List[Opening] = field(default_factory=list)
     requirements: List[CeRefusals] = field(default_factory=list)
-    """By CE, where the Requirements refuse: the first CEs."""
+    """The first CEs at which the Requirements refuse."""
     limits: List[ClosedLimit] = field(default_factory=list)
     standings: List[Standing] = field(default_factory=list)
     in_queue: Optional[PlaceInQueue] = None
     pilots: List[CePilots] = field(default_factory=list)
     history: List[Waited] = field(default_factory=list)
-    """Of the queue, oldest first."""
+    """Earlier waits of the queue, oldest first."""
 
 
 WHY_JOB = ApiCall("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)

@@ -31,6 +31,9 @@ PATTERNS = {
 }
 """Each pattern with the better way."""
 
+OPENING = re.compile(r"(Of|By|As)\b")
+"""The first word of a docstring that lacks its noun."""
+
 DIRECTIVE = re.compile(r"(type:|noqa|pragma|ruff|mypy)")
 CODE = re.compile(r"`+[^`]*`+")
 EXAMPLE = re.compile(r"^\s*>>> .*?(?:\n\s*$|\Z)", re.MULTILINE | re.DOTALL)
@@ -64,6 +67,12 @@ def objections(sentence: str) -> list[str]:
     return long + found
 
 
+def opening_objections(text: str) -> list[str]:
+    """The reason why a docstring does not open plainly."""
+    match = OPENING.match(text)
+    return [f"opens with '{match[0]}': begin with a noun or a verb"] if match else []
+
+
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Docstrings of modules, classes, functions and attributes, with their lines."""
     for node in ast.walk(ast.parse(source)):
@@ -92,6 +101,9 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 def complaints(file: Path) -> Iterator[str]:
     source = file.read_text(encoding="utf-8")
+    for line, text in docstrings(source):
+        for objection in opening_objections(text):
+            yield f"{file.relative_to(SRC)}:{line}: {objection}: {text}"
     for line, text in (*docstrings(source), *comments(source)):
         for sentence in sentences(text):
             for objection in objections(sentence):
@@ -121,6 +133,12 @@ def test_every_sentence_is_plain() -> None:
 def test_it_finds(text: str, reason: str) -> None:
     found = [objection for sentence in sentences(text) for objection in objections(sentence)]
     assert any(reason in objection for objection in found), found
+
+
+@pytest.mark.parametrize("text", ["Of the CE.", "By CE: its pilots.", "As `load`, without host classes."])
+def test_docstrings_open_with_a_noun_or_a_verb(text: str) -> None:
+    assert opening_objections(text)
+    assert not opening_objections(f"The pilots. {text}")
 
 
 def test_code_examples_and_tables_are_no_prose() -> None:

@@ -14,7 +14,7 @@ MAX_NAME: Final = 255
 MAX_FILE_NAME: Final = 1000
 """Characters of the name of a block or file, or of a prefix."""
 MAX_EVENTS: Final = 10**12
-"""Of one file."""
+"""Events of one file."""
 MAX_SIZE: Final = 2**50
 """Bytes of one file."""
 MAX_LUMI: Final = 2**32 - 1

@@ -47,11 +47,11 @@ class Manifest:
     """The contents of a manifest."""
 
     name: str = ""
-    """Of the data set; empty: the manifest does not say."""
+    """The name of the data set; empty: the manifest does not say."""
     prefix: str | None = None
     """The folder or URL that the names are relative to; None: the manifest does not say."""
     replicas: tuple[Replica, ...] = ()
-    """Of blocks without replicas of their own."""
+    """The replicas of blocks that have none of their own."""
     closed: bool = False
     """No more blocks will come."""
     blocks: tuple[BlockEntry, ...] = ()

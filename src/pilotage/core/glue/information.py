@@ -47,7 +47,7 @@ class CeInformation:
     """The facts about one CE at the instant `updated`, in epoch seconds."""
 
     attributes: Mapping[str, Value] = field(default_factory=dict)
-    """Of the CE and its site. An attribute that is absent is unknown."""
+    """The attributes of the CE and its site. An attribute that is absent is unknown."""
     host_classes: tuple[HostClass, ...] = ()
     homogeneous: bool = False
     """All hosts are alike, so GlueHost* in `attributes` hold for each of them."""

@@ -175,7 +175,7 @@ ATTRIBUTES: Final[tuple[GlueAttribute, ...]] = (
 BY_NAME: Final[Mapping[str, GlueAttribute]] = MappingProxyType(
     {attribute.name.lower(): attribute for attribute in ATTRIBUTES}
 )
-"""By name in lower case."""
+"""The attributes by name in lower case."""
 
 _OWN_KINDS: Final = {
     "site": _STRING,
@@ -198,7 +198,7 @@ OWN_NAMES: Final = frozenset({*_OWN_KINDS, "memory", "disk"})
 
 @cache
 def kinds() -> Mapping[str, Kind]:
-    """By name in lower case: the declared kind of each attribute that an offer may have.
+    """The declared kind of each attribute that an offer may have, by its name in lower case.
 
     Whole numbers count or measure something, so none comes near the ends of 64 bits.
     """

@@ -65,7 +65,7 @@ def read_mapping(text: str, noun: str = "a job description") -> tuple[dict[str, 
 def paths_with_lines(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
     """The path and line of every value of a document that `read_mapping` accepts; of lists the index is part of it."""
     keys: list[str | int | None] = []
-    """Of each open collection the current index, or the current name; None: a name follows."""
+    """The current index or name of each open collection; None: a name follows."""
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionEndEvent):
             keys.pop()

@@ -13,7 +13,7 @@ class LeaveOrder(StrEnum):
     CANCEL = "cancel"
     """Give the jobs back at the next call, and leave."""
     KILL = "kill"
-    """As CANCEL, and the batch system cancels the pilot's batch job."""
+    """Leave as for CANCEL; the batch system cancels the pilot's batch job too."""
 
 
 _STRENGTH = {"": 0, LeaveOrder.DRAIN: 1, LeaveOrder.CANCEL: 2, LeaveOrder.KILL: 3}

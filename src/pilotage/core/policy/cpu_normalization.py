@@ -26,7 +26,7 @@ STATIC_ATTRIBUTES = (
     "Wall",
     "CPUPower",
 )
-"""Of a CE, as the policy has them. Numbers of its load are missing: the speed of a core does not follow the load."""
+"""Attributes of a CE in the policy. Numbers of its load are missing: the speed of a core does not follow the load."""
 
 LOWEST, HIGHEST = 1e-6, 1e6
 """The range of `ces.*.cpu_power`."""

@@ -69,7 +69,7 @@ class PartitionFacts:
     wall: float | None
     """Seconds; None: no limit."""
     kinds: tuple[NodeSize, ...]
-    """Of its nodes; several may have the same size."""
+    """The sizes of its nodes; several may be equal."""
 
     @property
     def nodes(self) -> int:

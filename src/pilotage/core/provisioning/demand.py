@@ -54,7 +54,7 @@ class QueueDemand:
     boost: float
     """maxCPU / CPU of the queue, or of lowestCPUBoost if that is more."""
     drawn: int
-    """Of a Poisson distribution with the mean (by_priority + by_jobs) · boost."""
+    """A number drawn from the Poisson distribution with the mean (by_priority + by_jobs) · boost."""
     cap: int
     """Waiting pilots that are allowed beyond the present ones; may be negative."""
 

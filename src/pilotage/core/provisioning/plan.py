@@ -100,7 +100,7 @@ class Plan:
     drains: tuple[PilotId, ...] = ()
     """Pilots that leave after their jobs."""
     starving_since: Mapping[QueueId, float] = field(default_factory=dict)
-    """By queue that starves: since when."""
+    """The instant since when each starving queue starves."""
 
 
 def plan(facts: ProvisioningFacts, now: float, rng: Random) -> Plan:
@@ -136,7 +136,7 @@ class _PlanDraft:
             pilot.processors for pilot in facts.pilots if pilot.leaves and not pilot.has_successor
         )
         self._widest = max((pilot.processors for pilot in self._staying), default=0)
-        """Of the pilots that stay, are ordered, or are waited for."""
+        """The most processors of a pilot that stays, is ordered, or is waited for."""
         self._uncovered: dict[QueueId, int] = {}
         self.orders: list[PlannedPilot] = []
         self.drains: list[PilotId] = []

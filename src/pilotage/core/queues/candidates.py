@@ -45,7 +45,7 @@ class Candidates:
         self._standing: NDArray[np.int8] = np.zeros(256, dtype=np.int8)
         self._priority: NDArray[np.float64] = np.zeros(256)
         self._cpu_time: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
-        """By slot, like the two arrays above."""
+        """The CPU time by slot, like the two arrays above."""
         self._version = 0
         self.clear()
 
@@ -54,7 +54,7 @@ class Candidates:
         self.offer_classes.clear()
         self._known = 0
         self._entries: list[IndexedQueue | None] = []
-        """By slot; None: the queue was removed."""
+        """The queues by slot; None: the queue was removed."""
         self._of_entity: dict[Entity, dict[int, IndexedQueue]] = {}
         self._arrivals: list[IndexedQueue] = []
         self._specials = 0

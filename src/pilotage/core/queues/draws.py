@@ -18,7 +18,7 @@ Rule = Literal["dirac", "proportional"]
 RULES: tuple[Rule, ...] = ("dirac", "proportional")
 
 FIRST = 10
-"""Of the jobs with the drawn UserPriority, one of this many lowest ids is given ("DIRAC Task Queue Matching")."""
+"""The number of lowest ids among which a job is drawn, at the drawn UserPriority ("DIRAC Task Queue Matching")."""
 
 
 def smallest_of(count: int, weight: float, rule: Rule, rng: Random) -> float:

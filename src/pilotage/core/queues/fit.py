@@ -62,7 +62,7 @@ class PrivateIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AnyIdentity(PrivateIdentity):
-    """Of a private pilot that has not been submitted yet: it will be bound to any owner and group."""
+    """The identity of a private pilot before its submission: it will be bound to any owner and group."""
 
     owner: str = ""
     group: str = ""
@@ -146,7 +146,7 @@ def failures(queue: QueueIdentity, offer: Offer, holds: RequirementsHold) -> tup
 
 
 def static_failure(queue: QueueIdentity, offer: Offer) -> Condition | None:
-    """As `first_failure`, without the Requirements: only conditions that an offer class decides."""
+    """The first failed condition, Requirements left out: an offer class decides all the others."""
     for condition, rule in STATIC.items():
         if not rule.met(queue, offer):
             return condition
@@ -173,7 +173,7 @@ def concurrent_jobs(queue: QueueIdentity, offer: Offer) -> int:
 
 
 def jobs_beside(queue: QueueIdentity, processors: int, memory: int, disk: int) -> int:
-    """As `concurrent_jobs`, for these sizes."""
+    """The number of `concurrent_jobs` for these sizes."""
     count = processors // max(1, queue.processors)
     if memory and queue.memory:
         count = min(count, memory // queue.memory)

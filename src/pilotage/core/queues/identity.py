@@ -58,7 +58,7 @@ class QueueIdentity:
         return _joined(self.requirements, self.host_requirements, CLOSE_OUTPUT if self.output_se else "")
 
     def match_parts(self) -> dict[str, QueueIdentity]:
-        """By its name in JDL: each part of the match text, as a queue with this part only."""
+        """Each part of the match text under its name in JDL, as a queue with this part only."""
         none = replace(self, requirements="", host_requirements="", output_se="")
         parts = {}
         if self.requirements:

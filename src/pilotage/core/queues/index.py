@@ -268,7 +268,7 @@ class QueueIndex:
         return self._offer_classes.get(self._offer_classes.class_key(offer), closed)
 
     def propose_for(self, offer_class: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
-        """As `propose`. `holds` is called only if the class has queues with Requirements."""
+        """Propose a job for a class. `holds` is called only if the class has queues with Requirements."""
         while True:
             entry = self._candidates.draw(offer_class, holds)
             if entry is None:
@@ -333,7 +333,7 @@ class QueueIndex:
         return self._offer_classes.class_key(offer)
 
     def history_key(self, offer: Offer) -> Offer:
-        """As `class_key`, but with the exact processors, which slot counts need (offer_history.py)."""
+        """The `class_key` with the exact processors, which slot counts need (offer_history.py)."""
         key = self._offer_classes.class_key(offer)
         return with_sizes(key, key.cpu_time, offer.processors, key.memory, key.wall_time, key.disk)
 

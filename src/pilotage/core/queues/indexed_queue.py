@@ -65,7 +65,7 @@ class IndexedQueue:
     admitted: bool = True
     """Whether the policy still knows its group and owner: if not, its jobs stay, and none of them starts."""
     priority: float = 0.0
-    """As of the last `apply_priorities`, or of the moment it began to wait."""
+    """Its priority at the last `apply_priorities`, or when it began to wait."""
     waiting: int = 0
     priority_sum: int = 0
     """Sum of UserPriority of the waiting jobs."""
@@ -73,7 +73,7 @@ class IndexedQueue:
     slot: int = -1
     """Its number in the index."""
     standing: QueueStanding = QueueStanding.OUT
-    """As the candidates know it."""
+    """Its standing as the candidates know it."""
 
     @property
     def background(self) -> bool:
@@ -87,7 +87,7 @@ class IndexedQueue:
         return _SPECIAL if not self.priority_sum or self.identity.match_text else _PLAIN
 
     def first_waiting(self) -> dict[int, int]:
-        """By UserPriority: an id below which no job waits. Another thread may change the heads meanwhile."""
+        """An id below which no job waits, by UserPriority. Another thread may change the heads meanwhile."""
         return {
             priority: next((int(head[0]) for head in level.heads[:1]), level.read_up_to + 1)
             for priority, level in list(self.levels.items())

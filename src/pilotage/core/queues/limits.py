@@ -52,7 +52,7 @@ class _Meter:
 
 
 Rates = dict[tuple[str, str, str, str], tuple[float, float, bool]]
-"""By limit: starts left, the instant that this is of, and whether nothing has started under it yet."""
+"""Starts left of each limit, the instant of that count, and whether nothing has started under it yet."""
 
 
 @dataclass(frozen=True, slots=True)

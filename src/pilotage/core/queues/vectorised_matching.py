@@ -37,7 +37,7 @@ class _AttributeColumn:
 
     values_of: Callable[[QueueIdentity], Any]
     numbers: Slots = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    """By slot."""
+    """The number of the attributes of the queue in each slot."""
     known: dict[Any, int] = field(default_factory=dict)
     examples: list[QueueIdentity] = field(default_factory=list)
     """One queue for each number."""
@@ -98,7 +98,7 @@ class VectorisedMatching:
         return slots
 
     def failures(self, offer: Offer, slots: Slots) -> NDArray[np.int64]:
-        """Of each slot: the place in `ORDER` of the first condition at which it falls for `offer`, or `FITS`."""
+        """The place in `ORDER` of the first condition at which each slot falls for `offer`, or `FITS`."""
         failed = np.full(len(slots), FITS, dtype=np.int64)
         still = np.arange(len(slots))
         for place, condition in enumerate(ORDER):
@@ -108,7 +108,7 @@ class VectorisedMatching:
         return failed
 
     def limited_by(self, limits: Iterable[Limit], slots: Slots) -> NDArray[np.bool_]:
-        """Of each slot: whether any of `limits` concerns it."""
+        """Whether any of `limits` concerns the queue of each slot."""
         limited = np.zeros(len(slots), dtype=np.bool_)
         for limit in limits:
             question = (limit.attribute, limit.value)

@@ -33,7 +33,7 @@ class FailureClass(StrEnum):
 
 INPUT_FAILURE = "input"
 DATA_FAILURES = frozenset({INPUT_FAILURE, "output"})
-"""As pilots and the registration of outputs report them."""
+"""The failures that pilots and the registration of outputs report."""
 
 
 def class_of(failure: str) -> FailureClass:

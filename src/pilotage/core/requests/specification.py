@@ -64,7 +64,7 @@ class Merge:
     """How the outputs of a step are merged."""
 
     parameters: tuple[tuple[str, Parameter], ...] = ()
-    """Of the splitting algorithm MergeBySize."""
+    """Parameters of the splitting algorithm MergeBySize."""
     program: Program | None = None
     """None: the pilot concatenates the files."""
     cleanup: bool = False

@@ -66,7 +66,7 @@ class FailedPiece:
     """A piece of work that has failed for good, with its mask."""
 
     number: int
-    """Of the failed job or element; pieces are taken in this order."""
+    """The number of the failed job or element; pieces are taken in this order."""
     blocks: tuple[tuple[int, str], ...]
     """Id and name of each block."""
     mask: Mask | None
@@ -75,9 +75,9 @@ class FailedPiece:
     size: int
     location_set: int
     events: int = 0
-    """Of a piece without a mask."""
+    """Events of a piece without a mask."""
     lumis: int = 0
-    """Of a piece of several jobs, as far as known."""
+    """Lumis of a piece of several jobs, as far as known."""
     jobs: int = 0
     """The estimate of an element that could not be split; 0: none."""
 
@@ -93,9 +93,9 @@ class Generator:
     events_per_lumi: int = 0
     """0: as many as a job."""
     max_jobs: int = 1000
-    """Of an element."""
+    """Jobs of one element, at most."""
     max_lumis: int = 0
-    """Of an element; 0: no limit."""
+    """Lumis of one element, at most; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class PlannedElement:
 
     blocks: tuple[int, ...]
     names: tuple[str, ...]
-    """Of the blocks; they are part of the identity."""
+    """The names of the blocks; they are part of the identity."""
     mask: Mask | None
     """None: the whole of its blocks."""
     jobs: int

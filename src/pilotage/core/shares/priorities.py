@@ -80,7 +80,7 @@ class Priorities(Generic[Queue]):
         self._owner_factors: Mapping[Entity, float] = {}
         self._waiting: dict[Entity, _Waiting[Queue]] = {}
         self._owners: dict[str, dict[str, float]] = {}
-        """By group without JOB_SHARING: the factors of the owners with waiting jobs."""
+        """The factors of the owners with waiting jobs, for each group without JOB_SHARING."""
         self._scales: dict[str, float] = {}
         """The sum of the owners' factors, by group."""
         self._changed: set[Entity] = set()

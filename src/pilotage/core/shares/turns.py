@@ -83,7 +83,7 @@ class TurnBook:
     """Core-seconds by CE and owner."""
     running: dict[PilotId, Turn] = field(default_factory=dict)
     following: dict[PilotId, Turn] = field(default_factory=dict)
-    """By the pilot that gives way: the turn of its successor."""
+    """The turn of each successor, under the pilot that gives way."""
 
     def over(self, pilot: PilotId, now: float) -> bool:
         """Whether lots must be drawn before the bound pilot gets more jobs."""
@@ -127,7 +127,7 @@ class TurnBook:
         return best
 
     def first_waiting(self, ce: str, owners: Iterable[str], waiting: Callable[[str], int]) -> str | None:
-        """Of the owners that need a further pilot, the one with the largest account at the CE.
+        """The owner with the largest account at the CE, among the owners that need a further pilot.
 
         An owner whose coming pilots suffice for all waiting jobs needs no further pilot.
         """

@@ -54,9 +54,9 @@ class Estimate(NamedTuple):
     """The expected needs of one job."""
 
     seconds: float
-    """Of a reference core."""
+    """Seconds of a reference core."""
     kilobytes: float
-    """Of output."""
+    """Kilobytes of output."""
 
 
 class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -54,13 +54,13 @@ class Mask:
 
     ranges: tuple[FileRange, ...] = ()
     first_event: int = 0
-    """Of a generator."""
+    """The first event to generate; only for a generator."""
     events: int = 0
     """Events to generate; for files, the events that the ranges have, as far as known."""
     first_lumi: int = 0
-    """Of a generator."""
+    """The first lumi to generate; only for a generator."""
     lumis: int = 0
-    """Of a generator: the number of lumis."""
+    """The number of lumis to generate; only for a generator."""
     refused: str = ""
     """Why no job may process it; empty: a job may. It is no part of the identity."""
 

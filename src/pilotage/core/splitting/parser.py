@@ -45,7 +45,7 @@ def parse_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
 
 
 def stored_splitting(name: str, parameters: Mapping[str, Any]) -> Algorithm:
-    """As `parse_splitting`, for a stored step, which was checked when it was submitted.
+    """The algorithm of a stored step, which `parse_splitting` checked when the step was submitted.
 
     A number beyond its bound becomes the bound, which may have been wider when the step was stored.
     """

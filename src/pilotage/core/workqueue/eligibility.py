@@ -11,7 +11,7 @@ from pilotage.core.datasets.facts import ELSEWHERE
 Sites = frozenset[str]
 
 ANYWHERE = "*"
-"""As a location: work that needs no data at the site."""
+"""The location of work that needs no data at the site."""
 
 
 class Obstacle(StrEnum):

@@ -35,7 +35,7 @@ class CandidateGroup:
     candidates: Iterator[Candidate]
     """The oldest first."""
     request: int = 0
-    """Of requests with the same priority the one with the smaller number goes first."""
+    """The number of the request; at equal priority the smaller number goes first."""
 
 
 class AdmittedElement(NamedTuple):
@@ -52,9 +52,9 @@ class SiteRoom:
 
     slots: Mapping[str, int]
     jobs: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By site and priority: jobs that the agent holds and that do not run yet."""
+    """Jobs that the agent holds and that do not run yet, by site and priority."""
     _refused: dict[str, int] = field(default_factory=dict)
-    """By site: the highest priority that it has refused. It refuses all lower ones too."""
+    """The highest priority that each site has refused. It refuses all lower ones too."""
 
     def has_room(self, site: str, priority: int) -> bool:
         """Whether an element of `priority` is admitted at `site`. Jobs are only added, so a refusal is final."""

@@ -213,7 +213,7 @@ class AgentLoads:
     rules: ReleaseRules
     loads: dict[tuple[int, str], SiteLoad] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)
-    """By agent: all of its unfinished pool jobs, also of sites that are not known any more."""
+    """All unfinished pool jobs of each agent, also of sites that are not known any more."""
     _limits: dict[tuple[str, str], Limits] = field(default_factory=dict)
 
     def add(

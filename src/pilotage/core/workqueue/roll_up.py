@@ -116,7 +116,7 @@ class PartProgress:
     complete: int
     success: int
     number: int = 1
-    """Of such parts."""
+    """The number of such parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Receipt(NamedTuple):
     array: str
     """The batch id of the whole submission; where batch jobs have ids of their own only, the first of them."""
     batch_ids: tuple[str, ...]
-    """Of each pilot, by index."""
+    """The batch id of each pilot, by index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class BatchAdapter(Protocol):
         """List the batch jobs with these stamps. None: all of the account, also jobs that are no pilots."""
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """As `list_pilots`, by batch ids first where that is cheaper: from pilots' stamps to ids, "" where unknown.
+        """List pilots, by batch ids where that is cheaper. `batch_ids`: from pilots' stamps to ids, "" where unknown.
 
         A pilot's stamp is STAMP/INDEX.
         """

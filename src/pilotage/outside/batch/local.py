@@ -306,7 +306,7 @@ class LocalBatch:
                 del self._children[pid]
 
     def _seen(self, batch_id: str) -> Seen:
-        """Of a batch id alone. One that cannot be read is absent: then the stamp decides."""
+        """The sight of a batch id alone. One that cannot be read is absent: then the stamp decides."""
         numbers, _, host = batch_id.partition("@")
         if host and host != self._host:
             return Seen.UNKNOWN

@@ -24,7 +24,7 @@ class ServerMachine:
     """The machine of the server, from which adapters are used."""
 
     environment: Mapping[str, str]
-    """Of the server, without its own variables."""
+    """The environment of the server, without its own variables."""
     user: str
     """The account that batch jobs are submitted under."""
     logs: Path

@@ -79,7 +79,7 @@ class PilotSettings:
     index_variable: str = ""
     """Environment variable that holds the index of a pilot of an array, instead of `index`."""
     node_options: Mapping[str, str] = field(default_factory=dict)
-    """As `BatchAdapter.pilot_options`."""
+    """The `BatchAdapter.pilot_options` of the batch system."""
     fingerprints: tuple[str, ...] = ()
     """Certificates of the server that the pilot accepts; none: a CA decides."""
     properties: str = ""

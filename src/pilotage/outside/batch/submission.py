@@ -22,7 +22,7 @@ def cluster_of(epoch: str) -> str:
 
 
 MOST_CHARACTERS = 300
-"""Of the text of an error or a reason: people read it in lists, and it is stored and logged."""
+"""Characters of an error or a reason: people read it in lists, and it is stored and logged."""
 
 
 def in_short(text: str) -> str:

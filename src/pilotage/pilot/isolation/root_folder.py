@@ -124,7 +124,7 @@ class _NewRoot:
 
     def __init__(self) -> None:
         self._writable: Dict[str, bool] = {_NEW: False}
-        """By path of a shown folder or file."""
+        """Whether a shown folder or file is writable, by its path."""
         self._devices: List[str] = []
 
     def show_system(self, path: str) -> None:

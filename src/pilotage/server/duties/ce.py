@@ -176,7 +176,7 @@ class CeDuty:
         return True
 
     async def _watch_processes(self) -> None:
-        """As `_watch`, for a local CE, whose machine always answers."""
+        """Watch a local CE, whose machine always answers."""
         listed = self._context.clock()
         await self._observe(await self._call(lambda: self._compare(self._list(), listed)))
 

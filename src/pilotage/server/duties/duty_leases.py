@@ -67,7 +67,7 @@ class DutyLeases:
         self._held: dict[str, int] = {}
         self._until = 0.0
         self.on_acquired: dict[str, Callable[[], Awaitable[None]]] = {}
-        """By duty: called when this server acquires its lease, before the duty runs. Another server may have had it."""
+        """Calls when this server acquires a duty's lease, before the duty runs. Another server may have had it."""
 
     async def begin(self) -> None:
         await self._writer.acall(lambda tx: duty_leases.create(tx.connection, self._names))

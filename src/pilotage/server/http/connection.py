@@ -117,7 +117,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = ConnectionTimer(limits, self.loop)
         self._reader = RequestReader(limits)
         self._handler: RequestHandler | None = None
-        """Of the present request, once its header is complete."""
+        """The handler of the present request, once its header is complete."""
         self._after = _NEXT_REQUEST
         self.address = ""
         self.is_trusted = False

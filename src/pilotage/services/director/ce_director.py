@@ -76,11 +76,11 @@ class CeDirector:
     back_off: BackOff = field(default_factory=BackOff)
     memory: CeMemory = field(init=False)
     unchanged: dict[str, UnchangedSubmission] = field(default_factory=dict)
-    """By stamp: submissions that the last listing would not have changed."""
+    """Submissions that the last listing would not have changed, by stamp."""
     largest: int | None = None
     """Pilots of one submission at most, after the batch system had no room for more; None: no limit is known."""
     orphans: dict[str, int] = field(default_factory=dict)
-    """By stamp: batch jobs at the last listing whose pilots were given up."""
+    """Batch jobs at the last listing whose pilots were given up, by stamp."""
     no_room: str = ""
     """Why the batch system has no room for one further pilot, in this cycle; empty: it may have room."""
     next_listing: float = 0.0

@@ -29,7 +29,7 @@ MANY: Final = 10**9
 """Pilots, where the batch system tells no bound."""
 
 NO_NODE: Final = Node(processors=1)
-"""Of a CE whose cycle has not begun: nothing is submitted there yet."""
+"""The node of a CE whose cycle has not begun: nothing is submitted there yet."""
 
 
 def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:

@@ -193,7 +193,7 @@ def _pause_of_queues(progress: CeProgress, enable: str) -> tuple[str, str, str]:
 def _state_of_batch_system(
     name: str, policy: Policy, row: InformationRow | None, now: float
 ) -> tuple[str, str, str]:
-    """As `_state`, by the facts of the batch system and the policy: the director obeys them."""
+    """A state like that of `_state`, by the facts of the batch system and the policy: the director obeys them."""
     live = (row.information if row is not None else None) or CeInformation()
     hosts, current = PublishedHosts((), {}), is_usable(live, now)
     facts = publish(policy, name, live, hosts, current=current, home_owner="").information.attributes

@@ -61,7 +61,7 @@ class DemandCounts:
     """CE → waiting and running pilots."""
     ces: Mapping[str, CeRow]
     orders: Mapping[str, Sequence[BatchOrder]]
-    """By CE: orders that were not stored as intents before the rows were read."""
+    """Orders of each CE that were not stored as intents before the rows were read."""
     free: Sequence[FreePilotsRow] = ()
     """Only with demand matched."""
 
@@ -90,10 +90,10 @@ class CeFitting:
     """The predicate of the match for all waiting queues and all CEs."""
 
     pauses: Sequence[frozenset[QueueId]]
-    """By CE: queues for which no pilot is started there for a while."""
+    """For each CE the queues for which no pilot is started there for a while."""
     places: Mapping[QueueId, int]
     generic: Mask
-    """By queue and CE, Requirements not checked."""
+    """Whether a generic pilot fits, by queue and CE; Requirements are not checked."""
     private: Mask
     matches: QueueMatches = field(default_factory=QueueMatches)
 
@@ -123,12 +123,12 @@ class Iteration:
     policy: Policy
     index: QueueIndex
     slots: NDArray[np.int64]
-    """Of each queue, in the index."""
+    """The slot of each queue in the index."""
     decisions: list[QueueDecision] = field(default_factory=list)
     orders: dict[str, list[BatchOrder]] = field(default_factory=dict)
-    """By CE: the orders of all decisions."""
+    """The orders of all decisions, by CE."""
     refusals: dict[QueueId, str] = field(default_factory=dict)
-    """By queue: why no pool takes its pilots."""
+    """The reason why no pool takes the pilots of a queue."""
 
     def decide(self, rng: Random) -> Iterator[QueueDecision | None]:
         """The decisions, kept in `decisions` too. Runs in any thread; the caller may pause after each."""

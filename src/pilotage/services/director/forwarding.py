@@ -31,7 +31,7 @@ from pilotage.store.writer.transaction import Transaction
 
 _TRUE = Literal(True)
 NOTHING = Forwarding(_TRUE)
-"""Of submissions without requirements."""
+"""The forwarding of submissions without requirements."""
 
 MAX_UNMAPPED = 500
 """Characters of the unmapped part among the properties of a batch job."""

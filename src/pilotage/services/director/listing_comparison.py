@@ -63,7 +63,7 @@ class ListingComparison:
     observations: Sequence[Observation]
     """Submissions that have not ended and may have changed."""
     unchanged: Mapping[str, UnchangedSubmission] = field(default_factory=dict)
-    """By stamp: further submissions that an observation would not change."""
+    """Further submissions that an observation would not change, by stamp."""
     contradicted: float | None = None
     """It has none of the CE's batch jobs, and a pilot called home at this instant since the first such listing.
 

@@ -37,7 +37,7 @@ class Listed:
     others: int = 0
     """Live pilots of the submission about which it says nothing new."""
     contradicted: float | None = None
-    """As `ListingComparison.contradicted`."""
+    """The instant `ListingComparison.contradicted` of this listing."""
     accounted: Collection[int] = ()
     """Pilots whose batch jobs run, as the accounting says."""
     proof: bool = False

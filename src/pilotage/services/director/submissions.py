@@ -48,7 +48,7 @@ class SubmissionOrder:
     turn: Turn | None = None
     """The owner's turn that its only pilot begins."""
     beside: tuple[str, ...] = ()
-    """As in `BatchSubmission`."""
+    """Batch ids of the CE's other pilots, for `BatchSubmission`."""
     lease: float | None = None
     """Seconds after which pilots end of which nobody knows whether they were started; None: listings tell it."""
 

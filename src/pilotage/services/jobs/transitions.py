@@ -92,7 +92,7 @@ class JobTransitions:
             noted.revert_take(given)
 
     def touch_pilot(self, pilot: PilotRow) -> None:
-        """As `PilotCache.touch`."""
+        """Drop the row of a pilot if the transaction fails: see `PilotCache.touch`."""
         self._pilots[pilot.token_hash] = pilot
 
     # --- the rows
@@ -303,7 +303,7 @@ class JobTransitions:
         self._returned(self._now(job, queue=queue, user_priority=user_priority, last_event=event))
 
     def return_elsewhere(self, job: JobRow, queue: QueueId, user_priority: int) -> None:
-        """As `wait_elsewhere`, for a job that does not wait now: if it returns, then to this queue."""
+        """Let a job that does not wait now return to this queue, if it returns."""
         if job.id in self.moved_since:
             self.write()
         self.moved_since.add(job.id)

@@ -146,7 +146,7 @@ class Match:
         ]
 
     def _draw_for(self, promised: str | None, whole: Remaining) -> tuple[str | None, Remaining]:
-        """As `_draw_all`, first for the owner to whom the pilot is promised."""
+        """Draw first for the owner to whom the pilot is promised, then as `_draw_all`."""
         if promised is not None:
             owner, left = self._draw_all(whole.bound_to(promised))
             if owner is not None:
@@ -184,7 +184,7 @@ class Match:
         return binds_owner(self.pilot.pilot_type, isolated=self._offers.base.isolated)
 
     def _lots(self) -> dict[str, int]:
-        """By owner: lots drawn among all queues that the pilot would fit were it bound to nobody."""
+        """The lots of each owner, drawn among all queues that the pilot would fit were it bound to nobody."""
         pool, pilot = self.pool, self.pilot
         limiter = pool.offers.limits.limiter
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, self.moves.now)) if limiter.limits else ()

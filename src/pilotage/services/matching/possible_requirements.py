@@ -27,7 +27,7 @@ class PossibleRequirements:
     brokering: PoolBroker
     policy: Policy
     ad: CeAd
-    """Of the CE."""
+    """The ad of the CE."""
     offer: Offer
     now: float
     _table: CeTable | None = None

@@ -39,7 +39,7 @@ class Booking:
 
     pilot: PilotId
     booked_until: float | None
-    """As its row had it."""
+    """The value of the pilot's row before."""
     until: float
     costs: Costs
 

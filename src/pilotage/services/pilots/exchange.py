@@ -163,7 +163,7 @@ class PilotRequest:
         self.response = ExchangeResponse(incarnation=pool.server.incarnation)
         self.match: Match | None = None
         self._tries: set[tuple[int, int]] | None = None
-        """Of the jobs that the request names: the tries (job, epoch) that were this pilot's. None: not read yet."""
+        """The tries (job, epoch) of jobs in the request that were this pilot's. None: not read yet."""
         self.gone = False
         """The pilot had ended before this request."""
         self.has_reports = bool(request.finishes or request.releases or request.confirms)

@@ -55,9 +55,9 @@ class EndRule:
     """The effects of one way to end."""
 
     state: PilotState
-    """Of a pilot that had called home."""
+    """The final state of a pilot that had called home."""
     state_unheard: PilotState
-    """Of a pilot that had never called home."""
+    """The final state of a pilot that had never called home."""
     event: str
     """The kind of the pilot's event."""
     job_event: str
@@ -206,7 +206,7 @@ def _last_sign_of_life(moves: JobTransitions, pilot: PilotRow) -> float | None:
 def end_silent_pilot(
     pool: Pool, tx: Transaction, pilot: PilotRow, end: PilotEnd, reason: str, now: float
 ) -> PilotState:
-    """As `end_pilot`, for an end that the server or a director has found out; all is written."""
+    """End a pilot whose end the server or a director has found out, and write all moves."""
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, "server"))
     new = end_pilot(moves, pilot, end, reason)
     moves.write()
@@ -214,7 +214,7 @@ def end_silent_pilot(
 
 
 def end_absent_pilot(pool: Pool, tx: Transaction, pilot: PilotRow, reason: str, now: float) -> PilotState:
-    """As `end_silent_pilot`, for a pilot that the batch system does not have any more.
+    """End a pilot that the batch system does not have any more.
 
     A pilot that was ordered to go has not vanished: its end has the reason of the order.
     """

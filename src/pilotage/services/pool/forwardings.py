@@ -12,7 +12,7 @@ MOST_KEPT = 2000
 
 
 class Forwardings:
-    """By CE and requirements: forwardings that are valid for one ad of the CE."""
+    """Forwardings that are valid for one ad of each CE, by requirements."""
 
     def __init__(self) -> None:
         self._by_ce: dict[str, tuple[CeAd, dict[Hashable, Forwarding]]] = {}

@@ -58,7 +58,7 @@ class JobCaches:
 
     submissions: SubmissionCache = field(default_factory=SubmissionCache)
     step_outputs: LruCache[tuple[int, int], StepOutputs] = field(default_factory=lambda: LruCache(4096))
-    """By request and position of the step."""
+    """The outputs of a step, by request and position of the step."""
     given_places: set[tuple[str, str]] = field(default_factory=set)
     """Sites and storage places that the store has as given to pilots, as far as known here."""
     followed: dict[JobId, float] = field(default_factory=dict)

@@ -69,7 +69,7 @@ class PilotOffers:
     node: Node
     base: Offer
     cpu_power: float
-    """Of a core, as the CE has it."""
+    """The power of a core, as the CE has it."""
     _classes: dict[tuple[tuple[int, ...], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
         default_factory=dict
     )

@@ -24,7 +24,7 @@ class PeerUpdate(msgspec.Struct, omit_defaults=True):
 
     gone: list[tuple[QueueId, int, int, int]] = []
     back: list[tuple[QueueId, int, int, int]] = []
-    """As in `IndexDelta`."""
+    """The lists `gone` and `back` of an `IndexDelta`."""
     queues: list[QueueId] = []
     """Queues that have been deleted."""
     policy: int = 0

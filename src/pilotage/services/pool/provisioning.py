@@ -17,6 +17,6 @@ class Provisioning:
     directors: dict[str, DirectorNote] = field(default_factory=dict)
     """The last cycle of each CE's director."""
     orders: dict[str, tuple[BatchOrder, ...]] = field(default_factory=dict)
-    """By CE: orders of the last iteration that its own cycle has not stored as intents yet."""
+    """Orders of the last iteration that the CE's own cycle has not stored as intents yet."""
     refusals: Mapping[QueueId, str] = field(default_factory=dict)
     """Queues whose pilots no submit pool took in the last iteration, and the verdicts of the pools."""

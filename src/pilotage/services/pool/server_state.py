@@ -13,7 +13,7 @@ class ServerState:
 
     incarnation: int
     policy_version: int
-    """Of the policy in force here."""
+    """The version of the policy in force here."""
     home_owner: str
     home_storage: str = ""
     """The storage place of sites with a local CE whose policy names none; empty: there is none."""

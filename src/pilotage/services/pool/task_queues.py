@@ -28,7 +28,10 @@ class TaskQueues:
     """Returns the policy in force."""
     peers: Peers
     identities: dict[QueueId, QueueIdentity] = field(default_factory=dict)
-    """Of every queue with a row in the store. Empty queues are deleted after a day, which bounds the mapping."""
+    """The identity of every queue with a row in the store.
+
+    Empty queues are deleted after a day, which bounds the mapping.
+    """
     index: QueueIndex = field(init=False)
     loading: IndexLoading | None = None
     """How far the waiting jobs have been counted; None: all are counted."""
@@ -56,7 +59,7 @@ class TaskQueues:
             self.index.add_queue(self.new_entry(queue, self.identity(tx, queue)))
 
     def try_add(self, tx: Transaction, queue: QueueId) -> bool:
-        """As `add`; False: the queue has been deleted from the store."""
+        """Add a queue; False: it has been deleted from the store."""
         try:
             self.add(tx, queue)
         except NotFound:

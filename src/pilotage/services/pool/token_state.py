@@ -25,7 +25,7 @@ class TokenState:
     """The keys and revocations of a pool. It is replaced as a whole."""
 
     keys: Mapping[int, TokenKey] = field(default_factory=lambda: {0: TokenKey("", math.inf)})
-    """By number."""
+    """The keys by their numbers."""
     current: int = 0
     """The number of the key that signs new tokens."""
     revoked: frozenset[int] = frozenset()

@@ -46,7 +46,7 @@ class ExpectedNeeds(NamedTuple):
     """Expected needs of a request, by the parameters of its splitting. None: it does not give the parameter."""
 
     core_seconds: float | None = None
-    """Of reference cores, by `time_per_event`."""
+    """Seconds of reference cores, by `time_per_event`."""
     output_size: int | None = None
     """Bytes, by `size_per_event`."""
 

@@ -187,7 +187,7 @@ def _step(row: StepRow, names: dict[int, str]) -> RequestStep:
 
 
 def _sites(jobs: Sequence[JobCount], pool: Sequence[PoolCount]) -> list[RequestSite]:
-    """By site: made and waiting jobs are pending; jobs that a pilot has are running."""
+    """The jobs of each site. Made and waiting jobs are pending; jobs that a pilot has are running."""
     sites: dict[str, RequestSite] = {}
     for part in jobs:
         site = sites.setdefault(part.site, RequestSite(part.site))

@@ -235,7 +235,7 @@ _MATCH_SENTENCES: Mapping[str, Callable[[QueueIdentity, Sequence[Offer]], str]] 
     ),
     "OutputSE": lambda queue, offers: f"its OutputSE {queue.output_se} is not close to {_ces(offers)}",
 }
-"""By part of the match text, which is the condition REQUIREMENTS."""
+"""The warning for each part of the match text, which is the condition REQUIREMENTS."""
 
 
 _SENTENCES: Mapping[Condition, _Sentence] = {

@@ -26,9 +26,9 @@ class AgentLoad:
 
     at: float
     waiting: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By site and request: made or in the pool, and not running."""
+    """Jobs that are made or in the pool, and not running; by site and request."""
     running: dict[str, int] = field(default_factory=dict)
-    """By site."""
+    """Running jobs, by site."""
     in_pool: int = 0
 
     @classmethod
@@ -61,7 +61,7 @@ class LoadBook:
 
     _loads: dict[int, AgentLoad] = field(default_factory=dict)
     _added: dict[int, list[tuple[str, int, int]]] = field(default_factory=dict)
-    """By agent: site, request and number of jobs that were posted since its last count began."""
+    """Site, request and number of jobs that were posted for an agent since its last count began."""
     _lock: Lock = field(default_factory=Lock)
     """Counts are made beside the writer, which adds jobs meanwhile."""
 

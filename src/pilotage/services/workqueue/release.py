@@ -55,7 +55,7 @@ class ReleaseRun:
     only: frozenset[int]
     """The requests whose jobs are released."""
     connection: Connection | None = None
-    """Of the transaction that uses it now."""
+    """The connection of the transaction that uses the run now."""
     groups: list[SiteGroup] = field(default_factory=list)
     _after: MadeGroup = element_jobs.BEFORE_ALL
     _requests: dict[int, QueuedRequest] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class ReleaseRun:
     _uses: Mapping[str, SiteState] = field(default_factory=dict)
     _passes: dict[str, ReleasePass] = field(default_factory=dict)
     _measured: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By step: seconds of an event by its done jobs; 0: nothing is measured."""
+    """Seconds of an event of each step, measured by its done jobs; 0: nothing is measured."""
 
     def read_groups(self, tx: Transaction, now: float) -> bool:
         """Read the next groups of made jobs. Returns whether all are read."""

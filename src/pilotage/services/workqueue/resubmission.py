@@ -36,13 +36,13 @@ class FailedParts:
     """The failed parts of a request that a resubmission may make again."""
 
     pieces: dict[int, list[FailedPiece]] = field(default_factory=dict)
-    """By step."""
+    """The failed pieces of each step."""
     failed: int = 0
     """All failed parts: jobs that failed for good, and elements that could not be split."""
     taken: int = 0
-    """Of these, the parts that are not left out as a whole."""
+    """The failed parts that are not left out as a whole."""
     left_out: Counter[int] = field(default_factory=Counter)
-    """By resubmission: the parts that it does or has done, at least partly."""
+    """The number of parts that each earlier resubmission does or has done, at least partly."""
 
 
 def lock_chain(connection: Connection, row: RequestRow) -> int:

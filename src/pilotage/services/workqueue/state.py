@@ -36,12 +36,12 @@ class WorkQueue:
     coverages: LruCache[tuple[int, int], ElementCoverage] = field(
         default_factory=lambda: LruCache(MAX_COVERAGES)
     )
-    """By element and epoch."""
+    """The coverage of a try at an element, by element and epoch."""
     loads: LoadBook = field(default_factory=LoadBook)
     group_counts: dict[int, int] = field(default_factory=dict)
-    """By request: the sets of locations of its available elements, as many as a pull has last seen."""
+    """The number of location sets of a request's available elements, at its last pull."""
     element_counts: LruCache[int, int] = field(default_factory=lambda: LruCache(MAX_COUNTS))
-    """By request: the number of its elements, as long as this server makes them."""
+    """The number of a request's elements, as long as this server makes them."""
     _location_sets: dict[int, Sites] = field(default_factory=dict)
     _last_set: int = 0
     _rules: LruCache[tuple[str, str, int, int], SiteRules] = field(default_factory=lambda: LruCache(10_000))

@@ -21,7 +21,7 @@ class ServerRow:
     pilot_url: str = ""
     """The address for pilots; empty: not announced yet."""
     fingerprints: str = ""
-    """Of its certificates, separated by commas. Empty: a CA vouches for it, or it has no TLS."""
+    """Fingerprints of its certificates, separated by commas. Empty: a CA vouches for it, or it has no TLS."""
 
 
 _COLUMNS = columns(ServerRow)

@@ -51,7 +51,7 @@ class Connection(Protocol):
         ...
 
     def execute_later(self, sql: str, values: Sequence[Any] = (), /) -> None:
-        """As `execute`, without a result.
+        """Execute a statement without a result.
 
         In a transaction it may be deferred: it is executed in order, before a later statement returns,
         and by COMMIT at the latest. So a later statement or `commit` may raise its error; then nothing was committed.
@@ -59,13 +59,13 @@ class Connection(Protocol):
         ...
 
     def execute_bulk_later(self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /) -> None:
-        """As `execute_bulk`, without a result, and deferred like `execute_later`."""
+        """Execute a bulk statement without a result, deferred like `execute_later`."""
         ...
 
     def execute_bulk_returning(
         self, bulk: BulkStatement, rows: Iterable[Sequence[Any]], /
     ) -> list[tuple[Any, ...]]:
-        """As `execute_bulk`; returns the RETURNING values of the changed rows, in no order."""
+        """Execute a bulk statement. Returns the RETURNING values of the changed rows, in no order."""
         ...
 
     def fetch_batches(self, sql: str, values: Sequence[Any], size: int, /) -> Iterator[list[Any]]:

@@ -45,7 +45,7 @@ def _encode_value(value: Any) -> str:
 
 
 def _encode_texts(column: Sequence[str]) -> Iterable[str]:
-    """As `_encode_value` for each, with one look at all of them."""
+    """The texts as `_encode_value` writes them, with one look at all of them."""
     whole = "\0".join(column)
     if whole.count("\0") >= len(column):
         return map(_encode_value, column)

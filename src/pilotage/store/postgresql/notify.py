@@ -32,7 +32,7 @@ class Notifications(Protocol):
 
 
 class PostgresqlNotifications:
-    """By a session of their own, which `connect` makes, or raises `ConnectionLost`."""
+    """Notifications by a session of their own, which `connect` makes, or raises `ConnectionLost`."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[ListeningSession]], pause: float = RECONNECT_DELAY

@@ -89,7 +89,7 @@ class Pipeline:
         return Statement(sql.encode(), dumped, transformer.types or (), transformer.formats, prepare)
 
     def text_statement(self, sql: str, texts: Sequence[str]) -> Statement:
-        """As `statement`, for texts whose types the statement says itself. They have no NUL."""
+        """A `statement` for texts whose types the statement says itself. They have no NUL."""
         return Statement(sql.encode(), [text.encode() for text in texts], prepare=True)
 
     def rows(self, result: PGresult) -> ResultRows:

@@ -22,7 +22,7 @@ class AgentRow(NamedTuple):
     team: str
     owner: str
     nonce: str
-    """Of its process."""
+    """The nonce of its process."""
     version: str
     host: str
     joined: float

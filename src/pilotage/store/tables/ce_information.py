@@ -39,7 +39,7 @@ def load(connection: Connection, ces: Collection[str] | None = None) -> dict[str
 
 
 def load_facts(connection: Connection, ces: Collection[str] | None = None) -> dict[str, InformationRow]:
-    """As `load`, without host classes."""
+    """The rows of `load`, without host classes."""
     rows = (_to_row(values, ()) for values in _select(connection, _FACTS, ces))
     return {row.ce: row for row in rows}
 

@@ -18,7 +18,7 @@ class CeSwitch(StrEnum):
     STOPPED = "stopped"
     """The director stopped after several pilots failed alike; a change of the CE's policy section ends it."""
     DISABLED = "disabled"
-    """By an administrator, until an administrator enables it."""
+    """An administrator disabled the CE; an administrator enables it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class OpenSubmissions(NamedTuple):
     wait_class: str
     number: int
     submitted: float
-    """Of the oldest."""
+    """The submission time of the oldest."""
     since: float | None
     """Since when the first of them waits so."""
 

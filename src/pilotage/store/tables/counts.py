@@ -38,7 +38,7 @@ def waiting_counts_of(connection: Connection, queue: QueueId) -> dict[int, int]:
 def waiting_counts_with_snapshot(
     connection: Connection, queues: Sequence[QueueId] | None = None
 ) -> tuple[TransactionSnapshot, dict[QueueId, dict[int, int]]]:
-    """As `waiting_counts`, with the snapshot of the counting statement. `queues`: only these. PostgreSQL only."""
+    """The `waiting_counts`, with the snapshot of the counting statement. `queues`: only these. PostgreSQL only."""
     among_these, values = "", []
     if queues is not None:
         condition, value = in_list(connection, "queue_id", queues)

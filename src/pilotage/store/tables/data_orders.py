@@ -23,7 +23,7 @@ class OrderRow(NamedTuple):
     dataset: str | None
     """The name of the output data set."""
     type: str
-    """Of the step."""
+    """The type of the step."""
     log_dataset: int | None
     logs: str | None
     """The name of the data set of its logs."""

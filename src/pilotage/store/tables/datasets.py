@@ -34,7 +34,7 @@ class BlockRow(NamedTuple):
     closed_number: int | None
     """Steps take the closed blocks of a data set in this order. None: it is open."""
     files: int
-    """Of an open block that jobs write: 0, see `contents_of`."""
+    """The number of files; 0 for an open block that jobs write, see `contents_of`."""
     events: int
     size: int
     location_set: int

@@ -170,7 +170,7 @@ class ElementJobRow(NamedTuple):
     exit_code: int | None
     failure: str
     message: str
-    """Of its last failed try."""
+    """The message of its last failed try."""
     canceling: bool
     """Its element is being cancelled, or was."""
 

@@ -174,7 +174,7 @@ def open_groups(connection: Connection, steps: Sequence[tuple[int, int]]) -> lis
 
 
 def probe_groups(connection: Connection, groups: Sequence[tuple[int, int, int]]) -> list[OpenGroup]:
-    """As `open_groups`, of groups that are given as (request, position, location set)."""
+    """The `open_groups` among these, each given as (request, position, location set)."""
     if connection.dialect == "sqlite":
         wanted = (
             "SELECT json_extract(value, '$[0]') AS r, json_extract(value, '$[1]') AS p,"

@@ -44,7 +44,7 @@ class EventBatch:
     _rows: dict[tuple[str, str, str, str], tuple[int, list[tuple[int, ...]], list[int]]] = field(
         default_factory=dict
     )
-    """By kind, old state, new state and detail: the id, the entries of jobs, and the submission of each entry."""
+    """Id, entries of jobs, and submission of each entry; by kind, old state, new state and detail."""
 
     def add(
         self,

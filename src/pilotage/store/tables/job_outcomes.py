@@ -19,14 +19,14 @@ class JobEnd(NamedTuple):
     at: float
     exit_code: int | None
     failure: str
-    """As the pilot or the lease reports it; empty: the job was done, or somebody ended it."""
+    """The failure that the pilot or the lease reports; empty: the job was done, or somebody ended it."""
     message: str
     wall: float = 0.0
     """Seconds that its last attempt ran; 0: not known."""
     tries: int = 1
     """Its failed tries in the pool, if it failed."""
     site: str = ""
-    """Of the pilot that ended it; empty: none did."""
+    """The site of the pilot that ended it; empty: none did."""
 
 
 append = RowWriter[JobEnd](insert("job_outcomes", JobEnd._fields))

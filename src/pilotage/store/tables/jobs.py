@@ -343,7 +343,7 @@ save_superseded = RowWriter[StateChange](
         "id = {id}",
     )
 )
-"""As `save_state_changes`, from one final state to another."""
+"""The `save_state_changes` from one final state to another."""
 
 
 class MovedJob(NamedTuple):

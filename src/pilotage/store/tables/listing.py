@@ -137,7 +137,7 @@ class PilotSummaryRow(NamedTuple):
     """Jobs that the pilot holds now."""
     pilot_type: str
     core_seconds: float
-    """As far as they are booked."""
+    """Core-seconds of its life, as far as they are booked."""
     payload_core_seconds: float
 
 
@@ -166,7 +166,7 @@ def job_rows(
     *,
     newest: bool = False,
 ) -> Iterator[JobSummaryRow]:
-    """As `jobs`, one row at a time: a caller may stop early."""
+    """The rows of `jobs`, one at a time: a caller may stop early."""
     sql, values = _page(connection, (_JOB_COLUMNS, _HISTORY_COLUMNS), selection, viewer, after, limit, newest)
     for *columns, incomplete, names, given in connection.execute(sql, values):
         parameters = named_values(json.loads(names), json.loads(given)) if given else {}

@@ -36,7 +36,7 @@ def in_states(connection: Connection, states: Sequence[str]) -> list[int]:
 
 
 def live_agents(connection: Connection, now: float) -> dict[str, list[int]]:
-    """By team: the ids of the agents that live and do not drain, ascending."""
+    """The ids of each team's agents that live and do not drain, ascending."""
     sql = "SELECT team, id FROM agents WHERE ended IS NULL AND draining = 0 AND lease_until > ? ORDER BY id"
     agents: dict[str, list[int]] = {}
     for team, agent in connection.execute(sql, (now,)):

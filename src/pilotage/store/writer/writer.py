@@ -195,7 +195,7 @@ class Writer:
         return future.result()
 
     async def acall(self, request: Callable[[Transaction], Result]) -> Result:
-        """As `call`, for the event loop."""
+        """Run `request` and wait for its commit, from the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self.submit(request, LoopReply(loop, asyncio_reply(future)))
@@ -300,7 +300,7 @@ class Writer:
         send_results(_replies(before.group), before.results, self._loop)
 
     def _finish_pending_commit_alone(self) -> None:
-        """As `_finish_pending_commit`, when no later group has begun."""
+        """Finish the pending commit when no later group has begun."""
         try:
             self._finish_pending_commit()
         except _CommitFailed:

@@ -12,4 +12,4 @@ PRESETS: dict[str, Preset] = {
     for module in iter_modules(__path__)
     if isinstance(preset := getattr(import_module(f"{__name__}.{module.name}"), "PRESET", None), Preset)
 }
-"""By name."""
+"""The presets by name."""

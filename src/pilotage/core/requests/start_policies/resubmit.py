@@ -16,7 +16,7 @@ from pilotage.core.requests.start_policy import (
 from pilotage.core.splitting.mask import Mask
 
 PIECES = 250
-"""Of an element, at most."""
+"""Pieces of an element, at most."""
 
 
 class ResubmitPolicy(StartPolicy):

@@ -159,7 +159,7 @@ class SgeBatch:
             return {}
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """By stamp: all jobs of the account are one short listing."""
+        """List by stamp: all jobs of the account are one short listing."""
         return self.list_pilots(submissions_of(batch_ids))
 
     def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:

@@ -24,7 +24,7 @@ PILOT_OPTIONS: Mapping[str, str] = {
     "--batch-host": "${QUEUE}@${HOSTNAME}",
     "--restarts": "${RESTARTED:-0}",
 }
-"""As `BatchAdapter.pilot_options`."""
+"""The `BatchAdapter.pilot_options` of Grid Engine."""
 
 MOST_IDS = 1000
 """Ids in one command: an argument list has a limit."""

@@ -36,7 +36,7 @@ class QueueInstance:
     running: int
     """Tasks that run there."""
     values: Mapping[str, str]
-    """Of its complexes, as Grid Engine prints them."""
+    """The values of its complexes, as Grid Engine prints them."""
     measured: frozenset[str] = frozenset()
     """The complexes whose values are load values: they may change at any time."""
 

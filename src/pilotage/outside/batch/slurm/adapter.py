@@ -104,7 +104,7 @@ class SlurmBatch:
         return tuple(task for task in listed if task.stamp in wanted)
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """By stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
+        """List by stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
         return self.list_pilots(submissions_of(batch_ids))
 
     def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:

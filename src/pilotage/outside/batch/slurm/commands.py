@@ -18,7 +18,7 @@ PILOT_OPTIONS: Mapping[str, str] = {
     "--batch-end": "${SLURM_JOB_END_TIME:-0}",
     "--restarts": "${SLURM_RESTART_COUNT:-0}",
 }
-"""As `BatchAdapter.pilot_options`."""
+"""The `BatchAdapter.pilot_options` of Slurm."""
 
 LINE_START = "=|"
 LISTING_FORMAT = f"{LINE_START}%F|%K|%T|%N|%j|%r"
@@ -28,7 +28,7 @@ PROPERTIES_FORMAT = f"{LINE_START}%F|%K|%j|%k"
 """Array job id, task, name, comment."""
 
 ACCOUNTED_FORMAT = "JobID,State,ExitCode,Reason,NodeList,ElapsedRaw,JobName"
-"""Of `sacct`. The name comes last: a foreign job's name may hold `|`."""
+"""Columns of `sacct`. The name comes last: a foreign job's name may hold `|`."""
 
 MOST_NAMES = 500
 """Names in one command; a listing for more names is one of all jobs."""
