@@ -175,7 +175,7 @@ def test_wrong_jdl_is_refused_by_program_and_server_alike(
         ("/v1/pilot/exchange", b'{"incarnation": "one"}'),
     ],
 )
-def test_json_that_is_not_or_not_what_is_wanted(raw: httpx.Client, path: str, body: bytes) -> None:
+def test_bodies_that_are_not_the_wanted_json_are_refused(raw: httpx.Client, path: str, body: bytes) -> None:
     answer = raw.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
     told = answer.json()

@@ -100,7 +100,7 @@ def test_a_call_in_pieces(server: Instance) -> None:
         (request("/v1/pilot/exchanges"), (404, "not-found")),
     ],
 )
-def test_what_is_wrong_is_told_and_the_connection_goes_on(
+def test_a_connection_goes_on_after_the_refusal_of_a_call(
     server: Instance, call: bytes, expected: tuple[int, str]
 ) -> None:
     with Raw(server) as raw:
@@ -159,7 +159,7 @@ def test_a_connection_for_one_call(server: Instance, manner: tuple[str, str]) ->
         b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: here\r\nContent-Length: many\r\n\r\n",
     ],
 )
-def test_what_is_no_call_ends_the_connection(server: Instance, garbage: bytes) -> None:
+def test_garbage_ends_the_connection(server: Instance, garbage: bytes) -> None:
     with Raw(server) as raw:
         raw.send(garbage)
         assert code(raw.answer()) == (400, "invalid-input")

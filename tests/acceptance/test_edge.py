@@ -120,7 +120,7 @@ def test_not_a_number_is_no_instant(raw: httpx.Client, query: str, number: str) 
 
 
 @pytest.mark.parametrize("body", [b'{"a":' * 100_000, b"[" * 100_000, b'{"selection": "\xff"}', b"", b"\x00"])
-def test_what_is_no_json_is_told(raw: httpx.Client, body: bytes) -> None:
+def test_a_body_that_is_no_json_is_refused(raw: httpx.Client, body: bytes) -> None:
     refused(raw.post("/v1/jobs/kill", content=body))
 
 

@@ -109,7 +109,7 @@ def test_an_applied_output_stays_whatever_comes_late(pool: Instance, pilot: Spea
     assert not list((pool.home / "sandboxes" / "partial").iterdir())
 
 
-def test_what_is_stored_under_a_name_is_not_replaced_before_the_finish_either(
+def test_an_upload_does_not_replace_a_file_of_the_same_name_before_the_finish(
     pool: Instance, pilot: Speaker
 ) -> None:
     """Else an upload that is under way while the finish is applied would replace what it named."""

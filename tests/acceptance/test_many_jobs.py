@@ -186,7 +186,7 @@ def test_a_wrong_line_of_a_file_sends_nothing_and_of_a_pipe_says_how_to_go_on(
     assert pool.client().counts().total == before + 7001
 
 
-def test_what_the_server_says_to_bad_chunks(pool: Instance) -> None:
+def test_the_server_refuses_bad_chunks_with_the_row_and_the_reason(pool: Instance) -> None:
     client = pool.client()
     ask = client._transport.request
     request = {"description": NOWHERE, "names": ["a", "b"], "key": "bad"}

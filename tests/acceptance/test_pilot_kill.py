@@ -113,7 +113,7 @@ def test_only_administrators_end_pilots_or_read_their_output(instance: Instance)
     instance.client().kill([job])
 
 
-def test_what_cannot_be_ended_is_said_for_each_pilot(instance: Instance) -> None:
+def test_kill_pilots_refuses_each_unknown_pilot(instance: Instance) -> None:
     client = instance.client()
     job, pilot = start_job(instance, "sleep 600")
     answer = client.kill_pilots([pilot, 999_999])

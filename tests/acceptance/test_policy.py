@@ -63,7 +63,7 @@ def test_only_administrators_see_and_change_it(instance: Instance) -> None:
             call()
 
 
-def test_what_a_change_strands_is_told_before_and_after(instance: Instance) -> None:
+def test_apply_tells_the_jobs_that_a_policy_strands_before_and_after(instance: Instance) -> None:
     client, alice = instance.client(), instance.client("alice")
     # The local CE serves the owner of the home only, so these wait.
     alice.submit({"executable": "/bin/true", "arguments": ["%s"]}, values=[1, 2, 3])

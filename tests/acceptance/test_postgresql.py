@@ -123,9 +123,7 @@ def test_each_hindrance_is_one_sentence_with_what_to_do(instance: Instance, data
             other.execute("DROP ROLE modest")
 
 
-def test_a_backup_is_put_back_and_what_came_after_is_superseded(
-    instance: Instance, database: str, tmp_path: Path
-) -> None:
+def test_a_restored_backup_supersedes_later_work(instance: Instance, database: str, tmp_path: Path) -> None:
     programs = ("--pg-bin", str(server().binaries))
     instance.cli("db", "upgrade")
     instance.start()

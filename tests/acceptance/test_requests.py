@@ -145,7 +145,7 @@ def test_a_key_makes_a_request_once(shared: Instance) -> None:
         shared.client().submit_request({**TOY, "priority": 1}, key="once")
 
 
-def test_what_cannot_be_done_is_refused_in_words(shared: Instance) -> None:
+def test_invalid_requests_are_refused_with_the_reason(shared: Instance) -> None:
     client = shared.client()
     data = {key: value for key, value in TOY.items() if key != "events"} | {
         "input": "/no/such/data",

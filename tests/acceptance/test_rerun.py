@@ -169,7 +169,7 @@ def test_nobody_supersedes_jobs_of_others(instance: Instance) -> None:
             bob.submit({"executable": "true"}, parameters=Parameters(["@rerun"], [[value]]))
 
 
-def test_what_cannot_be_run_again(instance: Instance, tmp_path: Path) -> None:
+def test_rerun_refuses_jobs_that_it_cannot_run_again(instance: Instance, tmp_path: Path) -> None:
     def refused(code: int, word: str, *words: str) -> None:
         done = instance.cli("rerun", *words, cwd=tmp_path)
         assert done.returncode == code, (words, done.stderr)

@@ -125,7 +125,7 @@ def test_old_jobs_answer_as_before_and_are_acted_on(instance: Instance, tmp_path
     assert audit(instance.home) == {"Done": 1, "Failed": 1, "Deleted": 1}
 
 
-def test_what_is_too_old_goes_with_its_files(instance: Instance, tmp_path: Path) -> None:
+def test_jobs_beyond_their_retention_are_deleted_with_their_files(instance: Instance, tmp_path: Path) -> None:
     done, failed, killed = submitted(instance, tmp_path)
     client, sandboxes = instance.client(), instance.home / "sandboxes"
     assert files(sandboxes / "outputs")

@@ -37,7 +37,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield instance
 
 
-def test_a_plain_user_neither_sees_nor_touches_what_is_anothers(shared: Instance, tmp_path: Path) -> None:
+def test_a_plain_user_neither_sees_nor_changes_jobs_of_others(shared: Instance, tmp_path: Path) -> None:
     alice, bob = shared.client("alice"), shared.client("bob")
     job = alice.submit({"executable": "echo", "arguments": ["private"], "cpu_time": 1000}).first
     shared.reaches(job, "Done")

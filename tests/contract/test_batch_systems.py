@@ -531,7 +531,7 @@ def test_a_refused_submission_has_a_reason_and_is_not_listed(world: World, stamp
     assert not world.states(stamp)
 
 
-def test_pilots_are_found_by_stamp_and_only_they(world: World, stamp: str) -> None:
+def test_a_listing_by_stamp_has_only_pilots_of_the_stamp(world: World, stamp: str) -> None:
     other = f"{stamp}0"
     world.submit(stamp, 2)
     world.submit(other)

@@ -66,7 +66,7 @@ def test_bytes_and_nothing_come_back(connection: Any) -> None:
     assert connection.execute(select).fetchall() == given
 
 
-def test_what_is_there_stays_or_is_replaced(connection: Any) -> None:
+def test_a_bulk_insert_keeps_or_replaces_present_rows(connection: Any) -> None:
     one, two = ("o", "d", 1, 0.0), ("o", "e", 2, 0.0)
     assert sorted(connection.execute_bulk_returning(IF_NEW, [one, two])) == [(1,), (2,)]
     assert connection.execute_bulk_returning(IF_NEW, [("o", "d", 9, 0.0), ("o", "f", 3, 0.0)]) == [(3,)]
@@ -76,7 +76,7 @@ def test_what_is_there_stays_or_is_replaced(connection: Any) -> None:
     assert [row[2] for row in rows(connection)] == [6, 2, 3, 7]
 
 
-def test_a_conditional_change_says_what_it_changed(connection: Any) -> None:
+def test_a_conditional_change_returns_the_changed_rows(connection: Any) -> None:
     fill(connection)
     connection.execute("UPDATE jobs SET epoch = 4 WHERE id = 2")
     connection.execute("UPDATE jobs SET state = 'Done' WHERE id = 3")

@@ -121,7 +121,7 @@ def test_the_next_group_is_decided_meanwhile_and_answered_after_the_first(
     assert noted(store.readers.connection()) == [0, 1, 2, 3]
 
 
-def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transaction(
+def test_the_time_of_a_transaction_leaves_out_work_during_its_commit(
     asked: Asked, commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -145,7 +145,7 @@ def test_what_is_decided_while_another_is_committed_is_no_time_of_the_transactio
     assert (taken.slow, taken.busy) == (1, 0)
 
 
-def test_what_makes_no_statement_is_answered_after_the_commit_before_it(
+def test_a_request_without_statements_is_answered_after_the_earlier_commit(
     asked: Asked, commits: Commits
 ) -> None:
     asked.together(("1", note(1)), ("2", note(2)), commits=commits)

@@ -90,6 +90,6 @@ def test_nul_is_replaced_and_nothing_else(session: psycopg.Connection[Any], text
     assert [row[3] for row in stored(session)] == [text.replace("\0", "\ufffd") for text in texts]
 
 
-def test_both_zeros_stay_what_they_are() -> None:
+def test_both_zeros_keep_their_sign() -> None:
     assert encode_rows([(0.0,), (-0.0,)]) == b"0.0\n-0.0\n"
     assert encode_rows([(1,), (1.0,), (None,)]) == b"1\n1.0\n\\N\n"

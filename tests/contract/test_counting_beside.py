@@ -101,7 +101,9 @@ def anything(setting: Setting, rng: Random, *servers: One) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_both_do_while_the_count_runs_each_job_is_counted_once(setting: Setting, seed: int) -> None:
+def test_each_job_is_counted_once_though_two_servers_work_during_the_count(
+    setting: Setting, seed: int
+) -> None:
     a, b, rng = setting.a, setting.b, Random(seed)
     for _ in range(rng.randrange(6)):
         anything(setting, rng, a, b)
@@ -214,7 +216,7 @@ def test_requests_of_one_transaction_with_the_count_are_in_it(setting: Setting) 
     setting.check()
 
 
-def test_what_was_read_at_once_counts_its_own_transaction_once(setting: Setting) -> None:
+def test_a_reload_counts_jobs_of_its_own_transaction_once(setting: Setting) -> None:
     a, queue = setting.a, setting.queue
 
     def request(tx: Any) -> None:

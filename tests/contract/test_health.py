@@ -54,7 +54,7 @@ def test_a_sound_database_gives_nothing(filled: Any, store: Store) -> None:
     assert integrity_check.find_damage(store.readers.connection(), head_revision()) == []
 
 
-def test_another_schema_is_all_that_is_said(
+def test_another_schema_hides_all_other_damage(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A healthy home of an older version is not damaged."""

@@ -238,7 +238,7 @@ def test_hot_table_and_history_answer_as_one_table(many: Any) -> None:
         assert after[question] == answer, question
 
 
-def test_the_first_to_end_move_first_and_only_final_ones(many: Any) -> None:
+def test_final_jobs_move_in_the_order_of_their_ends(many: Any) -> None:
     sql = "SELECT id, state FROM jobs WHERE ended < 50 ORDER BY ended"
     due = list(many.execute(sql).fetchall())
     assert moved(many, 50.0, 4) == 4
@@ -310,7 +310,7 @@ def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, conn
     assert gone
 
 
-def test_what_another_server_has_under_its_hands_is_left_alone(store: Store, many: Any) -> None:
+def test_jobs_that_another_server_has_locked_do_not_move(store: Store, many: Any) -> None:
     if store.name == "sqlite":
         pytest.skip("a SQLite file has one writer")
     other = store.open_writer()
@@ -362,7 +362,7 @@ def list_of(connection: Any, sql: str) -> list[Any]:
     return [row[0] for row in connection.execute(sql)]
 
 
-def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection: Any) -> None:
+def test_forgotten_jobs_take_results_and_empty_submissions_along(connection: Any) -> None:
     add_pilots(connection)
     submission(connection, 1, 1, 2)
     submission(connection, 2, 3, 2)
@@ -393,7 +393,7 @@ def test_what_is_forgotten_takes_results_and_empty_submissions_along(connection:
     assert_counted(connection)
 
 
-def test_ends_are_gone_through_once_also_where_many_are_at_one_instant(connection: Any) -> None:
+def test_ends_are_read_once_though_many_are_at_one_instant(connection: Any) -> None:
     submission(connection, 1, 1, 9)
     for job, at in zip(range(1, 10), (1.0, 2.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 6.0), strict=True):
         end(connection, job, at, epoch=job)
@@ -439,7 +439,7 @@ def test_old_events_go_though_a_server_still_uses_ids_of_before(connection: Any)
     assert retention.delete_events(connection, 96.0, 100) == 2
 
 
-def test_old_tries_go_and_those_under_way_stay(connection: Any) -> None:
+def test_old_attempts_are_deleted_and_open_attempts_stay(connection: Any) -> None:
     submission(connection, 1, 1, 3)
     for job, at in ((1, 1.0), (2, 2.0), (3, 3.0)):
         end(connection, job, at)

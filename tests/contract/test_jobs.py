@@ -47,7 +47,7 @@ def test_heads_are_the_lowest_waiting_ids_of_one_priority(connection: Any) -> No
     assert count_rows.waiting_counts_of(connection, queue) == {1: 4, 2: 5}
 
 
-def test_a_job_is_offered_only_while_it_is_what_it_was(connection: Any) -> None:
+def test_a_job_is_offered_only_if_its_row_is_unchanged(connection: Any) -> None:
     fill(connection)
     offer(connection, 1, 1, 2.0, 1)
     late = [
@@ -96,7 +96,7 @@ def test_held_counts_are_by_queue_site_and_ce(connection: Any) -> None:
     ]
 
 
-def test_what_is_due_and_what_has_lapsed(connection: Any) -> None:
+def test_due_retries_and_lapsed_offers_are_found(connection: Any) -> None:
     fill(connection)
     later = [
         jobs.FreedJob(JobState.RESCHEDULED, at, 1, 0, "why", 8, JobId(job))

@@ -51,7 +51,7 @@ def of_servers(store: Store) -> None:
         pytest.skip("a file is told each statement at once")
 
 
-def test_what_follows_sees_what_went_before(connection: Any) -> None:
+def test_a_statement_sees_the_deferred_statements_before_it(connection: Any) -> None:
     connection.begin()
     later(connection, 1)
     assert noted(connection) == [1]
@@ -71,7 +71,7 @@ def test_what_follows_sees_what_went_before(connection: Any) -> None:
     assert noted(connection) == [5, 7, 8, 11, 16]
 
 
-def test_many_and_large_ones_wait_in_their_order(connection: Any) -> None:
+def test_many_and_large_deferred_statements_keep_their_order(connection: Any) -> None:
     connection.begin()
     for number in range(MAX_DEFERRED * 2 + 3):
         later(connection, number)
@@ -89,7 +89,7 @@ def test_outside_of_a_transaction_nothing_waits(connection: Any, store: Store) -
     assert noted(store.readers.connection()) == [1, 2]
 
 
-def test_what_waits_goes_with_its_transaction(connection: Any) -> None:
+def test_a_rollback_drops_deferred_statements(connection: Any) -> None:
     connection.begin()
     later(connection, 1)
     connection.rollback()
@@ -99,7 +99,7 @@ def test_what_waits_goes_with_its_transaction(connection: Any) -> None:
     assert noted(connection) == [2]
 
 
-def test_what_waits_makes_the_trip_of_what_follows(connection: Any, of_servers: None) -> None:
+def test_deferred_statements_share_the_trip_of_the_next_statement(connection: Any, of_servers: None) -> None:
     connection.begin()
     connection.execute("SELECT 1")
     before = connection.round_trips
@@ -112,9 +112,7 @@ def test_what_waits_makes_the_trip_of_what_follows(connection: Any, of_servers: 
     assert connection.round_trips == before + 2
 
 
-def test_an_error_comes_out_of_what_follows_and_nothing_is_committed(
-    connection: Any, of_servers: None
-) -> None:
+def test_the_next_statement_raises_the_error_of_a_deferred_one(connection: Any, of_servers: None) -> None:
     for read_on in (True, False):
         connection.begin()
         later(connection, 1)
@@ -183,7 +181,7 @@ def proxied() -> Iterator[tuple[Writer, Proxy, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delivered", [True, False])
-def test_lost_in_the_trip_of_the_commit_the_database_is_asked_how_it_ended(
+def test_a_connection_lost_with_the_commits_trip_has_the_database_asked_for_its_end(
     proxied: tuple[Writer, Proxy, Any], delivered: bool
 ) -> None:
     writer, proxy, _ = proxied
@@ -217,7 +215,7 @@ def test_lost_before_the_commit_nothing_was_done(proxied: tuple[Writer, Proxy, A
 
 
 @pytest.mark.slow
-def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
+def test_statements_lost_before_the_commit_was_sent_are_not_committed(
     proxied: tuple[Writer, Proxy, Any],
 ) -> None:
     writer, proxy, connection = proxied
@@ -235,7 +233,7 @@ def test_what_was_lost_before_its_commit_was_sent_was_not_committed(
 
 
 @pytest.mark.slow
-def test_what_waited_when_the_connection_was_lost_is_forgotten(proxied: tuple[Writer, Proxy, Any]) -> None:
+def test_a_lost_connection_drops_deferred_statements(proxied: tuple[Writer, Proxy, Any]) -> None:
     writer, _, connection = proxied
 
     def waits(tx: Transaction) -> None:
@@ -304,7 +302,7 @@ def test_a_statement_is_prepared_once_whatever_becomes_of_its_trip(connection: A
     assert connection.execute("SELECT 1 FROM made_later").fetchall() == []
 
 
-def test_no_more_than_some_are_prepared(
+def test_the_number_of_prepared_statements_is_bounded(
     connection: Any, of_servers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "MAX_PREPARED", 2)

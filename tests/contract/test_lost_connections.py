@@ -92,7 +92,7 @@ def test_lost_before_the_commit_nothing_was_done(told: Told, proxy: Proxy) -> No
 
 
 @pytest.mark.parametrize("delivered", [True, False])
-def test_lost_in_the_commit_the_database_is_asked_how_it_ended(
+def test_a_connection_lost_in_the_commit_has_the_database_asked_for_its_end(
     told: Told, proxy: Proxy, delivered: bool
 ) -> None:
     told.note(1)
@@ -132,7 +132,7 @@ def test_a_group_lost_in_the_commit_is_answered_alike_and_not_carried_out_again(
     told.agree({1, 2, 3, 4, 5})
 
 
-def test_lost_between_two_requests_nobody_notices(told: Told, database: str) -> None:
+def test_a_connection_lost_between_two_requests_is_replaced_silently(told: Told, database: str) -> None:
     told.note(1)
     with psycopg.connect(server().url("postgres"), autocommit=True) as other:
         sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
@@ -142,7 +142,7 @@ def test_lost_between_two_requests_nobody_notices(told: Told, database: str) -> 
 
 
 @pytest.mark.parametrize("delivered", [True, False])
-def test_lost_in_the_first_trip_of_a_transaction_nobody_notices(
+def test_a_connection_lost_in_the_first_trip_is_replaced_silently(
     told: Told, proxy: Proxy, delivered: bool
 ) -> None:
     told.note(1)
@@ -268,7 +268,7 @@ def test_a_session_that_the_server_has_not_missed_yet_does_not_keep_its_owner_aw
     told.agree({1, 2})
 
 
-def test_servers_share_a_database_and_whoever_changes_it_has_it_alone(database: str) -> None:
+def test_servers_share_a_database_and_an_upgrade_locks_it(database: str) -> None:
     address = DatabaseAddress.parse(server().url(database))
     servers = [address.open_writer(lock_shared) for _ in range(2)]
     with pytest.raises(Conflict, match="a server uses this database"):

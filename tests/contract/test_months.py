@@ -171,7 +171,7 @@ def left(first: int, *, submission: int) -> dict[str, Any]:
         (NOW, 21, 5),
     ],
 )
-def test_months_and_parts_of_them_go_alike(
+def test_whole_months_and_parts_of_months_are_deleted_alike(
     filled: Any, store: Store, before: float, first: int, submission: int
 ) -> None:
     carry_out(filled, JOBS, before)
@@ -260,7 +260,7 @@ def test_months_are_made_ahead_once(divided: Any) -> None:
         assert not partitions.create(divided, "events", 203012)
 
 
-def test_what_has_no_month_is_not_refused_and_moves_when_it_is_made(
+def test_rows_without_a_month_are_stored_and_move_to_it_later(
     divided: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock stepped, or nobody made months for long."""
@@ -286,7 +286,7 @@ def test_what_has_no_month_is_not_refused_and_moves_when_it_is_made(
     assert listed(divided, "SELECT id FROM events") == [106]
 
 
-def test_who_cannot_have_the_locks_changes_nothing_and_comes_again(divided: Any, store: Store) -> None:
+def test_a_change_of_months_without_locks_changes_nothing_and_is_repeated(divided: Any, store: Store) -> None:
     reader = store.readers.connection()
     reader.begin()
     assert reader.execute("SELECT count(*) FROM history").fetchone() == (20,)

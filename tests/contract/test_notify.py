@@ -206,7 +206,7 @@ def test_a_lost_hint_costs_one_period(
     in_time(work())
 
 
-def test_a_servers_own_hints_wake_nobody(postgresql: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_ignores_its_own_hints(postgresql: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         follower = Follower(postgresql, monkeypatch)
         follower.duty.on_notification("me")
@@ -219,7 +219,7 @@ def test_a_servers_own_hints_wake_nobody(postgresql: Store, monkeypatch: pytest.
     in_time(work())
 
 
-def test_what_cannot_be_read_yet_is_told(postgresql: Store, writing: Any) -> None:
+def test_a_reader_learns_that_more_changes_follow(postgresql: Store, writing: Any) -> None:
     servers.register(writing, ServerRow("me", "host", "url", "1", 1.0, 1.0, 1))
     begin = changes.oldest_open_transaction(writing)
     early = postgresql.open_writer()

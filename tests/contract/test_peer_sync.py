@@ -53,7 +53,7 @@ def pools(tmp_path: Path) -> Iterator[tuple[One, One, QueueId]]:
     store.drop()
 
 
-def test_what_one_adds_the_other_counts_once(pools: tuple[One, One, QueueId]) -> None:
+def test_each_server_counts_jobs_of_the_other_once(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
     assert a.waiting(queue) == b.waiting(queue) == {1: 5, 2: 5}
     a.make(queue, 7)
@@ -120,7 +120,7 @@ def test_a_state_of_a_site_counts_at_every_server(pools: tuple[One, One, QueueId
     assert not a.pool.offers.cache.is_down("here")
 
 
-def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]) -> None:
+def test_a_follower_skips_changes_that_its_count_has_seen(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
     a.make(queue, 7)
     # Read from the store before the row of it is followed.
@@ -130,7 +130,7 @@ def test_what_a_count_has_seen_is_not_done_again(pools: tuple[One, One, QueueId]
     assert b.waiting(queue) == {1: 12, 2: 5}
 
 
-def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, QueueId]) -> None:
+def test_a_recount_allows_for_changes_not_followed_yet(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
     a.make(queue, 7)
     assert b.recount() == 0
@@ -143,7 +143,7 @@ def test_a_recount_knows_what_is_only_not_followed_yet(pools: tuple[One, One, Qu
     assert b.peers.differences == 1
 
 
-def test_whoever_fell_behind_the_pruning_counts_everything_anew(pools: tuple[One, One, QueueId]) -> None:
+def test_a_server_behind_the_pruned_changes_counts_all_again(pools: tuple[One, One, QueueId]) -> None:
     a, b, queue = pools
     a.make(queue, 7)
     a.writer.call(lambda tx: changes.prune(tx.connection, 1e12))
@@ -180,7 +180,7 @@ def test_a_lost_draw_counts_until_the_winners_note_comes(pools: tuple[One, One, 
     assert sum(b.waiting(queue).values()) == 9
 
 
-def test_of_two_that_begin_an_old_job_again_at_once_one_is_refused(pools: tuple[One, One, QueueId]) -> None:
+def test_one_of_two_reschedules_of_an_old_job_is_refused(pools: tuple[One, One, QueueId]) -> None:
     """It was in history: the second one waits for the first, and then looks at what has become of it."""
     a, b, _ = pools
     job = JobId(3)
@@ -237,7 +237,7 @@ def test_a_place_is_not_given_twice_when_blocks_are_tended_in_the_transaction_of
     assert started >= 1
 
 
-def test_who_starts_while_a_limit_is_gone_brings_back_no_place(pools: tuple[One, One, QueueId]) -> None:
+def test_a_server_that_starts_without_a_limit_returns_no_place(pools: tuple[One, One, QueueId]) -> None:
     """The duty has not looked in between."""
     a, _, queue = pools
     identity = a.pool.queues.identities[queue]
@@ -267,7 +267,9 @@ def limited(pool: Pool, tx: Any, most: int) -> None:
     tx.connection.execute("UPDATE servers SET policy_version = ?", (pool.server.policy_version,))
 
 
-def test_a_job_that_one_had_not_heard_of_is_gone_for_the_others_too(pools: tuple[One, One, QueueId]) -> None:
+def test_a_kill_at_a_server_that_did_not_know_the_job_reaches_the_others(
+    pools: tuple[One, One, QueueId],
+) -> None:
     a, b, queue = pools
     b.writer.call(lambda tx: b.pool.queues.index.reset_queue(queue, {}))
     b.kill(0)

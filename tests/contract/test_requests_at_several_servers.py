@@ -98,7 +98,7 @@ def test_a_move_leaves_no_job_in_two_queues(pair: tuple[One, One]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_moves_and_draws_at_both_in_any_order(pair: tuple[One, One], seed: int) -> None:
+def test_both_servers_move_and_draw_jobs_in_any_order(pair: tuple[One, One], seed: int) -> None:
     rng = Random(seed)
     jobs = release(pair[0], "here", 12)
     pilots: list[tuple[One, str]] = []

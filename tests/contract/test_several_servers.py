@@ -71,7 +71,7 @@ def test_on_a_file_each_start_takes_the_duties_with_a_new_epoch(connection: Any,
         assert duty_leases.claim(connection, ["leases"], f"start {epoch}", 1000.0, 5.0) == {"leases": epoch}
 
 
-def test_who_was_frozen_writes_nothing_when_it_wakes(opened: Open) -> None:
+def test_a_frozen_server_writes_nothing_when_it_wakes(opened: Open) -> None:
     frozen, other = opened(), opened()
     duty_leases.create(frozen, ["leases"])
     [epoch] = duty_leases.claim(frozen, ["leases"], "a", 10.0, 0.0).values()
@@ -154,7 +154,7 @@ def test_a_block_outlives_the_transaction_that_it_was_taken_in(opened: Open) -> 
     assert counters.numbers("events").next() > numbers.next() > 1
 
 
-def test_blocks_that_follow_one_another_are_one() -> None:
+def test_adjacent_blocks_of_ids_are_joined() -> None:
     last = 0
 
     def take(count: int) -> int:
@@ -289,7 +289,7 @@ def test_a_silent_server_is_given_up_but_not_while_it_writes(connection: Any, st
 HERE, THERE = ("here", "", "owner", "alice"), ("there", "", "owner", "bob")
 
 
-def test_limits_and_what_servers_have_of_them(connection: Any) -> None:
+def test_limits_and_the_allocations_of_servers_are_stored(connection: Any) -> None:
     states = {HERE: UnleasedRoom(5, 3, 1.0, 7.0), THERE: UnleasedRoom(None, 0, 0.5, 8.0)}
     limit_leases.save_states(connection, states)
     assert limit_leases.states(connection) == limit_leases.states(connection, lock=True) == states

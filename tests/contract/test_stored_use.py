@@ -62,7 +62,7 @@ def test_only_tries_that_ran_since_are_read(connection: Any) -> None:
     assert usage.attempt_counts(connection, 15.0, 25.0) == {("alice", "physics"): 1}
 
 
-def test_what_correctors_carry_on_comes_back(connection: Any) -> None:
+def test_the_memory_of_correctors_is_stored(connection: Any) -> None:
     assert usage.corrector_memory(connection) == (None, {})
     remembered = {("WMSHistory", "Groups", "Week", "physics"): 1.25, ("Other", "a", "b", "ü"): 0.5}
     usage.save_correction(connection, 7.0, remembered)

@@ -74,7 +74,7 @@ def test_one_request_that_fails_fails_alone(writer: Writer, store: Store) -> Non
     assert writer.replays == 1
 
 
-def test_nothing_is_undone_of_what_was_committed(writer: Writer) -> None:
+def test_a_committed_transaction_is_never_undone(writer: Writer) -> None:
     undone: list[int] = []
     writer.call(lambda tx: tx.on_rollback(lambda: undone.append(1)))
     with pytest.raises(ZeroDivisionError):
@@ -130,7 +130,9 @@ def test_a_full_queue_refuses_instead_of_piling_up(writer: Writer, store: Store)
     assert noted(store.readers.connection()) == list(range(9))
 
 
-def test_a_writer_that_stops_does_what_waits_and_refuses_the_rest(connection: Any, store: Store) -> None:
+def test_a_stopping_writer_does_waiting_requests_and_refuses_later_ones(
+    connection: Any, store: Store
+) -> None:
     writer = Writer(connection)
     writer.start()
     gate = Gate(writer)

@@ -82,7 +82,7 @@ def test_a_pilot_frozen_past_its_lease_does_no_harm_when_it_wakes(tmp_path: Path
         assert audit(instance.home) == {"Done": 1}
 
 
-def test_what_escapes_its_session_ends_with_its_job(tmp_path: Path) -> None:
+def test_a_process_that_escapes_its_session_ends_with_its_job(tmp_path: Path) -> None:
     with running(tmp_path) as instance:
         escaped = tmp_path / "escaped"
         script = f"setsid sh -c 'setsid sh -c \"echo \\$\\$ > {escaped}; exec sleep 600\" & ' & sleep 0.3"

@@ -244,7 +244,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     server().drop(database)
 
 
-def test_whatever_is_done_at_once_one_server_loses_doubles_and_exceeds_nothing(instance: Instance) -> None:
+def test_one_killed_server_under_load_loses_and_doubles_nothing(instance: Instance) -> None:
     instance.start()
     instance.apply()
     load = Load([instance], Instance.start)
@@ -254,7 +254,7 @@ def test_whatever_is_done_at_once_one_server_loses_doubles_and_exceeds_nothing(i
     load.check()
 
 
-def test_whatever_is_done_at_once_two_servers_lose_double_and_exceed_nothing(pair: Pair) -> None:
+def test_two_killed_servers_under_load_lose_and_double_nothing(pair: Pair) -> None:
     pair.start(upgrade=False)
     load = Load(pair.servers, pair.launch, pair.url)
     load.run()
@@ -265,7 +265,7 @@ def test_whatever_is_done_at_once_two_servers_lose_double_and_exceed_nothing(pai
     load.check()
 
 
-def test_the_index_counts_what_waits_while_it_is_loaded(instance: Instance) -> None:
+def test_the_index_counts_waiting_jobs_while_it_is_loaded(instance: Instance) -> None:
     """Asked in between, when pilots and people hold their breath."""
     instance.start()
     instance.apply()

@@ -36,7 +36,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     server().drop(database)
 
 
-def test_what_is_given_to_one_server_is_seen_and_done_at_the_other(pair: Pair) -> None:
+def test_each_server_sees_and_runs_jobs_of_the_other(pair: Pair) -> None:
     pair.start()
     here, there = pair.first.client(), pair.second.client()
     answer = there.submit({"executable": "true"}, values=list(range(20)))

@@ -120,7 +120,7 @@ def test_nothing_is_left_when_the_guardian_is_killed(
     until(lambda: not list(tmp.iterdir()))
 
 
-def test_what_is_left_when_both_are_killed_the_next_pilot_removes(
+def test_the_next_pilot_removes_the_files_of_killed_pilots(
     server: PilotServer, start: Started, tmp: Path, tmp_path: Path
 ) -> None:
     process = start()

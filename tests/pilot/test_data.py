@@ -118,7 +118,7 @@ def test_outputs_are_stored_complete_and_described(server: PilotServer, pilot: S
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o640, 0o750), "as its place"
 
 
-def test_the_next_place_takes_what_one_cannot(
+def test_the_next_storage_place_takes_a_refused_file(
     server: PilotServer, pilot: Start, storage: Path, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "blocked"

@@ -186,7 +186,9 @@ def test_payloads_that_wish_so_end_with_the_lease(server: PilotServer, pilot: St
     process.wait()
 
 
-def test_told_to_drain_it_ends_what_it_has(server: PilotServer, pilot: Start, tmp_path: Path) -> None:
+def test_a_draining_pilot_ends_its_job_and_takes_no_more(
+    server: PilotServer, pilot: Start, tmp_path: Path
+) -> None:
     job = server.add(
         "sh", "-c", f"echo $$ > {tmp_path}/pid; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     )

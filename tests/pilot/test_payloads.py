@@ -40,7 +40,7 @@ def test_limits_end_the_whole_tree_and_keep_the_output(server: PilotServer, pilo
     assert process.wait() == 0
 
 
-def test_what_ignores_sigterm_is_killed(
+def test_a_payload_that_ignores_sigterm_is_killed(
     server: PilotServer, pilot: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = shell(server, "trap '' TERM; while :; do sleep 1; done", wall_time=0.2)
@@ -85,7 +85,7 @@ def test_a_payload_that_asks_for_no_warning_gets_none(server: PilotServer, pilot
 
 
 @pytest.mark.parametrize("cookie", ["", "env -i "])
-def test_who_runs_away_is_killed_when_the_job_ends(
+def test_processes_that_leave_their_session_are_killed_when_the_job_ends(
     server: PilotServer, pilot: Start, tmp_path: Path, cookie: str
 ) -> None:
     server.enrol.update(processors=2)

@@ -108,7 +108,7 @@ def test_a_constant_pattern_is_refused_at_submission_by_its_feature(pattern: str
 
 
 @pytest.mark.parametrize("pattern", [r"[(?=]a", r"\(?=a", r"[\1]", r"\Q(?=\Ea", r"[]a++]", "a+b"])
-def test_what_only_looks_like_a_feature_is_none(pattern: str) -> None:
+def test_plain_patterns_that_resemble_a_feature_are_supported(pattern: str) -> None:
     assert unsupported(pattern) is None
 
 

@@ -181,7 +181,7 @@ calm = settings(
 
 @calm
 @given(expressions(("my",)), ads(("my",)))
-def test_one_ad(expression: Expression, my: ClassAd) -> None:
+def test_an_expression_over_one_ad_has_htcondors_value(expression: Expression, my: ClassAd) -> None:
     check(expression, my, None)
 
 

@@ -242,7 +242,7 @@ def test_conditions_on_hosts() -> None:
     assert len(conditions(wide, 70)) == 70
 
 
-def test_what_cannot_be_true() -> None:
+def test_contradictory_conditions_cannot_be_true() -> None:
     assert not can_be_true(parse_expression("other.B > 3 && other.B < 2"))
     assert can_be_true(parse_expression("other.B > 3 && other.C < 2"))
     assert not can_be_true(parse_expression("false"))

@@ -127,7 +127,7 @@ def test_a_dry_run_submits_nothing(
         (["./"], "is a folder"),
     ],
 )
-def test_what_cannot_be_submitted(
+def test_submit_refuses_bad_descriptions_in_two_lines(
     cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], wanted: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text("executable: [\n")

@@ -29,7 +29,7 @@ def test_an_instant_is_a_date_or_so_long_ago(text: str, instant: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "-", "5x"])
-def test_what_is_no_time_is_refused_with_what_to_write(text: str) -> None:
+def test_a_bad_instant_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a time") as refused:
         parse_instant(text, 1.0)
     assert "2026-11-05" in str(refused.value)

@@ -144,7 +144,7 @@ def test_a_jdl_with_options(cli: Cli, state: State, folder: Path) -> None:
     assert last(state)["description"] == {"executable": "sim", "cpu_time": 500, "job_name": "x"}
 
 
-def test_what_an_option_makes_of_a_file_is_checked(
+def test_the_file_is_checked_with_the_options_applied(
     cli: Cli, state: State, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("submit", "--site", "FileBanned", "--ban-site", "FileBanned", "jobs/job.yaml") == 2
@@ -203,7 +203,7 @@ def test_files_that_a_command_names_go_along(
         assert items["run.sh"]["executable"] or "-i" in words
 
 
-def test_what_goes_along_and_what_does_not_is_told(
+def test_submit_tells_which_named_files_it_sends(
     cli: Cli, state: State, work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("run.sh", "a.py", "sub", "../outside.txt", "--config=cfg.yaml", work / "a.py")
@@ -267,7 +267,7 @@ SHELL = {
         ("ALL,A=9", {"A": "9", "B": "two words", "C": "x,y;$(z)", "PATH": "/mine"}, []),
     ],
 )
-def test_which_variables_go_along(word: str, variables: dict[str, str], unset: list[str]) -> None:
+def test_export_selects_variables(word: str, variables: dict[str, str], unset: list[str]) -> None:
     assert parse_export(word, SHELL) == (variables, unset)
 
 

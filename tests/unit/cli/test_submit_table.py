@@ -50,7 +50,9 @@ def test_a_job_file_with_a_table(cli: Cli, state: State, table: Path, tmp_path: 
     assert state.streams["k"]["request"]["description"]["arguments"] == ["%(a)s", "%n"]
 
 
-def test_what_would_be_sent(cli: Cli, state: State, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_tells_the_rows_and_sends_none(
+    cli: Cli, state: State, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state.warnings = ["nothing runs it"]
     assert cli("submit", "--table", table, "--dry-run", *ECHO) == 0
     out, err = capsys.readouterr()

@@ -64,7 +64,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_what_refuses_a_job_and_what_would_help(
+def test_why_tells_the_refusing_condition_and_the_remedy(
     cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state.failures.append((200, NEEDS))
@@ -82,7 +82,9 @@ def test_what_refuses_a_job_and_what_would_help(
     assert not any("draw" in line for line in found), "no empty tables"
 
 
-def test_who_is_before_a_queue(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_tells_the_competitors_of_a_queue(
+    cli: Cli, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
     state.failures.append((200, SHARE))
     assert cli("why", "queue:3") == 0
     assert state.paths("GET") == ["/v1/queues/3/why"]
@@ -167,7 +169,7 @@ def test_control_characters_of_others_do_not_reach_the_screen(
 @pytest.mark.parametrize(
     "word", ["abc", "0", "-1", "1-3", "1,2", "queue:", "queue:x", "queue:0", "9" * 30, ""]
 )
-def test_what_is_no_target_is_told_in_one_line(
+def test_why_refuses_bad_targets_in_one_line(
     cli: Cli, state: State, capsys: pytest.CaptureFixture[str], word: str
 ) -> None:
     assert cli("why", "--", word) == 2

@@ -30,7 +30,7 @@ def test_many_jobs_by_one_request(client: Client, state: State, tmp_path: Path) 
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_what_is_there_is_not_sent_again(client: Client, state: State, tmp_path: Path) -> None:
+def test_present_files_are_not_downloaded_again(client: Client, state: State, tmp_path: Path) -> None:
     prepared(state, 3)
     list(client.download_many([1, 2, 3], tmp_path))
     (tmp_path / "2" / "a").write_text("mine")

@@ -34,7 +34,7 @@ def test_an_answer_that_was_lost_does_not_double_a_submission(client: Client, st
     assert len(state.paths("POST")) == 3
 
 
-def test_what_might_be_done_twice_is_not_sent_twice(client: Client, state: State) -> None:
+def test_an_unrepeatable_call_is_sent_once(client: Client, state: State) -> None:
     state.failures = ["hang up"]
     with pytest.raises(errors.Unreachable):
         client.create_token("bob")
@@ -94,7 +94,7 @@ def test_errors_by_code(client: Client, state: State, answer: object, kind: type
     assert type(caught.value) is kind
 
 
-def test_nobody_there() -> None:
+def test_an_absent_server_is_unreachable() -> None:
     with (
         Client("http://127.0.0.1:1", "t", patience=0.2) as client,
         pytest.raises(errors.Unreachable, match="answer"),

@@ -78,7 +78,7 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
         gather_files([("x", tmp_path / "a"), ("x", tmp_path / "b")])
 
 
-def test_only_what_is_missing_is_sent_and_once(client: Client, state: State, tmp_path: Path) -> None:
+def test_missing_files_are_uploaded_once(client: Client, state: State, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"old")
     (tmp_path / "new").write_bytes(b"new" * 1_000_000)
     (tmp_path / "twin").write_bytes(b"new" * 1_000_000)

@@ -165,9 +165,7 @@ def test_rows_that_cannot_be_sent(client: Client, state: State, row: Any, words:
     assert rows_of(state, "k") == []
 
 
-def test_what_is_wrong_whatever_the_rows_are_is_told_before_anything_is_sent(
-    client: Client, state: State
-) -> None:
+def test_a_bad_description_is_refused_before_rows_are_sent(client: Client, state: State) -> None:
     for description, names, words in (
         ({"executable": "x", "arguments": ["%n"]}, ("",), "%n needs the number of rows"),
         ({"executable": "x", "arguments": ["%(b)s"]}, ("a",), r"no parameter for %\(b\)s"),

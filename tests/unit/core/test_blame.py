@@ -26,7 +26,7 @@ from pilotage.core.pilots.blame import Blame, blame
         ("", Blame.UNKNOWN),
     ],
 )
-def test_whose_fault_it_looks_like(text: str, culprit: Blame) -> None:
+def test_blame_finds_the_culprit(text: str, culprit: Blame) -> None:
     assert blame(text) is culprit
 
 

@@ -93,7 +93,7 @@ def test_a_budget_for_less_than_one_pilot_is_warned_about() -> None:
     assert not about_budgets('budget = "4 core-h / 30 d"\n')
 
 
-def test_what_pilots_may_still_use() -> None:
+def test_may_burn_bounds_the_future_use_of_pilots() -> None:
     waiting = PilotBurn(4, 3600.0, None, None, None, may_run=True)
     assert may_burn(waiting, 0.0) == 4 * 3600
     assert may_burn(replace(waiting, wall=3601.0), 0.0) == 4 * 3660, "batch systems count minutes"

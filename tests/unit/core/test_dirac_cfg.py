@@ -311,13 +311,13 @@ def test_several_that_differ_must_be_chosen_from() -> None:
     assert "none" in refused(REGISTRY, "Nowhere").hint
 
 
-def test_several_that_are_alike_are_one() -> None:
+def test_identical_sections_are_imported_once() -> None:
     made = import_policy(REGISTRY + corrections("Operations") + corrections("Other"))
     assert made.section == "Operations/ShareCorrections"
     assert ["identical to" in one.reason for one in made.omissions if "Other" in one.path] == [True]
 
 
-def test_what_would_not_be_valid_is_listed_or_refused_with_its_line() -> None:
+def test_invalid_values_are_listed_as_omissions_or_refused_with_their_line() -> None:
     sharing = DOCUMENT.replace("lhcb_user\n", "prod\n")
     made = import_policy(REGISTRY + sharing)
     assert list(cast(Any, made.policy.correction).WMSHistory) == ["GroupsInstance"]
@@ -436,7 +436,7 @@ def test_brackets_on_a_line_comments_windows_ends_and_odd_names() -> None:
     assert made.omissions == ()
 
 
-def test_without_diraccfg_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_diraccfg_is_refused_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diraccfg", None)
     error = refused(DOCUMENT)
     assert "diraccfg" in error.message

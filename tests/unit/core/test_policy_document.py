@@ -74,7 +74,7 @@ def line_of(text: str, *parts: str) -> int:
     return place + 1
 
 
-def test_a_good_one_is_read_with_its_defaults() -> None:
+def test_a_good_policy_is_read_with_its_defaults() -> None:
     policy = parse(GOOD)
     assert policy.groups["physics"].share == 3000
     assert policy.groups["home"].share == 1000
@@ -295,7 +295,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_one_is_refused_with_line_reason_and_hint(what: str) -> None:
+def test_a_bad_policy_is_refused_with_line_reason_and_hint(what: str) -> None:
     old, new, place, message, hint = BAD[what]
     assert old in GOOD
     text = GOOD.replace(old, new, 1) if "second" not in what else new.join(GOOD.rsplit(old, 1))
@@ -597,7 +597,7 @@ def test_a_clamp_that_never_binds_is_told() -> None:
     assert "Groups: max_global_correction_factor = 3 never binds" in said[0]
 
 
-def test_what_nothing_reads_yet_is_told() -> None:
+def test_values_that_nothing_reads_are_warned_of() -> None:
     text = GOOD.replace('"JOB_SHARING"]', '"JOB_SHARING", "GENERIC_PILOT"]\nvo = "lab"')
     text = text.replace("[users.alice]\n", '[users.alice]\nsubject = "/CN=Alice"\n')
     assert [one.split(" is stored")[0] for one in warnings(parse(text))] == [
@@ -659,7 +659,7 @@ def test_the_policy_to_begin_with_is_valid_with_every_setting_switched_on(owner:
             parse(text.replace(block, re.sub("^#", "", block, flags=re.MULTILINE)))
 
 
-def test_what_differs_is_told_key_by_key() -> None:
+def test_differences_of_policies_are_listed_by_key() -> None:
     new = GOOD.replace("share = 3000", "share = 2000").replace(
         "[sites.there]\nbanned = true", "[sites.there]"
     )
@@ -722,7 +722,7 @@ def test_pilots_stay_for_as_long_as_one_may_live() -> None:
         ("jobs = '1y'", 7, "retention.jobs: must be a number, not a text"),
     ],
 )
-def test_what_no_retention_can_be_is_refused_with_its_line(retention: str, line: int, words: str) -> None:
+def test_an_invalid_retention_is_refused_with_its_line(retention: str, line: int, words: str) -> None:
     text = f"{PEOPLE}[accounting]\nhistory = 864000\n[retention]\n{retention}\n"
     with pytest.raises(InvalidInput) as refused:
         parse(text)

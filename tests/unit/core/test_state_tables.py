@@ -74,7 +74,7 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: 
         assert row.moved_by or not row.next
 
 
-def test_final_jobs_stay_final_but_for_what_their_owner_wants() -> None:
+def test_final_jobs_leave_their_state_only_by_a_verb_of_their_owner() -> None:
     assert {S.DONE, S.FAILED, S.KILLED, S.SUPERSEDED, S.DELETED} == jobs.FINAL
     assert JOB_STATES.rows[S.DONE].next == {S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}

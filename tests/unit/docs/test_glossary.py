@@ -129,7 +129,7 @@ def in_order(names: Iterable[str]) -> bool:
 
 
 @pytest.mark.parametrize("title", ["Nouns", "Verbs", "Words that are kept", "Words to avoid"])
-def test_it_is_in_order(title: str) -> None:
+def test_the_glossary_is_in_order(title: str) -> None:
     assert in_order(row[0] for row in rows(title))
 
 

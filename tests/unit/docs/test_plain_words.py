@@ -130,7 +130,7 @@ def test_every_sentence_is_plain() -> None:
         ("The first.\n\nThe buckets are made anew.", "'again'"),
     ],
 )
-def test_it_finds(text: str, reason: str) -> None:
+def test_objections_find_each_word_to_avoid(text: str, reason: str) -> None:
     found = [objection for sentence in sentences(text) for objection in objections(sentence)]
     assert any(reason in objection for objection in found), found
 

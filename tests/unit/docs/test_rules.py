@@ -111,7 +111,7 @@ def test_the_examples_are_what_the_code_gives(rule: Rule) -> None:
     assert failures_of(rule) == ""
 
 
-def test_what_is_not_there_is_noticed() -> None:
+def test_a_page_with_absent_names_or_wrong_examples_fails() -> None:
     page = f"### 9.9 A rule\n- [`gone`](../../{Path(__file__).relative_to(ROOT)}), [`x`](gone.py)\n"
     [rule] = rules_of(page)
     assert [told.split()[0] for told in missing(rule.links)] == ["gone", "x"]

@@ -82,5 +82,5 @@ def test_a_function_has_one_docstring() -> None:
         ("class A:\n    async def f():\n" + "        x = 1\n" * 41, ["name:f"]),
     ],
 )
-def test_it_finds(source: str, places: list[str]) -> None:
+def test_too_large_finds_each_excess(source: str, places: list[str]) -> None:
     assert list(too_large("name", source)) == places

@@ -31,7 +31,7 @@ def test_the_servers_own_environment_is_left_out(tmp_path: Path) -> None:
     assert describe_payload_python(given) == f"Jobs find python3 at {found} (Python 3.99.1)."
 
 
-def test_none_and_one_that_does_not_run_are_told(tmp_path: Path) -> None:
+def test_an_absent_or_broken_python_is_told(tmp_path: Path) -> None:
     assert describe_payload_python({"PATH": str(tmp_path)}) == "Jobs find no python3 in their PATH."
     program(tmp_path / "bin", "#!/no/such/interpreter\n")
     assert "whose version is unknown" in describe_payload_python({"PATH": f"{tmp_path}/bin"})

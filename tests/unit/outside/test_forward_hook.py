@@ -27,7 +27,7 @@ def program(folder: Path, text: str, mode: int = 0o755) -> str:
     return str(file)
 
 
-def test_it_gets_its_environment_and_nothing_else(tmp_path: Path) -> None:
+def test_a_hook_gets_only_its_environment(tmp_path: Path) -> None:
     hook = program(tmp_path, 'echo "--tmp=$X_Min"; env')
     environment = {**PATH, "X_Min": "5", "PILOTAGE_REQUIREMENTS": 'other.T == "$(id)`id`"'}
     lines = HookRunner().run(hook, environment).splitlines()

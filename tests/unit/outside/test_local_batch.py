@@ -90,7 +90,7 @@ def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Sta
     until(lambda: status(batch, {STAMP: batch_id})[STAMP][0] is Seen.ABSENT)
 
 
-def test_what_another_host_started_is_not_known_here(tmp_path: Path, started: Started) -> None:
+def test_pilots_of_another_host_are_unknown_here(tmp_path: Path, started: Started) -> None:
     here = LocalBatch({}, tmp_path, host="here")
     batch_id = start(here, STAMP, started)
     assert batch_id.endswith("@here")

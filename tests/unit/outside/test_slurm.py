@@ -286,7 +286,7 @@ def test_which_releases_are_refused(errors: str, refused: bool) -> None:
         (0, "", SubmissionRefusal.IN_DOUBT),
     ],
 )
-def test_only_what_slurm_calls_final_is_no_doubt(
+def test_only_final_answers_of_slurm_leave_no_doubt(
     status: int | None, errors: str, refusal: SubmissionRefusal
 ) -> None:
     found, text = output.classify_failure(status, errors)

@@ -27,7 +27,7 @@ def machine(folder: Path, **files: str) -> Path:
 
 
 @pytest.mark.parametrize("system", [DEBIAN, ALMA, STRANGE, ""])
-def test_it_tells_the_same_as_a_pilot(system: str, tmp_path: Path) -> None:
+def test_host_attributes_are_the_host_facts_of_a_pilot(system: str, tmp_path: Path) -> None:
     # The names of the files: etc/os-release, proc/cpuinfo, proc/meminfo.
     root = machine(tmp_path, etc_in_osrelease=system, proc_in_cpuinfo=CPU, proc_in_meminfo=MEMORY)
     own, pilots = host_attributes(root), host_facts(str(root))

@@ -15,7 +15,7 @@ STEPS = st.lists(st.one_of(st.tuples(KEYS, INSTANTS), st.integers(0, 9).map(floa
 
 
 @given(STEPS)
-def test_it_is_a_table_whose_first_entry_is_known(steps: list[tuple[int, float] | float]) -> None:
+def test_deadlines_agree_with_a_plain_table(steps: list[tuple[int, float] | float]) -> None:
     deadlines, table = Deadlines[int](), dict[int, float]()
     for step in steps:
         if isinstance(step, tuple):

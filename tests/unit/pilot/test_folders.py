@@ -113,7 +113,7 @@ def test_a_link_instead_of_the_folder_is_not_followed(
     assert "could not remove" in capsys.readouterr().err
 
 
-def test_what_dead_pilots_left_on_this_host_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_folders_of_dead_pilots_of_this_host_are_removed(tmp_path: Path) -> None:
     living, lock = make_work_folder(str(tmp_path), "12:34@x-0", "node.a")
     dead, lock_of_dead = make_work_folder(str(tmp_path), "5-0", "node.a")
     elsewhere, lock_of_other = make_work_folder(str(tmp_path), "5-0", "node.a-b")

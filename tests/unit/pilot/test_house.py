@@ -14,7 +14,7 @@ from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 
-def test_it_needs_no_more_than_python_3_9() -> None:
+def test_the_pilot_runs_on_python_3_9() -> None:
     vermin = Path(sys.executable).parent / "vermin"
     if not vermin.exists():
         pytest.skip("vermin is not installed beside this Python")

@@ -138,7 +138,7 @@ def test_links_that_are_inputs_are_no_outputs(folder: Path, tmp_path: Path) -> N
     assert find_outputs(str(folder), ["**"], inputs={"in"}) == SearchResult([], ["**"], [])
 
 
-def test_what_is_no_regular_file_is_never_opened(folder: Path) -> None:
+def test_only_regular_files_are_opened(folder: Path) -> None:
     os.mkfifo(folder / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         home = Path.cwd()
@@ -238,7 +238,7 @@ def test_the_depth_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert refusals(found) == {"1/2/3/4/5": "more than 4 folders deep"}
 
 
-def test_time_is_bounded_and_nobody_who_gave_up_is_kept_waiting(folder: Path) -> None:
+def test_the_search_ends_after_its_time_and_at_a_cancellation(folder: Path) -> None:
     for number in range(1000):
         (folder / str(number)).touch()
     instants = iter(range(0, 100_000, 50))

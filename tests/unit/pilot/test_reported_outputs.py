@@ -31,7 +31,7 @@ def facts(order: DataOrder, **claimed: Any) -> OutputFacts:
         (DataOrder(), {"events": 7, "lumis": [[1, 1, 1]]}),
     ],
 )
-def test_what_the_order_has_or_does_not_know_is_taken(order: DataOrder, claimed: dict[str, Any]) -> None:
+def test_events_and_lumis_that_the_order_allows_are_taken(order: DataOrder, claimed: dict[str, Any]) -> None:
     assert facts(order, **claimed) == OutputFacts(**claimed)
 
 

@@ -36,7 +36,7 @@ def test_a_payload_that_follows_a_short_one_is_looked_at_when_it_is_old_enough_i
     assert sampling.is_due(10.05 + MIN_INTERVAL, 10.05)
 
 
-def test_one_that_runs_beside_short_ones_is_looked_at() -> None:
+def test_a_long_payload_beside_short_ones_is_sampled() -> None:
     sampling = Sampling()
     sampling.on_payload_started(10.0)
     for step in range(1, 100):

@@ -45,7 +45,7 @@ def settled(places: WorkDirs, tmp_path: Path) -> WorkDir:
     return place
 
 
-def test_a_clean_one_is_given_to_the_next_of_the_same_owner(tmp_path: Path) -> None:
+def test_a_clean_folder_is_given_to_the_next_payload_of_the_owner(tmp_path: Path) -> None:
     places = WorkDirs(str(tmp_path))
     first = places.take(ADA, USUAL, 0.0)
     assert given_back(places, first, used(first))
@@ -127,7 +127,7 @@ SPOILED: dict[str, Callable[[WorkDir], object]] = {
 
 @pytest.mark.parametrize("is_settled", [False, True])
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
-def test_one_that_a_payload_has_changed_is_not_kept(
+def test_a_folder_that_a_payload_has_changed_is_not_kept(
     tmp_path: Path, spoil: Callable[[WorkDir], object], is_settled: bool
 ) -> None:
     places = WorkDirs(str(tmp_path))
@@ -138,7 +138,7 @@ def test_one_that_a_payload_has_changed_is_not_kept(
     assert places.take(ADA, USUAL, 20.0).folder != place.folder
 
 
-def test_one_with_more_than_the_streams_is_not_removed_at_once(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_removed_at_once(tmp_path: Path) -> None:
     place = WorkDirs(str(tmp_path)).take(ADA, USUAL, 0.0)
     for number in used(place):
         os.close(number)
@@ -149,7 +149,7 @@ def test_one_with_more_than_the_streams_is_not_removed_at_once(tmp_path: Path) -
     assert os.listdir(tmp_path) == []
 
 
-def test_only_so_many_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kept_folders_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilotage.pilot.work_dirs._MAX_KEPT", 1)
     places = WorkDirs(str(tmp_path))
     one, two = (places.take(ADA, USUAL, 0.0) for _ in range(2))

@@ -26,7 +26,7 @@ def _places_of_evicted(peers: list[_Peer]) -> list[int]:
     return [place for place, peer in enumerate(peers) if peer.evicted]
 
 
-def test_too_many_of_one_address_close_its_oldest() -> None:
+def test_too_many_connections_of_one_address_close_its_oldest() -> None:
     admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
     [other] = _joined(admission, 1, "b")
     peers = _joined(admission, 5)
@@ -35,7 +35,7 @@ def test_too_many_of_one_address_close_its_oldest() -> None:
     assert admission.total == 4
 
 
-def test_trusted_ones_do_not_count_for_their_address() -> None:
+def test_trusted_connections_do_not_count_for_their_address() -> None:
     admission = Admission(ConnectionCapacity(max_connections=100, per_address=3))
     pilots = _joined(admission, 3)
     for pilot in pilots:
@@ -44,7 +44,7 @@ def test_trusted_ones_do_not_count_for_their_address() -> None:
     assert not _places_of_evicted(pilots)
 
 
-def test_one_that_is_being_answered_is_not_closed() -> None:
+def test_a_connection_with_a_request_under_way_is_not_closed() -> None:
     admission = Admission(ConnectionCapacity(max_connections=3, per_address=2))
     first, second = _joined(admission, 2)
     admission.mark_busy(first)
@@ -85,7 +85,7 @@ def test_a_server_full_of_work_refuses() -> None:
     assert admission.refused == 1
 
 
-def test_what_has_left_leaves_nothing() -> None:
+def test_a_connection_that_leaves_is_forgotten() -> None:
     admission = Admission(ConnectionCapacity())
     for peer in _joined(admission, 10):
         admission.mark_trusted(peer)

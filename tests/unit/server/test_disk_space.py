@@ -43,7 +43,7 @@ class _Disk(NamedTuple):
         (_Disk(40, 11), False),
     ],
 )
-def test_the_floor_is_a_part_of_the_disk_or_so_many_bytes(disk: _Disk, low: bool) -> None:
+def test_the_floor_is_a_fraction_of_the_disk_or_a_number_of_bytes(disk: _Disk, low: bool) -> None:
     """The larger one; of a small disk not all of it."""
     space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: disk)
     space.refresh()

@@ -43,12 +43,12 @@ async def _told(begun: bytes, capacity: ConnectionCapacity) -> bytes:
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /v1/pi", b"POST /v1/pilot/exchange HTTP/1.1\r\nHost: he"])
-def test_it_is_ended(begun: bytes) -> None:
+def test_an_idle_connection_is_ended(begun: bytes) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(_told(begun, ConnectionCapacity())) == b""
 
 
-def test_one_that_finds_no_room_is_told_and_ended() -> None:
+def test_a_connection_without_room_is_refused_and_ended() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         told = runner.run(_told(b"", ConnectionCapacity(max_connections=0)))
     assert told.startswith(b"HTTP/1.1 429 ")

@@ -63,12 +63,12 @@ def test_a_text_that_is_too_long_is_refused_with_field_and_limit(
 
 
 @pytest.mark.parametrize("field", ["secret", "nonce", "version", "hostname", "batch_id"])
-def test_so_are_those_of_an_enrolment(field: str) -> None:
+def test_fields_of_an_enrolment_are_bounded(field: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=rf"\$\.{field}"):
         ENROL.decode(json.dumps({"secret": "s", "index": 0, "nonce": "n", field: "x" * 5000}))
 
 
-def test_it_is_the_same_message_otherwise() -> None:
+def test_a_message_within_the_limits_is_decoded_unchanged() -> None:
     body = json.dumps({**take(hostname="h", tags=["a"], attributes={"A": "b"}), **finish(outputs=["a"])})
     message, plain = EXCHANGE.decode(body), msgspec.json.decode(body, type=ExchangeRequest)
     assert isinstance(message, ExchangeRequest)

@@ -11,7 +11,7 @@ from pilotage.server import loop_turns
 from pilotage.server.loop_turns import TURN, in_turns, rest, run_turn
 
 
-def test_the_rest_leaves_the_others_their_part() -> None:
+def test_a_pause_leaves_the_others_their_fraction_of_the_time() -> None:
     assert 0.004 / (0.004 + rest(0.004, 0.1)) == pytest.approx(0.1)
     assert rest(0.004, 1.0) == 0.0
 

@@ -16,7 +16,7 @@ class Readers:
 
 
 @pytest.mark.parametrize(("takes", "rest"), [(QUICK / 2, 0.0), (2.0, 2.0 / MAX_LOAD)])
-def test_a_count_is_made_anew_when_the_last_one_is_paid_for(takes: float, rest: float) -> None:
+def test_a_count_is_repeated_when_its_cost_is_a_small_fraction_of_the_time(takes: float, rest: float) -> None:
     now, counted = 100.0, 0
 
     def count(_: Any) -> dict[str, int]:

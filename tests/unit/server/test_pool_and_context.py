@@ -42,7 +42,7 @@ ROOMS = {
 
 
 @pytest.mark.parametrize("kind", [Pool, Context])
-def test_it_has_few_fields(kind: Any) -> None:
+def test_pool_and_context_have_few_fields(kind: Any) -> None:
     assert len(dataclasses.fields(kind)) <= MOST_FIELDS
 
 

@@ -78,14 +78,14 @@ def test_a_look_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asyncio.run(_looked(context, _Looker()))) == 1
 
 
-def test_where_the_writer_has_a_thread_the_look_has_one() -> None:
+def test_reads_have_a_thread_if_the_writer_has_one() -> None:
     looker = _Looker()
     rows = asyncio.run(_looked(_context(in_loop=False), looker))
     assert len(rows) == QUEUES
     assert threading.get_ident() not in looker.threads
 
 
-def test_a_short_question_is_asked_where_it_holds_nobody_up() -> None:
+def test_short_questions_are_asked_where_they_delay_nobody() -> None:
     for in_loop in (True, False):
         connections: list[int] = []
         readers = SimpleNamespace(connection=lambda seen=connections: seen.append(threading.get_ident()))

@@ -162,7 +162,7 @@ def test_a_kill_before_the_finish_wins(bench: Bench) -> None:
     assert bench.outcomes(job) == ["killed"]
 
 
-def test_what_a_killed_try_still_reports_is_not_taken_for_the_rescheduled_job(bench: Bench) -> None:
+def test_a_report_of_a_killed_try_does_not_count_for_the_rescheduled_job(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
     offer = pilot.hold()
@@ -268,7 +268,7 @@ def test_the_payloads_own_failures_are_tried_again_only_as_the_job_asks(
     assert bench.outcomes(job)[-1] == "applied"
 
 
-def test_what_a_lost_pilot_had_finished_is_counted_and_it_is_forgotten(bench: Bench) -> None:
+def test_a_lost_pilot_keeps_its_count_of_finished_jobs(bench: Bench) -> None:
     bench.submit(3)
     pilot = bench.pilot()
     for _ in range(3):
@@ -580,7 +580,7 @@ def test_a_queue_with_a_job_that_runs_for_days_is_not_forgotten(bench: Bench) ->
     assert bench.do(lambda tx: submissions.delete_empty_queues(tx.connection, bench.now - 86400)) == []
 
 
-def test_what_is_deleted_is_gone_but_its_history(bench: Bench) -> None:
+def test_a_deleted_job_leaves_only_its_events(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
     pilot.finish(pilot.hold(), stdout="aGk=", stderr="")
@@ -601,7 +601,7 @@ def test_a_pilot_that_is_told_to_leave_gets_no_work(bench: Bench) -> None:
     assert len(pilot.take()) == 1
 
 
-def test_answers_do_not_depend_on_what_memory_remembers(bench: Bench) -> None:
+def test_answers_do_not_depend_on_caches(bench: Bench) -> None:
     """The same exchange after a restart gets the same answer."""
     bench.submit(3)
     pilot: Paper = bench.pilot(processors=2)

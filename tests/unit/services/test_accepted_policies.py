@@ -142,7 +142,7 @@ def parsed(text: str) -> policies.Policy | InvalidInput:
 @example(Numbers({"jobs": {"retry_delay": "1e308"}, "ces.local": {"cpu_power": "1e308"}}))
 @example(Numbers({"ces.local": {"memory": str(2**63), "wall": "1e308"}}))
 @given(numbers=numbers)
-def test_what_is_accepted_can_be_worked_with(folders: Iterator[Path], numbers: Numbers) -> None:
+def test_accepted_policies_match_and_submit(folders: Iterator[Path], numbers: Numbers) -> None:
     text = numbers.text()
     policy = parsed(text)
     if isinstance(policy, InvalidInput):

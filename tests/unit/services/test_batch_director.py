@@ -438,7 +438,7 @@ def test_an_incomplete_listing_moves_nothing(site: Site) -> None:
     assert_settled(site)
 
 
-def test_what_was_given_up_and_comes_back_is_cancelled_and_its_pilots_are_refused(site: Site) -> None:
+def test_a_submission_that_was_given_up_is_cancelled_when_it_comes_back(site: Site) -> None:
     site.bench.submit(1)
     site.batch.fault = "lost-before"
     site.cycle()

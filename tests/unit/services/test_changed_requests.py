@@ -66,7 +66,7 @@ def is_settled(of_requests: RequestBench, request: int) -> bool:
     return request not in cancelling.propagating(of_requests.bench.connection)
 
 
-def test_an_abort_ends_all_that_nobody_holds_at_once(bench: Bench, of_requests: RequestBench) -> None:
+def test_an_abort_ends_elements_without_an_agent_at_once(bench: Bench, of_requests: RequestBench) -> None:
     request = of_requests.request(state=RequestState.RUNNING_OPEN, closed=False)
     free = of_requests.element(request, 0, state="Available")
     offered = of_requests.element(request, 0, state="Negotiating")

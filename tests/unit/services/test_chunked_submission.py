@@ -247,7 +247,7 @@ def test_announced_jobs_have_ids_that_follow_one_another(bench: Bench) -> None:
     assert stream.close(5)[1] == 5
 
 
-def test_others_may_lie_between_where_nothing_was_announced(bench: Bench) -> None:
+def test_ids_of_unannounced_rows_may_have_gaps(bench: Bench) -> None:
     stream = Stream(bench)
     stream.send(0, 0, 1)
     between = bench.submit(3)
@@ -268,7 +268,7 @@ def test_numbers_have_the_width_of_what_was_announced(bench: Bench) -> None:
     assert names == {"n000", "n001", "n002"}
 
 
-def test_what_cannot_be_meant_before_all_rows_are_known_is_refused() -> None:
+def test_descriptions_that_depend_on_later_rows_are_refused() -> None:
     chunked.check_description(JobDescription("x", arguments=("%n",)), ("",), 10)
     chunked.check_description(JobDescription("x", arguments=("%s", "%(a)s", "100%")), ("", "a"), None)
     with pytest.raises(InvalidInput, match="%n needs the number of rows"):
@@ -365,7 +365,7 @@ def test_other_values_of_the_same_number_are_another_submission(bench: Bench) ->
         bench.accept(bench.prepared(names=("x",), rows=[[1], [3]], key="k"))
 
 
-def test_what_was_not_accepted_is_gone_after_a_crash(bench: Bench) -> None:
+def test_unaccepted_rows_are_gone_after_a_crash(bench: Bench) -> None:
     accepting = large(bench, key="k")
     step(bench, accepting)
     step(bench, accepting)

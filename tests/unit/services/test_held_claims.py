@@ -40,7 +40,7 @@ def test_only_reported_and_differing_jobs_are_read(bench: Bench) -> None:
     assert {verdict.job for verdict in stop} == {killed, gone}
 
 
-def test_what_another_server_did_to_a_held_job_is_seen(bench: Bench) -> None:
+def test_a_claim_sees_changes_of_another_server(bench: Bench) -> None:
     bench.submit(3)
     pilot, other = bench.pilot(processors=3), bench.pilot()
     first, second, third = _holding(pilot, 3)
@@ -56,7 +56,7 @@ def test_what_another_server_did_to_a_held_job_is_seen(bench: Bench) -> None:
     assert pilot.stopped(first, second, third) == [first.job, second.job]
 
 
-def test_a_job_that_is_offered_again_in_the_same_transaction_is_compared_anew(bench: Bench) -> None:
+def test_a_job_offered_again_in_one_transaction_is_compared_again(bench: Bench) -> None:
     [job] = bench.submit()
     pilot, other = bench.pilot(), bench.pilot()
     offer = pilot.hold()

@@ -27,7 +27,7 @@ def started_again(bench: Bench) -> Pool:
 
 
 @pytest.mark.parametrize("slice_", [1, 7, 1000])
-def test_whatever_happens_meanwhile_all_are_counted_once(
+def test_jobs_are_counted_once_while_other_work_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, slice_: int
 ) -> None:
     monkeypatch.setattr(module, "SLICE", slice_)

@@ -89,7 +89,7 @@ def test_of_several_jobs_drawn_only_those_that_are_gone_are_replaced(bench: Benc
         assert pilot.finish(offer) == "accepted"
 
 
-def test_a_job_that_was_here_and_there_is_given_as_it_is_now(bench: Bench) -> None:
+def test_a_take_gives_the_job_of_the_current_row(bench: Bench) -> None:
     [job] = bench.submit()
     act_unheard(bench, "kill", job)
     act_unheard(bench, "reschedule", job)
@@ -120,7 +120,7 @@ def test_a_take_that_loses_everything_binds_the_pilot_to_nobody(bench: Bench, ot
     assert pilot.row.only_owner == others
 
 
-def test_a_take_that_loses_one_owners_jobs_is_given_anothers(bench: Bench) -> None:
+def test_a_take_that_loses_all_jobs_of_an_owner_gets_jobs_of_another(bench: Bench) -> None:
     limited(bench, '[matching]\nrule = "dirac"\n')
     gone = bench.submit(3, cpu_time=5000)  # drawn first
     act_unheard(bench, "kill", *gone)
@@ -154,7 +154,7 @@ def test_a_lost_draw_counts_under_no_limit(bench: Bench) -> None:
     assert len(pilots[1].take()) == 1
 
 
-def test_what_replaces_a_lost_job_fits_beside_those_that_were_kept(bench: Bench) -> None:
+def test_the_replacement_of_a_lost_job_fits_beside_the_kept_jobs(bench: Bench) -> None:
     kept, gone = bench.submit(2, cpu_time=5000)
     bench.submit(1, processors=2)
     pilot = bench.pilot(processors=2)

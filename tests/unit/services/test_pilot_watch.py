@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_finds_the_pilots_that_a_look_at_all_of_them_finds(steps: list[tuple[str, int]]) -> None:
+def test_the_watch_finds_the_pilots_that_a_full_scan_finds(steps: list[tuple[str, int]]) -> None:
     watch, now = PilotWatch(), 1000.0
     last_seen: dict[PilotId, float] = {}
     stalled: set[PilotId] = set()

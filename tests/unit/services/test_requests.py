@@ -329,7 +329,7 @@ def test_approval_and_assignment_are_rights(desk: Desk, queue: QueueBench) -> No
         desk.do(changes.reject, assigned)
 
 
-def test_who_sees_and_who_changes(desk: Desk, queue: QueueBench) -> None:
+def test_rights_decide_who_sees_and_changes_a_request(desk: Desk, queue: QueueBench) -> None:
     row = Desk(queue, ALICE).submit()
     bob, sharing = Desk(queue, BOB), Desk(queue, SHARING_BOB)
     for verb in (changes.abort, changes.force_complete):

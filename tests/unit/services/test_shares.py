@@ -99,7 +99,7 @@ def pass_time(shares: Shares, seconds: float) -> None:
         shares.bench.sign_of_life()
 
 
-def test_what_runs_and_what_has_run_is_charged_once(bench: Bench, shares: Shares) -> None:
+def test_running_and_ended_attempts_are_charged_once(bench: Bench, shares: Shares) -> None:
     bench.submit(2)
     bench.submit(1, owner="bob", processors=4)
     shares.charge()
@@ -135,7 +135,7 @@ def test_a_new_server_knows_what_the_last_one_has_stored(bench: Bench, shares: S
     assert again.seconds(DAY) == before == {("alice", "physics"): 1000}
 
 
-def test_made_anew_the_buckets_are_the_same(bench: Bench, shares: Shares) -> None:
+def test_rebuilt_buckets_equal_the_stored_ones(bench: Bench, shares: Shares) -> None:
     jobs = bench.submit(3)
     pilots = [bench.pilot() for _ in jobs]
     for number, pilot in enumerate(pilots):
@@ -245,7 +245,7 @@ def test_a_clock_that_goes_to_next_year_and_returns_leaves_nothing_behind(
     assert sum(shares.seconds(HOUR).values()) == 1200
 
 
-def test_killed_in_the_middle_of_saving_it_is_made_anew(bench: Bench, shares: Shares) -> None:
+def test_use_is_rebuilt_after_a_kill_while_it_was_saved(bench: Bench, shares: Shares) -> None:
     bench.submit(1)
     bench.pilot().hold()
     pass_time(shares, 2 * HOUR)
@@ -304,7 +304,7 @@ def test_corrections_reach_the_queues_and_stay_under_a_new_policy(bench: Bench, 
     assert queues["physics"] in (1000, 8000)
 
 
-def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) -> None:
+def test_corrections_that_could_not_be_stored_do_not_apply(bench: Bench, shares: Shares) -> None:
     bench.submit(2)
     shares.cycle()
     before = bench.pool.shares.corrections
@@ -320,7 +320,7 @@ def test_what_could_not_be_stored_is_not_in_force(bench: Bench, shares: Shares) 
     assert usage.corrector_memory(bench.connection)[0] != 1.0
 
 
-def test_whoever_begins_to_wait_is_noticed_once(bench: Bench, shares: Shares) -> None:
+def test_the_index_notes_a_new_waiting_owner_once(bench: Bench, shares: Shares) -> None:
     priorities = bench.pool.queues.index.priorities
     assert not priorities.newcomers
     bench.submit(1)

@@ -132,7 +132,7 @@ def test_their_number_does_not_grow_with_that_of_the_messages(bench: Bench) -> N
     assert sum(isinstance(one, str) and HEADS in one for one, _ in second) <= 24 / 16 + 1
 
 
-def test_most_of_them_share_a_trip_to_the_database(bench: Bench) -> None:
+def test_most_statements_share_a_trip_to_the_database(bench: Bench) -> None:
     if bench.connection.dialect == "sqlite":
         pytest.skip("a file is no trip")
     bench.submit(count=200)

@@ -84,7 +84,9 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
         ({"submit_pools": ("a",)}, "SubmitPools: the policy has no pool a; its pools are: DIRAC, Local"),
     ],
 )
-def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], part: str) -> None:
+def test_a_submission_that_nothing_satisfies_is_warned_of(
+    bench: Bench, fields: dict[str, Any], part: str
+) -> None:
     assert any(part in text for text in told(bench, **fields)), told(bench, **fields)
 
 
@@ -98,7 +100,7 @@ def test_what_nothing_satisfies_is_told(bench: Bench, fields: dict[str, Any], pa
         {"cpu_time": 5000},
     ],
 )
-def test_of_what_fits_nothing_is_said(bench: Bench, fields: dict[str, Any]) -> None:
+def test_a_submission_that_fits_has_no_warning(bench: Bench, fields: dict[str, Any]) -> None:
     assert told(bench, **fields) == []
 
 

@@ -54,7 +54,7 @@ def test_other_jobs_stay(bench: Bench) -> None:
     assert bench.state(done) == "Done", "it lacks no output"
 
 
-def test_a_crash_between_leaves_neither_or_both(bench: Bench) -> None:
+def test_a_crash_supersedes_the_job_and_creates_its_successor_together_or_neither(bench: Bench) -> None:
     [old] = bench.submit()
     bench.act("kill", old)
     submission = bench.accept(bench.prepared(names=(RERUN_COLUMN,), rows=[[old]]))

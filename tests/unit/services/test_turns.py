@@ -177,7 +177,7 @@ def test_three_users_of_a_group_have_their_shares_after_ten_minutes(
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["proportional", "dirac"])
 @pytest.mark.parametrize(("cores", "more"), [(2, "quantum = 30"), (8, "")])
-def test_two_groups_have_what_the_rule_gives_them(make: Make, cores: int, more: str, rule: str) -> None:
+def test_two_groups_get_the_shares_of_the_rule(make: Make, cores: int, more: str, rule: str) -> None:
     farm = make(cores, rule, more)
     farm.submit("ann")
     farm.submit("dan")
@@ -188,7 +188,7 @@ def test_two_groups_have_what_the_rule_gives_them(make: Make, cores: int, more: 
 
 
 @pytest.mark.slow
-def test_groups_and_users_in_them(make: Make) -> None:
+def test_users_share_the_part_of_their_group(make: Make) -> None:
     """3000 to 1000 to 2000; two users share the first, two owners draw on the last together."""
     farm = make(8)
     for owner in ("ann", "ben", "dan", "eve", "fay"):
@@ -199,7 +199,7 @@ def test_groups_and_users_in_them(make: Make) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cores", "more"), [(2, "quantum = 20"), (8, "")])
-def test_who_comes_late_has_the_share_from_then_on(make: Make, cores: int, more: str) -> None:
+def test_a_late_owner_gets_its_share_from_then_on(make: Make, cores: int, more: str) -> None:
     farm = make(cores, more=more)
     farm.submit("ann", 12000)
     farm.run(TEN_MINUTES)
@@ -257,7 +257,7 @@ def listed(bench: Bench) -> list[tuple[str, str, str]]:
     return rows
 
 
-def test_a_pilot_that_gives_way_is_seen_to_and_the_next_one_is_the_others(make: Make) -> None:
+def test_a_pilot_gives_way_and_its_successor_serves_the_other_owner(make: Make) -> None:
     farm = make(1, more="quantum = 10")
     bench = farm.bench
     pilot = two_owners(farm)
@@ -380,7 +380,7 @@ def test_the_job_that_runs_ends_first(make: Make) -> None:
     assert "Rescheduled" not in {farm.bench.state(job) for job in range(1, 1001)}
 
 
-def test_while_the_quantum_is_not_over_nobody_is_asked(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_lots_are_drawn_before_the_quantum_is_over(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     farm = make(1, more="quantum = 50")
     two_owners(farm)
     drawn = []
@@ -394,7 +394,7 @@ def test_while_the_quantum_is_not_over_nobody_is_asked(make: Make, monkeypatch: 
     assert drawn == [1]
 
 
-def test_alone_one_keeps_the_pilot(make: Make) -> None:
+def test_a_single_owner_keeps_its_pilots(make: Make) -> None:
     farm = make(2, more="quantum = 5")
     farm.submit("ann", 400)
     farm.run(150)
@@ -436,7 +436,7 @@ def test_a_transaction_that_fails_leaves_turns_and_accounts_as_they_were(make: M
     assert bench.pilot_row(pilot.paper.id).leave == "share:ben"
 
 
-def test_what_is_left_of_a_turn_is_given_back(make: Make) -> None:
+def test_the_rest_of_a_turn_is_given_back(make: Make) -> None:
     """A pilot of ann's that ends early costs her only what it used."""
     farm = make(1, more="quantum = 100")
     farm.submit("ann", 500)

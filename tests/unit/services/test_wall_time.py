@@ -90,7 +90,7 @@ class Ce:
 
 @pytest.mark.parametrize("beyond", [0, 1, 29, 30, 31, 34, 35, 36, 60])
 @pytest.mark.parametrize("bucket", BUCKETS)
-def test_what_the_pilot_offers_is_what_the_director_expected(make: Make, bucket: int, beyond: int) -> None:
+def test_a_pilot_offers_the_time_that_the_director_expected(make: Make, bucket: int, beyond: int) -> None:
     wall = bucket + beyond
     bench = make(with_wall(wall))
     [job] = bench.submit(cpu_time=bucket)
@@ -112,7 +112,9 @@ def test_what_the_pilot_offers_is_what_the_director_expected(make: Make, bucket:
 @given(
     wall=st.floats(1, 1e7), power=st.floats(0.1, 20), late=st.floats(0, 1), cpu_time=st.integers(1, 1_000_000)
 )
-def test_one_reckoning(wall: float, power: float, late: float, cpu_time: int) -> None:
+def test_server_and_pilot_compute_the_same_time_left(
+    wall: float, power: float, late: float, cpu_time: int
+) -> None:
     """The pilot has at least what was expected unless it started late, and the wall that is advised is enough."""
     answer = EnrolResponse(
         *(1, "token", 1, "here", "local", 60.0, 5.0, 5.0),

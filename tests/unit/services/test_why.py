@@ -283,7 +283,7 @@ def test_under_a_ban_the_site_is_closed_and_when_it_is_lifted_it_is_not(bench: B
     assert len(pilot.take()) == 1
 
 
-def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
+def test_an_absent_site_is_not_told_as_a_ban(make: Make) -> None:
     bench = make(TWO_SITES)
     asks: dict[str, Any] = {"sites": ("there",), "setup": "production", "tags": ("gpu",), "job_type": "Merge"}
     [job] = bench.submit(**asks)
@@ -305,7 +305,7 @@ def test_what_the_policy_no_longer_has_is_not_told_as_a_ban(make: Make) -> None:
         assert (answer.summary + answer.advice).count("ban") == 2 * ("banned" in said)
 
 
-def test_what_was_offered_when_the_ce_had_more_is_left_out(bench: Bench) -> None:
+def test_offers_above_the_present_size_of_the_ce_are_left_out(bench: Bench) -> None:
     [job] = bench.submit(memory=16384)
     order(bench, processors=2, memory=8192)
     bench.pilot(processors=2).take(processors=2, memory=8192)
@@ -339,7 +339,7 @@ def test_needs_name_the_bucket_and_the_requested_number(bench: Bench) -> None:
 # --- what jobs do that do not wait
 
 
-def test_of_a_job_that_does_not_wait_it_says_what_it_does(bench: Bench) -> None:
+def test_why_tells_the_state_of_a_job_that_does_not_wait(bench: Bench) -> None:
     first, second, third = bench.submit(3, retries=1)
     pilot = bench.pilot()
     offer = pilot.hold()
@@ -386,7 +386,7 @@ def test_a_queue_in_which_nothing_waits(bench: Bench) -> None:
 # --- the reasons
 
 
-def test_nobody_has_asked(bench: Bench) -> None:
+def test_a_job_without_any_offer_has_the_reason_no_offer(bench: Bench) -> None:
     [job] = bench.submit()
     assert why_job(bench, job).reason == Reason.NO_OFFER
 
@@ -504,7 +504,7 @@ def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: Make) ->
     assert offer.job != short
 
 
-def test_others_are_ahead_by_their_share(make: Make) -> None:
+def test_groups_with_a_larger_share_are_ahead(make: Make) -> None:
     bench = make(
         PROPORTIONAL.replace(
             "[users.alice]", "[groups.large]\nshare = 3000\n[users.carol]\ngroups = ['large']\n[users.alice]"
@@ -792,7 +792,7 @@ def test_a_restart_continues_the_history(bench: Bench) -> None:
     assert wait_history.last_reasons(bench.connection)[queue].began == begin
 
 
-def test_a_new_wait_begins_anew(bench: Bench) -> None:
+def test_a_new_wait_starts_a_new_history(bench: Bench) -> None:
     [job] = bench.submit()
     queue = queue_of(bench, job)
     look(bench)
@@ -880,7 +880,7 @@ def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -
     assert "lift the ban" in answer.advice
 
 
-def test_what_a_possible_offer_opens_is_what_its_director_orders(bench: Bench) -> None:
+def test_openings_of_a_possible_offer_match_the_directors_orders(bench: Bench) -> None:
     """A pilot gets memory by its processors: one for a job that asks for much must be wide enough."""
     [job] = bench.submit(memory=16384)
     order(bench, processors=4, memory=8192)

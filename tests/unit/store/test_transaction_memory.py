@@ -84,7 +84,7 @@ def test_each_change_does_what_it_says() -> None:
     assert (memory.plain, memory.mapping, memory.members) == (2, {1: 11, 7: 70, 8: 80, 9: 80}, {5, 6})
 
 
-def test_what_is_not_there_is_not_set() -> None:
+def test_an_absent_attribute_cannot_be_set() -> None:
     with pytest.raises(AttributeError):
         Transaction(None).set(Memory(), "plane", 2)  # type: ignore[arg-type]
 
@@ -114,7 +114,7 @@ def test_an_undo_that_changes_memory_by_the_transaction_is_carried_out_once() ->
     assert (done, memory.plain) == ([0], 7)
 
 
-def test_an_undo_that_fails_is_carried_out_again_and_then_those_before_it() -> None:
+def test_a_failed_undo_is_repeated_before_the_earlier_undos() -> None:
     tx = Transaction(None)  # type: ignore[arg-type]
     done: list[str] = []
 

@@ -144,7 +144,7 @@ def test_the_state_of_a_ce(values: dict[str, Any], expected: CeVerdict) -> None:
     assert verdicts(requester(), ce("a", **values)) == [expected]
 
 
-def test_what_cannot_be_true_is_told_before_a_passing_state() -> None:
+def test_an_impossible_condition_is_told_before_a_passing_state() -> None:
     closed: dict[str, Any] = {"GlueCEStateStatus": "Closed", "GlueCEPolicyMaxCPUTime": 500}
     assert verdicts(requester(CONDITIONAL), ce("a", (600,), **closed)) == [CeVerdict.IMPOSSIBLE]
 

@@ -141,7 +141,7 @@ def test_a_check_that_cannot_be_read_lets_nobody_in() -> None:
     )
 
 
-def test_what_hosts_fix_is_unknown_to_partial_evaluation_unless_all_are_alike() -> None:
+def test_host_attributes_are_unknown_to_partial_evaluation_unless_all_hosts_agree() -> None:
     facts: dict[str, Value] = {
         "GlueHostBenchmarkSI00": 400,
         "GlueCEPolicyMaxCPUTime": 1500,
@@ -162,7 +162,7 @@ def test_what_hosts_fix_is_unknown_to_partial_evaluation_unless_all_are_alike() 
     assert evaluate(CONDITIONAL, target=alike.hosts[0].ad) is False
 
 
-def test_what_a_class_does_not_tell_is_unknown_on_its_hosts_and_a_minimum_in_offers() -> None:
+def test_attributes_absent_from_a_host_class_are_unknown_on_hosts_and_minima_in_offers() -> None:
     classes = (HostClass(1, {"GlueHostBenchmarkSI00": 600}, ("n1",)), HostClass(1, {"rack": "r2"}, ("n2",)))
     facts: dict[str, Value] = {"GlueHostBenchmarkSI00": 400, "GlueHostMainMemoryRAMSize": 1000}
     ad = ce_ad("a", CE, CeInformation(facts, classes, updated=1000.0), now=1000.0)

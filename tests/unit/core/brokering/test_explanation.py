@@ -172,7 +172,7 @@ def test_names_that_the_target_lacks_may_be_unknown(
 
 
 @given(expressions(), ads(), ads())
-def test_with_unknown_names_it_says_no_exactly_where_nothing_can_be_true(
+def test_explain_refuses_unknown_names_exactly_if_nothing_can_be_true(
     expression: Expression, my: ClassAd, target: ClassAd
 ) -> None:
     refusals = explain_refusal(expression, my, target, kinds={})
@@ -181,7 +181,7 @@ def test_with_unknown_names_it_says_no_exactly_where_nothing_can_be_true(
 
 
 @given(expressions(), ads(), ads())
-def test_it_says_no_exactly_where_the_match_does(
+def test_explain_refuses_exactly_if_the_match_refuses(
     expression: Expression, my: ClassAd, target: ClassAd
 ) -> None:
     refusals = explain_refusal(expression, my, target)

@@ -61,7 +61,7 @@ def test_the_documents_rule_gives_the_known_unproportional_shares(
     assert_shares(drawn(classes, "dirac"), exact)
 
 
-def test_four_equal_ones_against_one_of_four_member_by_member() -> None:
+def test_four_queues_of_weight_one_against_one_of_four() -> None:
     exact = document_shares([(1.0, 1)] * 4 + [(4.0, 1)])
     assert_shares(drawn([(1.0, 1)] * 4 + [(4.0, 1)], "dirac"), exact)
 

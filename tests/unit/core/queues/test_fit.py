@@ -236,9 +236,7 @@ def shrink(offer: Offer, taken: QueueIdentity) -> Offer:
 
 
 @given(identities(), offers())
-def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
-    queue: QueueIdentity, offer: Offer
-) -> None:
+def test_concurrent_jobs_is_how_often_the_shrinking_offer_fits(queue: QueueIdentity, offer: Offer) -> None:
     if not fits(queue, offer, yes):
         return
     count, left = 0, offer
@@ -248,7 +246,7 @@ def test_so_many_jobs_fit_beside_each_other_as_the_shrinking_offer_takes(
 
 
 @given(offers(), st.booleans())
-def test_other_sizes_change_nothing_else(offer: Offer, closed: bool) -> None:
+def test_with_sizes_changes_only_the_sizes(offer: Offer, closed: bool) -> None:
     offer = replace(offer, closed=closed)
     assert with_sizes(offer, 7.0, 3, 9, 11.0, 13) == replace(
         offer, cpu_time=7.0, processors=3, memory=9, wall_time=11.0, disk=13

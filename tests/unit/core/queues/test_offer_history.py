@@ -32,7 +32,7 @@ def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
     assert (small.takes, small.given) == (1, 0)
 
 
-def test_what_is_given_out_does_not_change_with_the_book() -> None:
+def test_recent_records_do_not_change_with_later_takes() -> None:
     stats = OfferStats[str]()
     note(stats, OFFER, 1, True, 10.0)
     [before] = stats.recent(10.0)
@@ -80,7 +80,7 @@ def test_a_take_that_did_not_happen_is_taken_back() -> None:
     assert stats.recent(2.0) == []
 
 
-def test_a_kind_is_asked_for_anew_after_a_second_and_once_it_is_forgotten() -> None:
+def test_a_kind_is_fresh_for_a_second_and_until_it_is_forgotten() -> None:
     stats = OfferStats[str]()
     kind = stats.refresh(key_of(OFFER), OFFER, "", 10.0)
     assert [kind.is_fresh(now) for now in (10.0, 10.9, 11.0, 9.0)] == [True, True, False, False]

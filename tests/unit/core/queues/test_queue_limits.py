@@ -175,7 +175,7 @@ def test_a_limit_holds_at_its_place_only() -> None:
     assert of.closed_limits("there", "ce1", 0) == [everywhere]
 
 
-def test_what_a_new_policy_keeps_it_keeps_with_its_count_and_what_it_drops_is_forgotten() -> None:
+def test_a_kept_limit_keeps_its_count_and_a_dropped_one_forgets_it() -> None:
     one = Limit("job_type", "MCReconstruction", running=1)
     other = Limit("job_type", "MCSimulation", running=1)
     of = limiter(one, other)

@@ -17,7 +17,7 @@ from tests.unit.core.queues.offers import identities, offers
 
 
 @given(st.lists(identities(), max_size=12), st.lists(offers(), min_size=1, max_size=4), st.integers(0, 12))
-def test_it_fails_where_the_predicate_fails(
+def test_the_vectorised_matching_fails_where_the_predicate_fails(
     queues: list[QueueIdentity], asked: list[Offer], first: int
 ) -> None:
     """Also of queues that came after a question was asked for the first time."""
@@ -35,7 +35,9 @@ def test_it_fails_where_the_predicate_fails(
 
 
 @given(st.lists(identities(), max_size=12), st.sampled_from(ATTRIBUTES), st.data())
-def test_it_knows_whom_a_limit_concerns(queues: list[QueueIdentity], attribute: str, data: Any) -> None:
+def test_the_vectorised_matching_knows_the_queues_of_a_limit(
+    queues: list[QueueIdentity], attribute: str, data: Any
+) -> None:
     screen = VectorisedMatching()
     for identity in queues:
         screen.add(identity)
@@ -69,7 +71,7 @@ def test_every_condition_that_an_offer_alone_decides_is_there() -> None:
     assert set(STATIC) == set(Condition) - others
 
 
-def test_it_grows() -> None:
+def test_the_vectorised_matching_grows_with_its_queues() -> None:
     screen = VectorisedMatching()
     for number in range(2000):
         assert screen.add(QueueIdentity(f"o{number}", "g", cpu_time=number)) == number

@@ -87,7 +87,7 @@ def test_the_chances_are_those_of_the_rule(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", ["all different", "one heavy, many light", "two", "equal"])
-def test_the_times_are_those_of_the_smallest(name: str, rule: Rule) -> None:
+def test_the_winners_times_are_distributed_like_the_smallest_draw(name: str, rule: Rule) -> None:
     """Their quantiles against the plain rule, which draws for each and takes the smallest."""
     rng, weights = generator(name), np.array(WEIGHTS[name])
     uniform = rng.random((DRAWS, len(weights)))
@@ -120,7 +120,7 @@ def test_a_winner_who_may_not_be_taken_leaves_the_race_to_the_others(rule: Rule,
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
+def test_a_later_runner_races_against_the_winner(rule: Rule) -> None:
     weights, late = [3.0, 1.0, 2.5, 0.5], [4.0, 0.2]
     rng, draws = generator(rule), 10_000
     found: Counter[int] = Counter()
@@ -131,7 +131,7 @@ def test_who_comes_later_runs_against_the_winner(rule: Rule) -> None:
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=60), st.sampled_from(RULES), st.integers(1, 9))
-def test_whoever_wins_has_a_weight_if_anybody_has(weights: list[float], rule: Rule, count: int) -> None:
+def test_the_winner_has_a_weight_if_any_runner_has(weights: list[float], rule: Rule, count: int) -> None:
     with np.errstate(over="ignore"):
         places, _ = runs(weights, rule, "any", count)
     for place in places:

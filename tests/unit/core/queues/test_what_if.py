@@ -178,7 +178,7 @@ def test_dropping_the_platform_opens_offers_of_other_platforms_too() -> None:
 
 
 @given(queues_and_offers)
-def test_what_is_named_is_what_the_predicate_says_of_the_changed_queue(
+def test_each_proposed_change_opens_the_offers_that_the_predicate_finds(
     case: tuple[QueueIdentity, list[KnownOffer]],
 ) -> None:
     queue, known = case
@@ -205,7 +205,7 @@ def test_no_single_change_that_opens_slots_is_left_out(case: tuple[QueueIdentity
 
 
 @given(queues_and_offers)
-def test_of_a_number_the_largest_value_is_named_and_smaller_ones_only_if_they_open_more(
+def test_smaller_values_of_a_number_are_proposed_only_if_they_open_more(
     case: tuple[QueueIdentity, list[KnownOffer]],
 ) -> None:
     queue, known = case
@@ -269,7 +269,7 @@ def test_a_pilot_counts_once_with_its_largest_offer_and_not_where_a_possible_one
     assert count_slots(queue, [KnownOffer(small, yes, counted=False, pilots=(1, 2)), possible]) == {"here": 8}
 
 
-def test_what_is_not_the_jobs_to_change_is_not_proposed() -> None:
+def test_closed_and_foreign_offers_propose_no_change() -> None:
     queue = QueueIdentity("alice", "physics")
     closed = KnownOffer(Offer("here", "ce1", 1000.0, closed=True), yes, possible=True)
     of_bob = KnownOffer(Offer("here", "ce1", 1000.0, only_owner="bob"), yes, possible=True)

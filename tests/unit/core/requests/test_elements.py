@@ -143,7 +143,7 @@ def test_slots_are_pending_and_running_slots() -> None:
     assert slots_of_site(2, 10, SlotRules()) == 1
 
 
-def test_the_lesser_of_both_sides_counts() -> None:
+def test_lesser_slots_takes_the_smaller_number_of_each_site() -> None:
     assert lesser_slots({"A": 5, "B": 9, "C": 1}, {"A": 7, "B": 2, "D": 8}) == {"A": 5, "B": 2}
 
 

@@ -76,7 +76,7 @@ def fixed_point(chance: Callable[[float, float], float]) -> float:
     return low
 
 
-def test_what_fairness_check_expects_is_the_fixed_point() -> None:
+def test_fairness_check_expects_the_fixed_point() -> None:
     """For r = p2/p1 = (1/9)·u/(1-u) the document's draw gives u = 1 - r/2, so 18(1-u)² = u."""
     exact = (37 - math.sqrt(73)) / 36
     assert fixed_point(chance_to_win) == pytest.approx(exact, abs=1e-9)

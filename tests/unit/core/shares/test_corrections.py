@@ -93,7 +93,7 @@ def test_three_times_the_share_gives_one_third() -> None:
     assert found.groups == {"A": 1 / 3, "B": 3.0}
 
 
-def test_absent_in_both_slices() -> None:
+def test_a_group_without_use_in_both_slices_is_raised() -> None:
     found = corrected(facts(EQUAL, by_groups({"A": 1}, {"A": 1}), A, B), Groups=DOCUMENT)
     assert found.groups["B"] == 2.6
     assert entity(found, "B").weighted == 2.6
@@ -105,7 +105,7 @@ def test_absent_in_the_hour_only_at_its_share_in_the_week() -> None:
     assert found.groups["A"] == pytest.approx(0.8 * 1 + 0.2 * 0.5, rel=1e-15)
 
 
-def test_three_times_over_in_both_slices() -> None:
+def test_a_group_with_three_times_its_share_in_both_slices_is_lowered() -> None:
     shares = {"A": 1000.0, "B": 3000.0}
     found = corrected(facts(shares, by_groups({"A": 3, "B": 1}, {"A": 3, "B": 1}), A, B), Groups=DOCUMENT)
     assert found.groups["A"] == pytest.approx(0.8 * 0.5 + 0.2 / 3, rel=1e-15)
@@ -150,7 +150,7 @@ def test_a_slice_without_any_use_corrects_nothing() -> None:
 # --- the set
 
 
-def test_the_set_is_who_waits_or_has_used_in_that_slice() -> None:
+def test_a_slice_covers_groups_that_wait_or_have_used_in_it() -> None:
     shares = {"A": 1000.0, "B": 1000.0, "C": 2000.0, "D": 4000.0}
     found = corrected(facts(shares, by_groups({"A": 1, "C": 1}, {"A": 1}), A, B), Groups=DOCUMENT)
     expected = {name: [one.expected for one in entity(found, name).slices] for name in found.groups}
@@ -401,7 +401,7 @@ def test_use_as_expected_keeps_the_last_correction() -> None:
     assert found.groups == {"A": 0.5, "B": 3.0}
 
 
-def test_who_is_not_of_the_set_is_forgotten_and_begins_anew() -> None:
+def test_the_memory_of_a_group_outside_the_set_is_forgotten() -> None:
     memory = {("WMSHistory", "Groups", "Week", "A"): 0.5, ("WMSHistory", "Groups", "Week", "B"): 3.0}
     found = corrected(facts(EQUAL, by_groups({"A": 1}, {}), A), memory, Groups=integral())
     assert found.memory == {("WMSHistory", "Groups", "Week", "A"): 0.5}

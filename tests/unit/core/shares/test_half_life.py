@@ -64,7 +64,7 @@ def test_decayed_use_is_the_integral_with_the_weight_of_its_age(half_life: float
         assert found.cores.get(("owner", group), 0.0) == pytest.approx(2 * got)
 
 
-def test_one_that_always_runs_uses_one_but_for_what_is_too_old() -> None:
+def test_the_decayed_use_of_a_permanent_job_is_one() -> None:
     found = ledger_of(("a", 0, 30 * DAY), until=30 * DAY).decayed(DAY)
     assert found.jobs["owner", "a"] == pytest.approx(1 - 2**-HALF_LIVES, rel=1e-4)
 
@@ -226,7 +226,7 @@ def test_under_the_proportional_draw_the_shares_are_kept_whoever_floods() -> Non
 
 
 @pytest.mark.slow
-def test_who_comes_back_is_boosted_within_the_bound_and_less_with_each_half_life() -> None:
+def test_a_returning_owners_boost_is_bounded_and_decays() -> None:
     most = 2.5
     instance = HalfLifeInstance(half_life=DAY, max_correction=most)
     found = pool(Flow(present=lambda day: not 3 <= day < 17), "proportional", instance, slots=40).run(29)

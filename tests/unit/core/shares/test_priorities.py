@@ -163,7 +163,7 @@ def test_owner_factors_of_a_shared_group_mean_nothing() -> None:
     assert dict(priorities.recompute()) == {"a": 3000}
 
 
-def test_what_is_said_of_a_new_queue_is_what_settling_says_to_the_last_digit() -> None:
+def test_a_new_queues_priority_equals_the_settled_one() -> None:
     """Queues of one priority are one class of the draw: a digit's difference would make it two."""
     rng = Random(1)
     for _ in range(300):

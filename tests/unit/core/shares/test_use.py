@@ -220,7 +220,7 @@ def test_an_open_attempt_is_charged_up_to_now_and_once() -> None:
     assert found.cores["ann", "home"] * whole == pytest.approx(4 * (at + 30 - BEGIN - 600))
 
 
-def test_who_comes_late_is_known_from_then_on() -> None:
+def test_a_late_owner_has_use_from_its_first_attempt_on() -> None:
     ledger = ledger_of([Attempt("ann", "home", BEGIN, None)], BEGIN + 2 * HOUR)
     for number in range(50):
         charge(
@@ -325,7 +325,7 @@ def test_old_buckets_are_forgotten_and_nothing_that_a_slice_needs() -> None:
         assert ledger.over(span).cores["bob", "home"] == pytest.approx(2)
 
 
-def test_what_is_forgotten_is_told() -> None:
+def test_forget_old_returns_the_forgotten_buckets() -> None:
     ledger = ledger_of([Attempt("ann", "home", BEGIN, None)], BEGIN + DAY)
     before = {(span, start) for span, buckets in ledger.levels.items() for start in buckets}
     charge(ledger, [Attempt("ann", "home", BEGIN, BEGIN + DAY)], BEGIN + 60 * DAY)

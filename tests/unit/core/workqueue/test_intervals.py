@@ -26,7 +26,7 @@ def runs(members: set[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 512])
-def test_they_are_a_set_of_integers(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_agree_with_a_set_of_integers(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "CHUNK", chunk)
 
     @given(SPANS)

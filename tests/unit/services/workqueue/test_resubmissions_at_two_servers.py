@@ -68,7 +68,7 @@ def test_a_request_and_its_resubmission_give_each_part_once(race: Race, servers:
     assert len(set(claimed(servers.first))) == 2
 
 
-def test_many_at_both_servers(servers: Servers) -> None:
+def test_two_servers_give_each_part_to_one_of_many_resubmissions(servers: Servers) -> None:
     """Each part goes to one request, in any order of arrival."""
     chain = ChainDesk(servers.first)
     rows = [chain.failed_request(3, **FILES)[0] for _ in range(5)]
