@@ -111,7 +111,7 @@ class _Filled:
         self.pool = self.writer.call(
             lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=self.rng, home_owner="")
         )
-        self.queue, self.programs = WorkQueue(self.pool), ProgramCache()
+        self.work_queue, self.programs = WorkQueue(self.pool), ProgramCache()
         self.sets = self.writer.call(lambda tx: list(self._location_sets(tx)))
         ids = [self._request(number) for number in range(asked.requests)]
         for first in range(0, asked.jobs, AT_ONCE):
@@ -153,7 +153,7 @@ class _Filled:
     def release(self) -> tuple[float, list[float], int]:
         """Seconds of a pass, the times of its slices in ms, and the number of groups."""
         begun = time.perf_counter()
-        run = ReleaseRun(self.queue, self.programs, self.count(), self.rng, self.made())
+        run = ReleaseRun(self.work_queue, self.programs, self.count(), self.rng, self.made())
         times: list[float] = []
         while not self._timed(times, lambda tx: run.read_groups(tx, self.now)):
             pass
@@ -182,7 +182,7 @@ class _Filled:
         ends = [JobEnd(row[0], row[1], "Done", self.now, 0, "", "") for row in rows]
         self.writer.call(lambda tx: job_outcomes.append(tx.connection, ends))
         times: list[float] = []
-        places = roll_up.places_of(self.queue, self.now)
+        places = roll_up.places_of(self.work_queue, self.now)
         pace, begun = SlicePace(SLICE_AIM, time.perf_counter), time.perf_counter()
         while part := job_outcomes.after(self.connection, 0, pace.size):
             self._timed(

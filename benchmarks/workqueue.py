@@ -78,7 +78,7 @@ class Filled:
         self.pool = self.writer.call(
             lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
         )
-        self.queue = WorkQueue(self.pool)
+        self.work_queue = WorkQueue(self.pool)
         self.sets = self.writer.call(lambda tx: list(self._location_sets(tx)))
         per_request = count // given.requests
         self.requests = [self.request(number % PRIORITIES, per_request) for number in range(given.requests)]
@@ -122,7 +122,7 @@ class Filled:
     def _agent(self, name: str) -> Agent:
         message = JoinRequest(name, "home", "nonce")
         answer = self.writer.call(
-            lambda tx: membership.join(self.queue, tx, message, AgentUser("alice"), self.now)
+            lambda tx: membership.join(self.work_queue, tx, message, AgentUser("alice"), self.now)
         )
         return Agent(answer.agent, name)
 
@@ -153,12 +153,12 @@ class Filled:
     def count_jobs(self, agent: Agent) -> float:
         """Milliseconds to count the unfinished jobs of an agent, which is done every few seconds."""
         begun = time.perf_counter()
-        self.queue.loads.count(self.readers.connection(), agent.id, self.now)
+        self.work_queue.loads.count(self.readers.connection(), agent.id, self.now)
         return (time.perf_counter() - begun) * 1000
 
     def pull(self, agent: Agent, want: int = 200) -> tuple[float, SyncResponse]:
         """Milliseconds of one turn that pulls, and its answer. Then the agent confirms, outside of the time."""
-        load = self.queue.loads.known(agent.id, self.now)
+        load = self.work_queue.loads.known(agent.id, self.now)
         assert load is not None
         begun = time.perf_counter()
         answer = self._send(agent, SyncRequest("nonce", agent.number, want, self.slots))
@@ -169,10 +169,12 @@ class Filled:
         return took, answer
 
     def _send(self, agent: Agent, message: SyncRequest) -> SyncResponse:
-        load = self.queue.loads.known(agent.id, self.now)
+        load = self.work_queue.loads.known(agent.id, self.now)
         assert load is not None
         return self.writer.call(
-            lambda tx: sync(self.queue, tx, agent.id, AgentUser("alice"), message, load, self.now, self.rng)
+            lambda tx: sync(
+                self.work_queue, tx, agent.id, AgentUser("alice"), message, load, self.now, self.rng
+            )
         )
 
     def change_priority(self, request: int, priority: int) -> None:

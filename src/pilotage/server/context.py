@@ -67,8 +67,8 @@ class WorkIntake:
     gate: SubmissionGate
     """Limits the concurrency of submissions."""
     prospects: Prospects
-    queue: WorkQueue
-    queue_depth: CachedCounts[WorkQueueDepth]
+    work_queue: WorkQueue
+    work_queue_depth: CachedCounts[WorkQueueDepth]
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ class Pool:
             clock=lambda: bench.now,
             disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({})),
             address=ServerAddress("", "", "", "http://127.0.0.1:1"),
-            work=SimpleNamespace(queue=queue.queue),
+            work=SimpleNamespace(work_queue=queue.work_queue),
             duties=SimpleNamespace(
                 failing=FailingRows(lambda: bench.now),
                 retention_ran_at=None,

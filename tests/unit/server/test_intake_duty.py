@@ -110,12 +110,12 @@ def test_a_data_set_with_too_many_blocks_is_refused_and_a_growing_one_waits_for_
     duty = IntakeDuty(pool.context)
     asyncio.run(duty.cycle())
     queue.run("UPDATE requests SET reason = ''")
-    queue.queue.element_counts[request] = MOST
+    queue.work_queue.element_counts[request] = MOST
     queue.block(data, "b1", 1)
     asyncio.run(duty.cycle())
     row = queue.request_row(request)
     assert row.state is RequestState.ACQUIRED
     assert "the policy allows 5,000" in row.reason
-    queue.queue.element_counts.clear()
+    queue.work_queue.element_counts.clear()
     asyncio.run(duty.cycle())
     assert len(queue.elements_of(request)) == 2

@@ -30,7 +30,7 @@ class RequestBench:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.queue, self.programs = WorkQueue(bench.pool), ProgramCache()
+        self.work_queue, self.programs = WorkQueue(bench.pool), ProgramCache()
         self.rng = Random(3)
         self.agents = 0
 
@@ -135,7 +135,7 @@ class RequestBench:
         active = bench.do(lambda tx: releasing.in_states(tx.connection, sorted(WORKING)))
         counts = bench.do(lambda tx: element_jobs.released_counts(tx.connection, active))
         made = bench.do(lambda tx: releasing.with_made_jobs(tx.connection))
-        run = ReleaseRun(self.queue, self.programs, counts, self.rng, frozenset(made))
+        run = ReleaseRun(self.work_queue, self.programs, counts, self.rng, frozenset(made))
         before = self.jobs()["released"]
         while not bench.do(lambda tx: run.read_groups(tx, bench.now)):
             pass
@@ -145,7 +145,7 @@ class RequestBench:
 
     def roll_up(self, most: int = 3) -> None:
         bench, rules = self.bench, self.bench.pool.policy.requests.retry_rules()
-        places = roll_up.places_of(self.queue, bench.now)
+        places = roll_up.places_of(self.work_queue, bench.now)
         while True:
             ends = bench.do(lambda tx: job_outcomes.after(tx.connection, 0, most))
             if not ends:

@@ -57,7 +57,7 @@ def end(bench: Bench, request: int, state: RequestState) -> None:
 def propagate(of_requests: RequestBench, most: int = 2) -> None:
     bench = of_requests.bench
     for request in cancelling.propagating(bench.connection):
-        run = Propagation(of_requests.queue, request)
+        run = Propagation(of_requests.work_queue, request)
         while not bench.do(lambda tx, run=run: run.run(tx, bench.now, most)):
             bench.check()
 
@@ -197,7 +197,7 @@ def test_a_change_during_its_propagation_is_carried_out_too(bench: Bench, of_req
     of_requests.element(request, 6)
     of_requests.release()
     change(bench, request, priority=600_000)
-    run = Propagation(of_requests.queue, request)
+    run = Propagation(of_requests.work_queue, request)
     bench.do(lambda tx: run.run(tx, bench.now, 2))
     change(bench, request, priority=20_000)
     while not bench.do(lambda tx: run.run(tx, bench.now, 2)):
@@ -211,7 +211,7 @@ def test_a_failed_slice_is_carried_out_again(bench: Bench, of_requests: RequestB
     of_requests.element(request, 4)
     of_requests.release()
     change(bench, request, sites=("there",))
-    run = Propagation(of_requests.queue, request)
+    run = Propagation(of_requests.work_queue, request)
 
     def fails(tx: Any) -> None:
         run.run(tx, bench.now, 2)

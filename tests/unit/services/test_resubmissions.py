@@ -239,7 +239,7 @@ def test_an_ended_resubmission_frees_its_parts(chain: ChainDesk, end: str) -> No
         first = chain.resubmit(row.id, actor=ALICE)
         assert first.row.state is R.NEW
         chain.do(changes.abort if end == "withdrawn" else changes.reject, first.row)
-    run = Propagation(chain.queue.queue, first.row.id)
+    run = Propagation(chain.queue.work_queue, first.row.id)
     while not chain.bench.do(lambda tx: run.run(tx, chain.bench.now, 1)):
         pass
     if end == "aborted":
@@ -373,7 +373,7 @@ def test_failed_pieces_of_a_request_that_is_ended_early_keep_their_errors(
     run(f"UPDATE element_jobs SET state = 'made', {failure} WHERE id = ?", jobs[1])
     run("UPDATE requests SET state = 'running-closed' WHERE id = ?", row.id)
     chain.do(verb, row)
-    propagation = Propagation(chain.queue.queue, row.id)
+    propagation = Propagation(chain.queue.work_queue, row.id)
     while not chain.bench.do(lambda tx: propagation.run(tx, chain.bench.now, 1)):
         pass
     # The agent has finished; the elements end with their jobs.

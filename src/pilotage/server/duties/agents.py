@@ -20,17 +20,17 @@ class AgentDuty(Duty):
         return AGENT_PERIOD
 
     async def work(self) -> None:
-        context, queue = self._context, self._context.work.queue
+        context, work_queue = self._context, self._context.work.work_queue
         now = context.clock()
         await self._rows.step(
             "end lost agents",
             lambda tx: expiry.over(tx, now),
-            lambda tx, gone: expiry.expire(queue, tx, now, gone),
+            lambda tx, gone: expiry.expire(work_queue, tx, now, gone),
         )
         for agent in await context.writer.acall(lambda tx: expiry.abandoned(tx, now)):
             await self._rows.alone("take over elements", agent, partial(self._take_over, agent, now))
 
     async def _take_over(self, agent: int, now: float) -> None:
-        queue, writer = self._context.work.queue, self._context.writer
-        while await writer.acall(lambda tx: expiry.take_over(queue, tx, now, [agent])):
+        work_queue, writer = self._context.work.work_queue, self._context.writer
+        while await writer.acall(lambda tx: expiry.take_over(work_queue, tx, now, [agent])):
             pass

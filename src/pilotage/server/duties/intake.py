@@ -51,5 +51,7 @@ class IntakeDuty(Duty):
         context, pace, now = self._context, self._rows.pace(STEP), self._context.clock()
         size = min(pace.size, context.pool.policy.requests.intake_slice)
         return await context.writer.acall(
-            lambda tx: pace.measured(size, lambda: take_slice(context.work.queue, tx, request, now, size))
+            lambda tx: pace.measured(
+                size, lambda: take_slice(context.work.work_queue, tx, request, now, size)
+            )
         )

@@ -26,7 +26,7 @@ class PropagationDuty(Duty):
         context = self._context
         changed = await context.quick_read(cancelling.propagating)
         for request in changed:
-            run = Propagation(context.work.queue, request)
+            run = Propagation(context.work.work_queue, request)
             await self._rows.alone(STEP, request, partial(self._carry_out, run))
         if changed:
             context.wake.release.set()

@@ -60,7 +60,7 @@ class ReleaseDuty(Duty):
         await pause(context, max(0.0, self._next_look - perf_counter()))
         begun = perf_counter()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
-        run = ReleaseRun(context.work.queue, self._programs, counts, self._rng, frozenset(requests))
+        run = ReleaseRun(context.work.work_queue, self._programs, counts, self._rng, frozenset(requests))
         while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
             pass
         ended = perf_counter()

@@ -67,7 +67,7 @@ class RollUpDuty(Duty):
         def use(tx: Transaction, part: Sequence[Outcome]) -> int:
             defaults = context.pool.policy.requests.retry_rules()
             now = context.clock()
-            has_place = roll_up.places_of(context.work.queue, now)
+            has_place = roll_up.places_of(context.work.work_queue, now)
             requests.update(roll_up.roll_up(tx, self._programs, defaults, now, part, has_place))
             return len(part)
 

@@ -15,14 +15,14 @@ from pilotage.wire.request_why import ReleaseChange, ReleaseCondition, RequestWh
 
 
 def explain_made_jobs(
-    queue: WorkQueue, connection: Connection, request: QueuedRequest, answer: RequestWhy, now: float
+    work_queue: WorkQueue, connection: Connection, request: QueuedRequest, answer: RequestWhy, now: float
 ) -> tuple[str, str]:
     """Add the verdicts of the sites and the changes that help; returns the summary and the advice."""
     live = releasing.live_agents(connection, now).get(request.team, [])
-    groups = _groups(queue, connection, request, live, answer.element, now)
+    groups = _groups(work_queue, connection, request, live, answer.element, now)
     if not groups:
         return "its made jobs are being cancelled", ""
-    facts = _facts(queue, connection, request, live)
+    facts = _facts(work_queue, connection, request, live)
     rows, changes = verdicts(groups, facts), unblocks(groups, facts)
     answer.made_jobs = [
         ReleaseCondition(row.site, "" if row.verdict is None else str(row.verdict), row.number)
@@ -43,7 +43,7 @@ def explain_made_jobs(
 
 
 def _groups(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     connection: Connection,
     request: QueuedRequest,
     live: list[int],
@@ -55,7 +55,7 @@ def _groups(
         MadeJobs(
             made.jobs,
             request.priority,
-            queue.locations(connection, steps[made.step], made.location_set, now),
+            work_queue.locations(connection, steps[made.step], made.location_set, now),
             steps[made.step].type,
             counted_agent(made.agent, live),
             element_jobs.avoided(made.avoided_sites),
@@ -65,13 +65,15 @@ def _groups(
     ]
 
 
-def _facts(queue: WorkQueue, connection: Connection, request: QueuedRequest, live: list[int]) -> ReleaseFacts:
+def _facts(
+    work_queue: WorkQueue, connection: Connection, request: QueuedRequest, live: list[int]
+) -> ReleaseFacts:
     """The facts that the next release would decide by."""
     counts = element_jobs.released_counts(connection, releasing.in_states(connection, sorted(WORKING)))
     counted = sorted({count.request for count in counts})
     requests = queued_requests.by_ids(connection, counted)
     steps = {(step.request_id, step.position): step for step in queued_requests.steps_of(connection, counted)}
-    loads = loads_of_team(queue, request.team, live, counts, requests, steps)
+    loads = loads_of_team(work_queue, request.team, live, counts, requests, steps)
     return ReleaseFacts(
-        site_rules(request), queue.site_states(), loads, closed_by_policy=queue.closed_by_policy()
+        site_rules(request), work_queue.site_states(), loads, closed_by_policy=work_queue.closed_by_policy()
     )

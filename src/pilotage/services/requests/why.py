@@ -32,14 +32,19 @@ _BEFORE_THE_QUEUE: Mapping[RequestState, tuple[str, str]] = {
         "it has no team, so no agent may take it",
         "`pilotage request assign {id} --team TEAM` (production managers)",
     ),
-    RequestState.STAGING: ("its input is being brought to the sites", "data placement moves it on"),
+    RequestState.STAGING: (
+        "its input is being brought to the sites",
+        "data placement changes its state when the input is there",
+    ),
 }
 
 
 PAUSED = "it is paused: agents get none of its elements, and none of its made jobs are released"
 
 
-def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float) -> RequestWhy:
+def why_request(
+    work_queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float
+) -> RequestWhy:
     """Why a request is not further."""
     answer = RequestWhy(
         request.id,
@@ -64,17 +69,17 @@ def why_request(queue: WorkQueue, connection: Connection, request: QueuedRequest
         reason = "" if row is None else row.reason
         answer.summary = f"it is {state}: {reason or REQUEST_STATES.rows[state].meaning}"
     elif answer.elements.get(ElementState.AVAILABLE) and state in QUEUED:
-        _explain_elements(queue, connection, request, answer, now)
+        _explain_elements(work_queue, connection, request, answer, now)
         if answer.jobs.get("made"):
-            explain_made_jobs(queue, connection, request, answer, now)
+            explain_made_jobs(work_queue, connection, request, answer, now)
     else:
-        answer.summary, answer.advice = _after_the_queue(queue, connection, request, answer, now)
+        answer.summary, answer.advice = _after_the_queue(work_queue, connection, request, answer, now)
     _name_failures(connection, answer)
     return answer
 
 
 def why_element(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     connection: Connection,
     request: QueuedRequest,
     number: int,
@@ -96,7 +101,7 @@ def why_element(
     if request.paused and state in (ElementState.AVAILABLE, ElementState.RUNNING):
         answer.summary, answer.advice = PAUSED, f"`pilotage request resume {request.id}`"
     elif state is ElementState.AVAILABLE and RequestState(request.state) in QUEUED:
-        _explain_elements(queue, connection, request, answer, now, element)
+        _explain_elements(work_queue, connection, request, answer, now, element)
     elif state in (ElementState.NEGOTIATING, ElementState.ACQUIRED):
         agent = None if element.agent_id is None else agents.by_id(connection, element.agent_id)
         holder = "an agent" if agent is None else f"agent {agent.name} ({agent.status(now)})"
@@ -108,37 +113,39 @@ def why_element(
         answer.summary = f"its request is {request.state}"
         answer.advice = f"`pilotage why request:{request.id}`"
     elif state is ElementState.RUNNING:
-        answer.summary, answer.advice = _after_the_queue(queue, connection, request, answer, now)
+        answer.summary, answer.advice = _after_the_queue(work_queue, connection, request, answer, now)
     else:
         answer.summary = f"it is {state}" + (f": {element.reason}" if element.reason else "")
     return answer
 
 
-def pull_facts(queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float) -> PullFacts:
+def pull_facts(
+    work_queue: WorkQueue, connection: Connection, request: QueuedRequest, now: float
+) -> PullFacts:
     """The facts that the next pull of the request's team would decide by."""
     live = agents.live_of_team(connection, request.team, now)
     rows = [row for row in (agents.by_id(connection, agent) for agent in live) if row is not None]
-    slots = slots_of_sites(queue.pool.site_slots(), len(rows), queue.slot_rules)
+    slots = slots_of_sites(work_queue.pool.site_slots(), len(rows), work_queue.slot_rules)
     return PullFacts(
         site_rules(request),
-        queue.site_states(),
-        tuple(_agent(queue, connection, row, slots, now) for row in rows),
+        work_queue.site_states(),
+        tuple(_agent(work_queue, connection, row, slots, now) for row in rows),
         request.team,
-        _other_teams(queue, connection, request),
-        closed_by_policy=queue.closed_by_policy(),
+        _other_teams(work_queue, connection, request),
+        closed_by_policy=work_queue.closed_by_policy(),
     )
 
 
 def _agent(
-    queue: WorkQueue, connection: Connection, row: AgentRow, slots: Mapping[str, int], now: float
+    work_queue: WorkQueue, connection: Connection, row: AgentRow, slots: Mapping[str, int], now: float
 ) -> AgentFacts:
     load = AgentLoad.read(connection, row.id, now)
     room: SiteRoom = room_of_agent(connection, row.id, slots, load)
-    return AgentFacts(row.name, room, load.in_pool >= queue.pool.policy.requests.owner_limit)
+    return AgentFacts(row.name, room, load.in_pool >= work_queue.pool.policy.requests.owner_limit)
 
 
 def _groups(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     connection: Connection,
     request: QueuedRequest,
     now: float,
@@ -153,20 +160,20 @@ def _groups(
         WaitingGroup(
             row.elements,
             request.priority,
-            queue.locations(connection, steps[row.step], row.location_set, now),
+            work_queue.locations(connection, steps[row.step], row.location_set, now),
         )
         for row in counted
     ]
 
 
-def _other_teams(queue: WorkQueue, connection: Connection, request: QueuedRequest) -> tuple[str, ...]:
+def _other_teams(work_queue: WorkQueue, connection: Connection, request: QueuedRequest) -> tuple[str, ...]:
     """The teams, but for that of the request, that have agents."""
-    known = {*agents.teams(connection), queue.pool.policy.requests.agent_team}
+    known = {*agents.teams(connection), work_queue.pool.policy.requests.agent_team}
     return tuple(sorted(known - {request.team, ""}))
 
 
 def _explain_elements(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     connection: Connection,
     request: QueuedRequest,
     answer: RequestWhy,
@@ -174,8 +181,8 @@ def _explain_elements(
     element: ElementFacts | None = None,
 ) -> None:
     """Tell the verdicts of the sites about available elements, and the changes that help."""
-    groups = _groups(queue, connection, request, now, element)
-    facts = pull_facts(queue, connection, request, now)
+    groups = _groups(work_queue, connection, request, now, element)
+    facts = pull_facts(work_queue, connection, request, now)
     total = sum(group.number for group in groups)
     open_ = sum(group.number for group in groups if facts.is_open(group))
     rows, changes = verdicts(groups, facts), unblocks(groups, facts)
@@ -216,12 +223,12 @@ def _intake(connection: Connection, request: QueuedRequest) -> tuple[str, str]:
 
 
 def _after_the_queue(
-    queue: WorkQueue, connection: Connection, request: QueuedRequest, answer: RequestWhy, now: float
+    work_queue: WorkQueue, connection: Connection, request: QueuedRequest, answer: RequestWhy, now: float
 ) -> tuple[str, str]:
     """For work that agents have taken: where it is now."""
     jobs = answer.jobs
     if jobs.get("made"):
-        return explain_made_jobs(queue, connection, request, answer, now)
+        return explain_made_jobs(work_queue, connection, request, answer, now)
     if answer.waiting_job is not None:
         return (
             f"{jobs.get('released', 0):,} jobs are in the pool, and some wait there",
@@ -234,6 +241,6 @@ def _after_the_queue(
     if answer.elements.get(ElementState.NEGOTIATING) or answer.elements.get(ElementState.ACQUIRED):
         return "agents split its elements into jobs", "`pilotage agent list`"
     if answer.elements.get(ElementState.CANCEL_REQUESTED):
-        return "elements are being cancelled", "their agents answer, or lose them when they are silent"
+        return "elements are being cancelled", "an agent confirms it, or loses its elements if it is silent"
     summary, advice = awaited_input(connection, request) if answer.element is None else ("", "")
-    return summary or "all of its work has ended, and its state follows", advice
+    return summary or "all of its work has ended; its state will change soon", advice

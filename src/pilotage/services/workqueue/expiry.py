@@ -21,17 +21,24 @@ def over(tx: Transaction, now: float) -> list[int]:
     return [agent.id for agent in agents.with_expired_lease(tx.connection, now, MOST)]
 
 
-def expire(queue: WorkQueue, tx: Transaction, now: float, gone: Sequence[int]) -> int:
+def expire(work_queue: WorkQueue, tx: Transaction, now: float, gone: Sequence[int]) -> int:
     """End agents whose lease is over; returns their number."""
     ended = 0
     for number in gone:
         agent = agents.for_change(tx.connection, number)
         if agent is None or agent.ended is not None or agent.lease_until > now:
             continue
-        back = give_back(queue, tx, agent, "the lease of the agent is over", now)
+        back = give_back(work_queue, tx, agent, "the lease of the agent is over", now)
         agents.end(tx.connection, agent.id, now)
         detail = f"{agent.name}: its lease is over, {back} elements went back"
-        record(tx.connection, queue.pool.ids.events, at=now, kind="agent-lost", actor="server", detail=detail)
+        record(
+            tx.connection,
+            work_queue.pool.ids.events,
+            at=now,
+            kind="agent-lost",
+            actor="server",
+            detail=detail,
+        )
         ended += 1
     return ended
 
@@ -45,7 +52,7 @@ def abandoned(tx: Transaction, now: float) -> list[int]:
     ]
 
 
-def take_over(queue: WorkQueue, tx: Transaction, now: float, of: Sequence[int]) -> int:
+def take_over(work_queue: WorkQueue, tx: Transaction, now: float, of: Sequence[int]) -> int:
     """Give split elements of ended agents to live ones, some of each; returns the number of elements."""
     given = 0
     for number in of:
@@ -62,5 +69,5 @@ def take_over(queue: WorkQueue, tx: Transaction, now: float, of: Sequence[int]) 
         given += len(ids)
         if not ids:
             # An element that was offered while the lease ended has no holder who would give it back.
-            give_back(queue, tx, agent, "its agent has ended", now)
+            give_back(work_queue, tx, agent, "its agent has ended", now)
     return given

@@ -51,13 +51,13 @@ MOST_NAMED = 3
 """Blocks that a reason names."""
 
 
-def take_slice(queue: WorkQueue, tx: Transaction, request_id: int, now: float, limit: int) -> bool:
+def take_slice(work_queue: WorkQueue, tx: Transaction, request_id: int, now: float, limit: int) -> bool:
     """Make the next elements of a request, at most `limit`. Returns whether there are more to make at once."""
     request = requests.for_change(tx.connection, request_id)
     if request is None or not request.team or request.state not in (*BEFORE, *GROWING):
         return False
-    tx.on_rollback(queue.forget_location_sets)
-    intake = _Intake(queue, tx, request, now, limit)
+    tx.on_rollback(work_queue.forget_location_sets)
+    intake = _Intake(work_queue, tx, request, now, limit)
     if request.state in GROWING:
         try:
             return intake.run()
@@ -91,7 +91,7 @@ class _Slice:
 class _Intake:
     """One slice of the intake of a request."""
 
-    queue: WorkQueue
+    work_queue: WorkQueue
     tx: Transaction
     request: RequestRow
     now: float
@@ -215,11 +215,11 @@ class _Intake:
 
     def _check_number(self, new: int) -> int:
         """The number of elements of the request. Raises `TooLarge` if the policy does not allow `new` ones more."""
-        number, counts = self.request.id, self.queue.element_counts
+        number, counts = self.request.id, self.work_queue.element_counts
         count = counts.use(number)
-        if count is None or self.queue.pool.peers.shared:
+        if count is None or self.work_queue.pool.peers.shared:
             count = elements.count_of_request(self.tx.connection, number)
-        most = self.queue.pool.policy.requests.max_elements_per_request
+        most = self.work_queue.pool.policy.requests.max_elements_per_request
         if count + new > most:
             raise TooLarge(
                 f"the request would make {count + new:,} elements; the policy allows {most:,}",
@@ -229,7 +229,7 @@ class _Intake:
 
     def _insert(self, new: Sequence[NewElement]) -> int:
         """Store the elements that are not there yet."""
-        number, counts = self.request.id, self.queue.element_counts
+        number, counts = self.request.id, self.work_queue.element_counts
         count = self._check_number(len(new))
         stored = elements.insert_new(self.tx.connection, new)
         counts[number] = count + stored
@@ -275,7 +275,7 @@ class _Intake:
             return None
         blocks = datasets.closed_blocks(connection, dataset.id, 0, 10**9)
         sets = sorted({block.location_set for block in blocks})
-        sites = self.queue.common_sites(connection, sets)
+        sites = self.work_queue.common_sites(connection, sets)
         common = location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
         alike = [block._replace(location_set=common) for block in blocks]
         plan = START_POLICIES[step.start_policy].plan(self._step_input(step, planned, alike))
@@ -303,7 +303,7 @@ class _Intake:
 
     def _room_ahead(self, step: StepRow) -> int:
         """Elements to make now. 0 until agents have taken half of the elements that were made ahead."""
-        ahead = self.queue.pool.policy.requests.elements_ahead
+        ahead = self.work_queue.pool.policy.requests.elements_ahead
         available = elements.count_available(self.tx.connection, step.request, step.position, ahead)
         if self.request.state in GROWING and 2 * available > ahead:
             return 0

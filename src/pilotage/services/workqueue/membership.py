@@ -16,7 +16,7 @@ from pilotage.wire.agents import AGENT_PROTOCOL, JoinRequest, JoinResponse
 
 
 def join(
-    queue: WorkQueue, tx: Transaction, message: JoinRequest, user: AgentUser, now: float
+    work_queue: WorkQueue, tx: Transaction, message: JoinRequest, user: AgentUser, now: float
 ) -> JoinResponse:
     """Store that an agent is there. Another process with its name is superseded, and its elements go back."""
     if message.protocol != AGENT_PROTOCOL:
@@ -25,7 +25,7 @@ def join(
             hint="install the version of the server",
         )
     user.check_team(message.team)
-    settings = queue.pool.policy.requests
+    settings = work_queue.pool.policy.requests
     lease_until = now + settings.agent_lease
     facts = {"nonce": message.nonce, "version": message.version, "host": message.host}
     known = agents.by_name(tx.connection, message.name, lock=True)
@@ -43,10 +43,10 @@ def join(
         agent = known.id
         _check_owner(known, user.name)
         if known.nonce != message.nonce or known.team != message.team:
-            give_back(queue, tx, known, "another process has joined with its name", now)
+            give_back(work_queue, tx, known, "another process has joined with its name", now)
         agents.rejoin(tx.connection, agent, team=message.team, now=now, lease_until=lease_until, **facts)
     if known is None or known.nonce != message.nonce or known.ended is not None:
-        _record(queue, tx, now, "agent-joined", user.name, f"{message.name}, team {message.team}")
+        _record(work_queue, tx, now, "agent-joined", user.name, f"{message.name}, team {message.team}")
     return JoinResponse(agent, settings.agent_lease, settings.agent_period)
 
 
@@ -67,21 +67,23 @@ def present_agent(tx: Transaction, agent: int, user: AgentUser, nonce: str | Non
     return row
 
 
-def give_back(queue: WorkQueue, tx: Transaction, agent: AgentRow, reason: str, now: float) -> int:
+def give_back(work_queue: WorkQueue, tx: Transaction, agent: AgentRow, reason: str, now: float) -> int:
     """Return the elements that an agent has not split to the queue. Masks that exist stay; returns their number."""
     moves = ElementMoves(now, f"agent:{agent.name}")
     rows = elements.unsplit_of(tx.connection, agent.id)
     canceled: list[int] = []
     for row in rows:
-        free(queue, moves, row, reason, canceled)
+        free(work_queue, moves, row, reason, canceled)
     elements.acknowledge_cancel(tx.connection, canceled, now)
     moves.save(tx.connection)
     return len(rows)
 
 
-def free(queue: WorkQueue, moves: ElementMoves, row: ElementRow, reason: str, canceled: list[int]) -> None:
+def free(
+    work_queue: WorkQueue, moves: ElementMoves, row: ElementRow, reason: str, canceled: list[int]
+) -> None:
     """Take an unsplit element from its agent. An element in state CancelRequested is added to `canceled` instead."""
-    queue.coverages.pop((row.id, row.epoch), None)
+    work_queue.coverages.pop((row.id, row.epoch), None)
     if row.state is ElementState.CANCEL_REQUESTED:
         canceled.append(row.id)
     else:
@@ -89,7 +91,7 @@ def free(queue: WorkQueue, moves: ElementMoves, row: ElementRow, reason: str, ca
 
 
 def set_draining(
-    queue: WorkQueue, tx: Transaction, name: str, jobs: int, *, draining: bool, by: str, now: float
+    work_queue: WorkQueue, tx: Transaction, name: str, jobs: int, *, draining: bool, by: str, now: float
 ) -> AgentRow:
     """Let an agent take no more elements, or take them again. `jobs`: the number of its unfinished jobs."""
     row = named(tx, name)
@@ -97,18 +99,18 @@ def set_draining(
     if flag != row.draining:
         row = row.with_draining(flag, jobs, now)
         agents.save_drain(tx.connection, row)
-        _record(queue, tx, now, "agent-drained" if draining else "agent-enabled", by, row.name)
+        _record(work_queue, tx, now, "agent-drained" if draining else "agent-enabled", by, row.name)
     return row
 
 
-def remove(queue: WorkQueue, tx: Transaction, name: str, *, by: str, now: float) -> AgentRow:
+def remove(work_queue: WorkQueue, tx: Transaction, name: str, *, by: str, now: float) -> AgentRow:
     """End an agent at once: its elements go back. A process that still runs has to join again."""
     row = named(tx, name)
     if row.ended is not None:
         raise Conflict(f"agent {name} has ended already")
-    give_back(queue, tx, row, f"the agent was removed by {by}", now)
+    give_back(work_queue, tx, row, f"the agent was removed by {by}", now)
     agents.end(tx.connection, row.id, now)
-    _record(queue, tx, now, "agent-removed", by, row.name)
+    _record(work_queue, tx, now, "agent-removed", by, row.name)
     return row._replace(ended=now)
 
 
@@ -126,5 +128,5 @@ def _check_owner(row: AgentRow, owner: str) -> None:
         )
 
 
-def _record(queue: WorkQueue, tx: Transaction, now: float, kind: str, by: str, detail: str) -> None:
-    record(tx.connection, queue.pool.ids.events, at=now, kind=kind, actor=f"user:{by}", detail=detail)
+def _record(work_queue: WorkQueue, tx: Transaction, now: float, kind: str, by: str, detail: str) -> None:
+    record(tx.connection, work_queue.pool.ids.events, at=now, kind=kind, actor=f"user:{by}", detail=detail)

@@ -37,7 +37,7 @@ REJECTED = (RequestState.REJECTED, RequestState.REJECTED_ARCHIVED)
 class Propagation:
     """The change of one request, on its way. Only requests of the writer use it."""
 
-    queue: WorkQueue
+    work_queue: WorkQueue
     request: int
     after: int = 0
     """The last element or job of the present step that was looked at."""
@@ -185,7 +185,9 @@ class _KillJobs(_PropagationStep):
         page = cancelling.jobs_in(tx.connection, row.id, self.steps, "released", run.after, most)
         ids = [job.job for job in page if job.job is not None]
         if ids:
-            act(run.queue.pool, tx, "kill", ids, actor=ACTOR, reason=_reason(row), now=now, dry_run=False)
+            act(
+                run.work_queue.pool, tx, "kill", ids, actor=ACTOR, reason=_reason(row), now=now, dry_run=False
+            )
         return page[-1].id if len(page) == most else None
 
 
@@ -208,14 +210,14 @@ class _Relocate(_PropagationStep):
     """Lets pool jobs wait for the sites, and with the priority, that the request has now."""
 
     def slice(self, run: Propagation, tx: Transaction, row: RequestRow, now: float, most: int) -> int | None:
-        queue, pool = run.queue, run.queue.pool
+        work_queue, pool = run.work_queue, run.work_queue.pool
         positions = [step.position for step in requests.steps_of(tx.connection, row.id)]
         page = cancelling.jobs_in(tx.connection, row.id, positions, "released", run.after, most)
         user_priority = pool.policy.requests.user_priority(row.priority)
-        for sites, group in _by_sites(queue, tx, row.id, page, now).items():
+        for sites, group in _by_sites(work_queue, tx, row.id, page, now).items():
             ids = [JobId(job.job) for job in group if job.job is not None]
             if not sites:
-                _take_back(queue, tx, group, now)
+                _take_back(work_queue, tx, group, now)
                 continue
             place = Place(sites, user_priority)
             relocate(pool, tx, ids, place, actor=ACTOR, reason="its request has changed", now=now)
@@ -228,28 +230,30 @@ class _Relocate(_PropagationStep):
 
 
 def _by_sites(
-    queue: WorkQueue, tx: Transaction, request: int, page: Sequence[WaitingElementJob], now: float
+    work_queue: WorkQueue, tx: Transaction, request: int, page: Sequence[WaitingElementJob], now: float
 ) -> dict[frozenset[str], list[WaitingElementJob]]:
     """The jobs by the sites where they may run now."""
     connection = tx.connection
     [row] = queued_requests.by_ids(connection, [request]).values()
     steps = {step.position: step for step in queued_requests.steps_of(connection, [request])}
-    uses = queue.site_states()
+    uses = work_queue.site_states()
     groups: dict[frozenset[str], list[WaitingElementJob]] = {}
     for job in page:
-        eligible = queue.eligible(connection, row, steps[job.step], job.location_set, now)
+        eligible = work_queue.eligible(connection, row, steps[job.step], job.location_set, now)
         sites = eligible - element_jobs.avoided(job.avoided_sites)
         groups.setdefault(usable_sites(sites, uses), []).append(job)
     return groups
 
 
-def _take_back(queue: WorkQueue, tx: Transaction, group: Sequence[WaitingElementJob], now: float) -> None:
+def _take_back(
+    work_queue: WorkQueue, tx: Transaction, group: Sequence[WaitingElementJob], now: float
+) -> None:
     """Kill the waiting jobs that no site may run any more. Their element jobs are made, until a site may run them."""
     rows = jobs.by_ids(tx.connection, [job.job for job in group if job.job is not None])
     waiting = {id_ for id_, job in rows.items() if job.state in (JobState.WAITING, JobState.RESCHEDULED)}
     if waiting:
         reason = "no site may run it since its request has changed"
-        act(queue.pool, tx, "kill", sorted(waiting), actor=ACTOR, reason=reason, now=now, dry_run=False)
+        act(work_queue.pool, tx, "kill", sorted(waiting), actor=ACTOR, reason=reason, now=now, dry_run=False)
         cancelling.take_back(tx.connection, [(job.id,) for job in group if job.job in waiting])
 
 

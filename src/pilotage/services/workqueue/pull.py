@@ -39,7 +39,7 @@ JUMP_COST = 2.0
 class AgentPull:
     """One pull. Requests are looked at in the order of priority, until no site has room or enough is admitted."""
 
-    queue: WorkQueue
+    work_queue: WorkQueue
     tx: Transaction
     agent: AgentRow
     slots: dict[str, int]
@@ -93,7 +93,7 @@ class AgentPull:
         groups: list[CandidateGroup] = []
         for group in self._open_groups(by_id, steps, room):
             request, step = by_id[group.request_id], steps[group.request_id, group.step]
-            sites = self.queue.eligible(connection, request, step, group.location_set, self.now)
+            sites = self.work_queue.eligible(connection, request, step, group.location_set, self.now)
             if sites:
                 candidates = elements.heads(connection, group)
                 groups.append(CandidateGroup(request.priority, sites, group.first, candidates, request.id))
@@ -109,7 +109,7 @@ class AgentPull:
 
         Where few sets of locations have room, each is probed. Else the groups that exist are found one by one.
         """
-        connection, counts = self.tx.connection, self.queue.group_counts
+        connection, counts = self.tx.connection, self.work_queue.group_counts
         jumps: list[tuple[int, int]] = []
         probes: list[tuple[int, int, int]] = []
         open_sets: dict[tuple[object, ...], list[int]] = {}
@@ -136,13 +136,15 @@ class AgentPull:
         open_sites = room.open_sites(priority)
         return [
             number
-            for number in (location_sets.UNKNOWN, *self.queue.known_location_sets(connection))
-            if not open_sites.isdisjoint(self.queue.eligible(connection, request, step, number, self.now))
+            for number in (location_sets.UNKNOWN, *self.work_queue.known_location_sets(connection))
+            if not open_sites.isdisjoint(
+                self.work_queue.eligible(connection, request, step, number, self.now)
+            )
         ]
 
     def _may_run(self, request: QueuedRequest, room: SiteRoom) -> bool:
         """Whether the lists of a request have a site with room."""
-        rules = self.queue.rules(request)
+        rules = self.work_queue.rules(request)
         open_sites: Sites = room.open_sites(request.priority) - rules.banned
         return bool(open_sites if rules.listed is None else open_sites & rules.listed)
 

@@ -47,7 +47,7 @@ class SiteGroup:
 class ReleaseRun:
     """One pass over all made jobs. Only requests of the writer use it."""
 
-    queue: WorkQueue
+    work_queue: WorkQueue
     programs: ProgramCache
     counts: Sequence[ReleasedCount]
     """The unfinished pool jobs when the pass begins."""
@@ -70,12 +70,12 @@ class ReleaseRun:
         """Read the next groups of made jobs. Returns whether all are read."""
         self.connection = connection = tx.connection
         if not self._uses:
-            self._uses = self.queue.site_states()
+            self._uses = self.work_queue.site_states()
             self._live = releasing.live_agents(connection, now)
             self._load_requests(connection, [count.request for count in self.counts])
         groups = element_jobs.made_groups(connection, self._after, GROUPS)
         self._load_requests(connection, [group.request for group in groups])
-        self.queue.load_location_sets(connection, [group.location_set for group in groups])
+        self.work_queue.load_location_sets(connection, [group.location_set for group in groups])
         for group in groups:
             self._after = group
             if group.request not in self.only:
@@ -108,7 +108,7 @@ class ReleaseRun:
     def _add(
         self, connection: Connection, group: MadeGroup, request: QueuedRequest, step: QueuedStep, now: float
     ) -> None:
-        eligible = self.queue.eligible(connection, request, step, group.location_set, now)
+        eligible = self.work_queue.eligible(connection, request, step, group.location_set, now)
         sites = usable_sites(eligible - element_jobs.avoided(group.avoided_sites), self._uses)
         if not sites:
             return
@@ -127,7 +127,7 @@ class ReleaseRun:
         one_pass = self._passes.get(team)
         if one_pass is None:
             live = self._live.get(team, [])
-            loads = loads_of_team(self.queue, team, live, self.counts, self._requests, self._steps)
+            loads = loads_of_team(self.work_queue, team, live, self.counts, self._requests, self._steps)
             one_pass = self._passes[team] = ReleasePass(loads, self.rng)
         return one_pass
 
@@ -146,7 +146,7 @@ class ReleaseRun:
                 key = group.made.request, step, group.sites, needs
                 batches.setdefault(key, []).append(release)
         for (request, step, sites, needs), releases in batches.items():
-            pool, priority = self.queue.pool, self._requests[request].priority
+            pool, priority = self.work_queue.pool, self._requests[request].priority
             jobs = self.programs.jobs(tx.connection, request, step, priority, sites, pool, needs)
             if jobs is None:
                 continue
@@ -171,7 +171,7 @@ class ReleaseRun:
                 self._measured[request, step] = measured or 0.0
             seconds = events * self._measured[request, step]
         estimate = Estimate(seconds, kilobytes if program.has_size else 0.0)
-        return pilot_needs(program.description, estimate, self.queue.pool.policy.matching)
+        return pilot_needs(program.description, estimate, self.work_queue.pool.policy.matching)
 
     def _group(self, release: JobRelease) -> SiteGroup:
         return self.groups[release.group]

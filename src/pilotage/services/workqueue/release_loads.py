@@ -10,8 +10,8 @@ from pilotage.store.tables.element_jobs import ReleasedCount
 from pilotage.store.tables.queued_requests import QueuedRequest, QueuedStep
 
 
-def release_rules(queue: WorkQueue) -> ReleaseRules:
-    settings = queue.pool.policy.requests
+def release_rules(work_queue: WorkQueue) -> ReleaseRules:
+    settings = work_queue.pool.policy.requests
     return ReleaseRules(
         pending_fraction=settings.pending_fraction,
         overflow=settings.overflow,
@@ -26,7 +26,7 @@ def counted_agent(agent: int, live: Sequence[int]) -> int:
 
 
 def loads_of_team(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     team: str,
     live: Sequence[int],
     counts: Sequence[ReleasedCount],
@@ -34,11 +34,13 @@ def loads_of_team(
     steps: Mapping[tuple[int, int], QueuedStep],
 ) -> AgentLoads:
     """The pool jobs of a team, of all jobs of `counts`. `live`: its agents, which share the slots of each site."""
-    agents, rules = len(live), release_rules(queue)
-    slots = queue.pool.site_slots()
+    agents, rules = len(live), release_rules(work_queue)
+    slots = work_queue.pool.site_slots()
 
     def limits(site: str, job_type: str) -> Limits:
-        return _fixed(queue, site, job_type, limits_of(slots.get(site, 0), agents, job_type, rules), agents)
+        return _fixed(
+            work_queue, site, job_type, limits_of(slots.get(site, 0), agents, job_type, rules), agents
+        )
 
     loads = AgentLoads(limits, rules)
     for count in counts:
@@ -51,9 +53,9 @@ def loads_of_team(
     return loads
 
 
-def _fixed(queue: WorkQueue, site: str, job_type: str, limits: Limits, agents: int) -> Limits:
+def _fixed(work_queue: WorkQueue, site: str, job_type: str, limits: Limits, agents: int) -> Limits:
     """The limits with the fixed numbers of the policy in place of the computed ones."""
-    settings, values = queue.pool.policy.requests, list(limits)
+    settings, values = work_queue.pool.policy.requests, list(limits)
     for place, kind in ((0, ""), (2, job_type)):
         threshold = settings.threshold(site, kind)
         for part, fixed in enumerate((threshold.pending, threshold.running)):

@@ -68,7 +68,7 @@ def roll_up(
     return ended
 
 
-def places_of(queue: WorkQueue, now: float) -> HasPlace:
+def places_of(work_queue: WorkQueue, now: float) -> HasPlace:
     """Whether a site may run an element job, besides the sites that it avoids."""
 
     def has_place(connection: Connection, row: ElementJobRow, avoided_sites: str) -> bool:
@@ -78,7 +78,7 @@ def places_of(queue: WorkQueue, now: float) -> HasPlace:
         if request is None or step is None:
             return False
         return bool(
-            queue.eligible(connection, request, step, row.location_set, now)
+            work_queue.eligible(connection, request, step, row.location_set, now)
             - element_jobs.avoided(avoided_sites)
         )
 

@@ -105,7 +105,7 @@ def _malformed() -> InvalidInput:
 
 
 def post_masks(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     tx: Transaction,
     agent_id: int,
     user: AgentUser,
@@ -120,7 +120,7 @@ def post_masks(
     if row is None:
         raise NotFound(f"there is no element {element}")
     if message.failure and message.last:
-        return _fail(queue, tx, agent, row, message, now)
+        return _fail(work_queue, tx, agent, row, message, now)
     known = element_masks.known_digests(tx.connection, row.id, sorted(masks))
     new = {digest: mask for digest, mask in masks.items() if digest not in known}
     if not message.last:
@@ -130,7 +130,7 @@ def post_masks(
         decision = decide_for(tx.connection, agent, row, message.epoch, Message.KEEP)
         if decision.answer is Answer.SUPERSEDED:
             return PostedMasks(0, 0, superseded=True)
-        _make_jobs(queue, tx, agent, row, new, now)
+        _make_jobs(work_queue, tx, agent, row, new, now)
         return PostedMasks(len(new), len(known))
     digests = sorted({*element_masks.digests_of(tx.connection, row.id), *new})
     digest = digest_of(digests)
@@ -139,13 +139,13 @@ def post_masks(
         return PostedMasks(0, 0, superseded=True)
     if row.finished_epoch == message.epoch:
         return PostedMasks(0, len(known))
-    _make_jobs(queue, tx, agent, row, new, now)
-    _finish(queue, tx, agent, row, len(digests), digest, message, now)
+    _make_jobs(work_queue, tx, agent, row, new, now)
+    _finish(work_queue, tx, agent, row, len(digests), digest, message, now)
     return PostedMasks(len(new), len(known))
 
 
 def _finish(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     tx: Transaction,
     agent: AgentRow,
     row: ElementRow,
@@ -161,7 +161,7 @@ def _finish(
             f"element {row.id} has {jobs} masks, and its agent knows {message.total}",
             hint="read the masks that exist, and make the rest",
         )
-    missing = _coverage(queue, tx, row).missing()
+    missing = _coverage(work_queue, tx, row).missing()
     if missing:
         raise InvalidInput(f"element {row.id} is not split: {missing}", field="last")
     elements.save_split(
@@ -178,11 +178,11 @@ def _finish(
     moves.save(tx.connection)
     # Its jobs may have ended before it was split.
     end_elements(tx.connection, [row.id], now)
-    queue.coverages.pop((row.id, row.epoch), None)
+    work_queue.coverages.pop((row.id, row.epoch), None)
 
 
 def _fail(
-    queue: WorkQueue, tx: Transaction, agent: AgentRow, row: ElementRow, message: PostMasks, now: float
+    work_queue: WorkQueue, tx: Transaction, agent: AgentRow, row: ElementRow, message: PostMasks, now: float
 ) -> PostedMasks:
     """The agent cannot split the element. Jobs that were made before go on."""
     digest = digest_of({"failure": message.failure})
@@ -198,29 +198,34 @@ def _fail(
     moves.move(row, ElementState.FAILED, agent=agent.id, site=row.site, reason=message.failure)
     moves.save(tx.connection)
     elements.save_unsplit(tx.connection, row.id, epoch=message.epoch, digest=digest)
-    queue.coverages.pop((row.id, row.epoch), None)
+    work_queue.coverages.pop((row.id, row.epoch), None)
     return PostedMasks(0, 0)
 
 
 def _make_jobs(
-    queue: WorkQueue, tx: Transaction, agent: AgentRow, row: ElementRow, masks: Mapping[str, Mask], now: float
+    work_queue: WorkQueue,
+    tx: Transaction,
+    agent: AgentRow,
+    row: ElementRow,
+    masks: Mapping[str, Mask],
+    now: float,
 ) -> None:
     if not masks:
         return
-    coverage = _coverage(queue, tx, row)
+    coverage = _coverage(work_queue, tx, row)
     # If a mask is refused, or the transaction fails, the coverage is read again.
-    tx.on_rollback(lambda: queue.coverages.pop((row.id, row.epoch), None))
+    tx.on_rollback(lambda: work_queue.coverages.pop((row.id, row.epoch), None))
     try:
         taken = {digest: coverage.take(mask) for digest, mask in masks.items()}
     except InvalidInput:
-        queue.coverages.pop((row.id, row.epoch), None)
+        work_queue.coverages.pop((row.id, row.epoch), None)
         raise
     jobs = [_job(agent, row, digest, piece, now) for digest, piece in taken.items()]
     refused = [_refused(job, masks[job.digest].refused) for job in jobs if masks[job.digest].refused]
     made = [job for job in jobs if not masks[job.digest].refused]
     element_masks.insert_jobs(tx.connection, [*made, *refused])
     element_progress.add(tx.connection, [JobsEnded(0, len(refused), 0, 0, row.id)] if refused else [])
-    queue.loads.add(agent.id, row.site, row.request_id, len(made))
+    work_queue.loads.add(agent.id, row.site, row.request_id, len(made))
 
 
 def _refused(job: NewElementJob, reason: str) -> NewElementJob:
@@ -251,11 +256,11 @@ def _job(agent: AgentRow, row: ElementRow, digest: str, piece: TakenPiece, now: 
     )
 
 
-def _coverage(queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCoverage:
+def _coverage(work_queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCoverage:
     """The parts of an element that have jobs. Another server may have made some since."""
     key, connection = (row.id, row.epoch), tx.connection
-    coverage = queue.coverages.use(key)
-    if coverage is not None and queue.pool.peers.shared:
+    coverage = work_queue.coverages.use(key)
+    if coverage is not None and work_queue.pool.peers.shared:
         coverage = coverage if coverage.masks == element_masks.count_of(connection, row.id) else None
     if coverage is None:
         restriction = Mask.from_json(json.loads(row.mask)) if row.mask else None
@@ -264,8 +269,8 @@ def _coverage(queue: WorkQueue, tx: Transaction, row: ElementRow) -> ElementCove
         coverage = ElementCoverage(files, restriction, generate)
         for mask in element_masks.masks_of(connection, row.id):
             coverage.take(Mask.from_json(json.loads(mask)))
-        queue.coverages[key] = coverage
-        tx.on_rollback(lambda: queue.coverages.pop(key, None))
+        work_queue.coverages[key] = coverage
+        tx.on_rollback(lambda: work_queue.coverages.pop(key, None))
     return coverage
 
 

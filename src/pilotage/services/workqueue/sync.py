@@ -29,7 +29,7 @@ from pilotage.wire.agents import OfferedElement, SiteOfAgent, SyncRequest, SyncR
 
 
 def sync(
-    queue: WorkQueue,
+    work_queue: WorkQueue,
     tx: Transaction,
     agent_id: int,
     user: AgentUser,
@@ -40,33 +40,33 @@ def sync(
 ) -> SyncResponse:
     """Answer one turn. `load`: the unfinished jobs of the agent."""
     agent = present_agent(tx, agent_id, user, message.nonce)
-    tx.on_rollback(queue.forget_location_sets)
+    tx.on_rollback(work_queue.forget_location_sets)
     if message.number < agent.pull_number:
         raise Superseded(f"a later turn of agent {agent.name} was answered", hint="join again")
-    settings = queue.pool.policy.requests
+    settings = work_queue.pool.policy.requests
     draining = (agent.draining & BY_ADMINISTRATOR) | (BY_ITSELF if message.draining else 0)
     agent = agent.with_draining(draining, load.jobs, now)
     agents.renew(tx.connection, agent, now=now, lease_until=now + settings.agent_lease)
-    turn = _AgentSync(queue, tx, agent, message, now)
+    turn = _AgentSync(work_queue, tx, agent, message, now)
     turn.settle()
     peers = set(agents.live_of_team(tx.connection, agent.team, now))
     if not draining:
         peers.add(agent.id)
-    states = queue.site_states()
-    slots = slots_of_sites(queue.pool.site_slots(), len(peers), queue.slot_rules)
+    states = work_queue.site_states()
+    slots = slots_of_sites(work_queue.pool.site_slots(), len(peers), work_queue.slot_rules)
     room = max(0, settings.owner_limit - load.in_pool)
     again = turn.repeated()
     if not again and not draining and room and message.want:
         normal = {site: count for site, count in slots.items() if states.get(site) is SiteState.NORMAL}
-        pull = AgentPull(queue, tx, agent, lesser_slots(normal, message.slots), load, now, rng)
+        pull = AgentPull(work_queue, tx, agent, lesser_slots(normal, message.slots), load, now, rng)
         again = pull.run(min(message.want, settings.elements_per_pull))
         if again:
             agents.save_pull(tx.connection, agent.id, message.number, [(row.id, row.epoch) for row in again])
     return SyncResponse(
         number=message.number,
         lease=settings.agent_lease,
-        period=_period(queue, tx, agent, slots, draining),
-        elements=_offered(queue, tx, again),
+        period=_period(work_queue, tx, agent, slots, draining),
+        elements=_offered(work_queue, tx, again),
         stop=turn.stop,
         sites=_sites(tx, slots, states, load),
         agents=max(1, len(peers)),
@@ -81,16 +81,16 @@ SHORTEST_PERIOD = 0.5
 
 
 def _period(
-    queue: WorkQueue, tx: Transaction, agent: AgentRow, slots: Mapping[str, int], draining: int
+    work_queue: WorkQueue, tx: Transaction, agent: AgentRow, slots: Mapping[str, int], draining: int
 ) -> float:
     """Seconds until the agent's next turn: fewer while work waits, and its few slots are soon free again."""
-    period = queue.pool.policy.requests.agent_period
+    period = work_queue.pool.policy.requests.agent_period
     if draining or not elements.any_available(tx.connection, agent.team):
         return period
     return min(period, max(SHORTEST_PERIOD, sum(slots.values()) / SLOTS_PER_SECOND))
 
 
-def _offered(queue: WorkQueue, tx: Transaction, rows: list[ElementRow]) -> list[OfferedElement]:
+def _offered(work_queue: WorkQueue, tx: Transaction, rows: list[ElementRow]) -> list[OfferedElement]:
     return offered_elements(tx.connection, rows) if rows else []
 
 
@@ -98,7 +98,7 @@ def _offered(queue: WorkQueue, tx: Transaction, rows: list[ElementRow]) -> list[
 class _AgentSync:
     """The elements of one agent, compared with its message."""
 
-    queue: WorkQueue
+    work_queue: WorkQueue
     tx: Transaction
     agent: AgentRow
     message: SyncRequest
@@ -166,7 +166,7 @@ class _AgentSync:
     def _free(self, moves: ElementMoves, row: ElementRow, reason: str, canceled: list[int]) -> None:
         decision = decide_for(self.tx.connection, self.agent, row, row.epoch, Message.RELEASE)
         if decision.effect is Effect.FREE or row.state is ElementState.CANCEL_REQUESTED:
-            free(self.queue, moves, row, reason, canceled)
+            free(self.work_queue, moves, row, reason, canceled)
             del self._rows[row.id]
 
     def _check_place(self, moves: ElementMoves, row: ElementRow, canceled: list[int]) -> None:
@@ -184,7 +184,7 @@ class _AgentSync:
         step = self._steps.get((row.request_id, row.step))
         if request is None or step is None:
             return True
-        return bool(self.queue.eligible(connection, request, step, row.location_set, self.now))
+        return bool(self.work_queue.eligible(connection, request, step, row.location_set, self.now))
 
 
 def _sites(

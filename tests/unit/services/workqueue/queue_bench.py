@@ -74,14 +74,14 @@ class QueueBench:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.queue = WorkQueue(bench.pool)
+        self.work_queue = WorkQueue(bench.pool)
         self.rng = Random(3)
 
     def reopen(self) -> None:
         """As after a restart of the server: nothing in memory is left."""
         self.bench.close()
         self.bench.open()
-        self.queue = WorkQueue(self.bench.pool)
+        self.work_queue = WorkQueue(self.bench.pool)
 
     @property
     def now(self) -> float:
@@ -204,7 +204,7 @@ class QueueBench:
     def intake(self, request: int, limit: int = 1000) -> int:
         """All slices that can be taken now; returns their number."""
         slices = 1
-        while self.bench.do(lambda tx: take_slice(self.queue, tx, request, self.now, limit)):
+        while self.bench.do(lambda tx: take_slice(self.work_queue, tx, request, self.now, limit)):
             slices += 1
         return slices
 
@@ -242,9 +242,9 @@ class QueueBench:
         """One cycle of the duty of agents."""
         now = self.now
         gone = self.bench.do(lambda tx: expiry.over(tx, now))
-        ended = self.bench.do(lambda tx: expiry.expire(self.queue, tx, now, gone))
+        ended = self.bench.do(lambda tx: expiry.expire(self.work_queue, tx, now, gone))
         for agent in self.bench.do(lambda tx: expiry.abandoned(tx, now)):
-            while self.bench.do(lambda tx, agent=agent: expiry.take_over(self.queue, tx, now, [agent])):
+            while self.bench.do(lambda tx, agent=agent: expiry.take_over(self.work_queue, tx, now, [agent])):
                 pass
         return ended
 
@@ -294,7 +294,9 @@ class PaperAgent:
     def join(self) -> None:
         message = JoinRequest(self.name, self.team, self.nonce)
         bench = self.bench
-        answer = bench.bench.do(lambda tx: membership.join(bench.queue, tx, message, self.user, bench.now))
+        answer = bench.bench.do(
+            lambda tx: membership.join(bench.work_queue, tx, message, self.user, bench.now)
+        )
         self.id = answer.agent
 
     def message(self, want: int = 200, **more: Any) -> SyncRequest:
@@ -311,9 +313,9 @@ class PaperAgent:
     def send(self, message: SyncRequest) -> SyncResponse:
         """Send a message, without use of its answer."""
         bench = self.bench
-        load = bench.bench.do(lambda tx: bench.queue.loads.count(tx.connection, self.id, bench.now))
+        load = bench.bench.do(lambda tx: bench.work_queue.loads.count(tx.connection, self.id, bench.now))
         return bench.bench.do(
-            lambda tx: sync(bench.queue, tx, self.id, self.user, message, load, bench.now, bench.rng)
+            lambda tx: sync(bench.work_queue, tx, self.id, self.user, message, load, bench.now, bench.rng)
         )
 
     def sync(self, want: int = 200, **more: Any) -> SyncResponse:
@@ -336,7 +338,7 @@ class PaperAgent:
         for part, given in parts_of(message, map(read_mask, message.masks)):
             posted = bench.bench.do(
                 lambda tx, part=part, given=given: post_masks(
-                    bench.queue, tx, self.id, self.user, element.id, part, given, bench.now
+                    bench.work_queue, tx, self.id, self.user, element.id, part, given, bench.now
                 )
             )
             made, known = made + posted.made, known + posted.known

@@ -62,7 +62,7 @@ def test_intake_in_slices_goes_on_after_a_crash(queue: QueueBench) -> None:
 
 
 def _slice(queue: QueueBench, tx: Transaction, request: int, limit: int) -> bool:
-    return take_slice(queue.queue, tx, request, queue.now, limit)
+    return take_slice(queue.work_queue, tx, request, queue.now, limit)
 
 
 def test_the_same_request_makes_no_element_twice(queue: QueueBench) -> None:
@@ -358,10 +358,12 @@ def test_foreign_and_incompatible_agents_are_refused(queue: QueueBench) -> None:
     agent = queue.agent()
     stranger = JoinRequest(agent.name, "home", "x")
     with pytest.raises(Forbidden):
-        queue.bench.do(lambda tx: membership.join(queue.queue, tx, stranger, AgentUser("bob"), queue.now))
+        queue.bench.do(
+            lambda tx: membership.join(queue.work_queue, tx, stranger, AgentUser("bob"), queue.now)
+        )
     newer = JoinRequest("two", "home", "x", protocol=99)
     with pytest.raises(IncompatibleVersion):
-        queue.bench.do(lambda tx: membership.join(queue.queue, tx, newer, AgentUser("bob"), queue.now))
+        queue.bench.do(lambda tx: membership.join(queue.work_queue, tx, newer, AgentUser("bob"), queue.now))
     agent.user = AgentUser("bob")
     with pytest.raises(Forbidden):
         agent.sync()
@@ -388,7 +390,7 @@ def test_probes_and_jumps_find_the_same_elements(queue: QueueBench) -> None:
     agent = queue.agent()
     sites = {row.id: row.location_set for row in queue.elements_of(request)}
     first = agent.sync(2, slots={"A": 100})
-    assert queue.queue.group_counts == {request: 6}
+    assert queue.work_queue.group_counts == {request: 6}
     second = agent.sync(200, slots={"A": 100})
     taken = [element.id for answer in (first, second) for element in answer.elements]
     names = dict(queue.sql("SELECT id, sites FROM location_sets"))
@@ -465,7 +467,9 @@ def test_draining_agents_do_not_pull(queue: QueueBench) -> None:
     prepared(queue, 2)
     agent, other = queue.agent("one"), queue.agent("two")
     queue.bench.do(
-        lambda tx: membership.set_draining(queue.queue, tx, "one", 7, draining=True, by="root", now=queue.now)
+        lambda tx: membership.set_draining(
+            queue.work_queue, tx, "one", 7, draining=True, by="root", now=queue.now
+        )
     )
     answer = agent.sync()
     assert (answer.elements, answer.drain, answer.agents) == ([], True, 1)
@@ -473,7 +477,7 @@ def test_draining_agents_do_not_pull(queue: QueueBench) -> None:
     assert agent.sync(draining=True).elements == []
     queue.bench.do(
         lambda tx: membership.set_draining(
-            queue.queue, tx, "one", 7, draining=False, by="root", now=queue.now
+            queue.work_queue, tx, "one", 7, draining=False, by="root", now=queue.now
         )
     )
     assert not agent.sync(draining=True).drain
@@ -500,13 +504,15 @@ def test_a_drain_tells_when_it_began_and_with_how_many_jobs(queue: QueueBench) -
     assert jobs > 0
     queue.bench.now += 5
     queue.bench.do(
-        lambda tx: membership.set_draining(queue.queue, tx, "one", 0, draining=True, by="root", now=queue.now)
+        lambda tx: membership.set_draining(
+            queue.work_queue, tx, "one", 0, draining=True, by="root", now=queue.now
+        )
     )
     agent.sync(draining=True)
     assert drain() == (began, jobs)
     queue.bench.do(
         lambda tx: membership.set_draining(
-            queue.queue, tx, "one", 0, draining=False, by="root", now=queue.now
+            queue.work_queue, tx, "one", 0, draining=False, by="root", now=queue.now
         )
     )
     agent.sync()

@@ -37,21 +37,23 @@ def change_of(verb: Any, queue: QueueBench, number: int, *more: Any) -> Request:
 def turn(queue: QueueBench, agent: PaperAgent, **more: Any) -> Request:
     """A turn of an agent at a server."""
     message = agent.message(**more)
-    load = queue.bench.do(lambda tx: queue.queue.loads.count(tx.connection, agent.id, queue.now))
-    return lambda tx: sync(queue.queue, tx, agent.id, agent.user, message, load, queue.now, Random(1))
+    load = queue.bench.do(lambda tx: queue.work_queue.loads.count(tx.connection, agent.id, queue.now))
+    return lambda tx: sync(queue.work_queue, tx, agent.id, agent.user, message, load, queue.now, Random(1))
 
 
 def post_of(queue: QueueBench, agent: PaperAgent, number: int) -> Request:
     element = agent.held[number]
     masks = {mask.digest: mask for mask in agent.masks_of(element)}
     message = PostMasks(element.epoch, last=True)
-    return lambda tx: post_masks(queue.queue, tx, agent.id, agent.user, number, message, masks, queue.now)
+    return lambda tx: post_masks(
+        queue.work_queue, tx, agent.id, agent.user, number, message, masks, queue.now
+    )
 
 
 def propagate(queue: QueueBench, number: int) -> None:
     """Cycles of the propagation and of the roll-up until nothing is left to do."""
     for _ in range(3):
-        run = Propagation(queue.queue, number)
+        run = Propagation(queue.work_queue, number)
         while not queue.bench.do(lambda tx: run.run(tx, queue.now, 100)):  # noqa: B023
             pass
         queue.bench.do(lambda tx: roll_up.advance(tx, number, queue.now))
@@ -136,11 +138,11 @@ def test_jobs_that_are_posted_during_an_abort_are_cancelled(
     one, other = servers
 
     def cancelling(tx: Transaction) -> None:
-        Propagation(other.queue, row.id).run(tx, other.now, 100)
+        Propagation(other.work_queue, row.id).run(tx, other.now, 100)
 
     one.bench.do(change_of(changes.abort, one, row.id))
     if abort_first:
-        run = Propagation(one.queue, row.id)
+        run = Propagation(one.work_queue, row.id)
 
         def steps(tx: Transaction) -> None:
             for _ in range(3):
@@ -171,7 +173,7 @@ def test_an_agent_whose_lease_ends_during_its_turn_keeps_it(race: Race, servers:
     gone = other.bench.do(lambda tx: expiry.over(tx, other.now))
     assert gone == [chain.agent.id]
     answer, ended = race.run(
-        turn(one, chain.agent), lambda tx: expiry.expire(other.queue, tx, other.now, gone)
+        turn(one, chain.agent), lambda tx: expiry.expire(other.work_queue, tx, other.now, gone)
     )
     assert (len(answer.elements), ended) == (3, 0)
     assert {element.state for element in one.elements_of(row.id)} == {"Negotiating"}
@@ -185,7 +187,7 @@ def test_a_turn_that_comes_while_the_lease_ends_is_superseded(race: Race, server
     one, other = servers
     one.bench.now = other.bench.now = one.now + 301
     ended, answer = race.run(
-        lambda tx: expiry.expire(one.queue, tx, one.now, [chain.agent.id]), turn(other, chain.agent)
+        lambda tx: expiry.expire(one.work_queue, tx, one.now, [chain.agent.id]), turn(other, chain.agent)
     )
     assert ended == 1
     assert isinstance(answer, Superseded)
@@ -202,7 +204,7 @@ def test_an_agent_that_joins_again_keeps_its_new_elements(
     one, other = servers
     one.agent("heir")
     agent = chain.agent
-    one.bench.do(lambda tx: membership.remove(one.queue, tx, agent.name, by="alice", now=one.now))
+    one.bench.do(lambda tx: membership.remove(one.work_queue, tx, agent.name, by="alice", now=one.now))
     message = JoinRequest(agent.name, agent.team, agent.nonce)
     pulling = turn(other, agent)
     split_of = elements.split_of
@@ -212,11 +214,11 @@ def test_an_agent_that_joins_again_keeps_its_new_elements(
         return split_of(*facts)
 
     def back(tx: Transaction) -> Any:
-        membership.join(other.queue, tx, message, agent.user, other.now)
+        membership.join(other.work_queue, tx, message, agent.user, other.now)
         return pulling(tx)
 
     monkeypatch.setattr(elements, "split_of", paused)
-    _, answer = race.run(lambda tx: expiry.take_over(one.queue, tx, one.now, [agent.id]), back)
+    _, answer = race.run(lambda tx: expiry.take_over(one.work_queue, tx, one.now, [agent.id]), back)
     agent.number += 1
     agent.held.update({element.id: element for element in answer.elements})
     assert len(agent.held) == 3
@@ -229,7 +231,7 @@ def test_an_agent_that_joins_again_keeps_its_new_elements(
 def test_two_new_agents_of_one_name_are_one_row(race: Race, servers: Servers) -> None:
     def join(queue: QueueBench, nonce: str) -> Request:
         message = JoinRequest("twin", "home", nonce)
-        return lambda tx: membership.join(queue.queue, tx, message, AgentUser("alice"), queue.now)
+        return lambda tx: membership.join(queue.work_queue, tx, message, AgentUser("alice"), queue.now)
 
     first, second = race.run(join(servers.first, "a"), join(servers.second, "b"))
     assert first.agent == second.agent
@@ -244,7 +246,7 @@ def test_one_of_two_removals_of_an_agent_is_carried_out(race: Race, servers: Ser
 
     def remove(queue: QueueBench) -> Request:
         name = chain.agent.name
-        return lambda tx: membership.remove(queue.queue, tx, name, by="alice", now=queue.now)
+        return lambda tx: membership.remove(queue.work_queue, tx, name, by="alice", now=queue.now)
 
     first, second = race.run(remove(servers.first), remove(servers.second))
     assert first.ended is not None

@@ -21,12 +21,12 @@ def ask(bench: QueueBench, request: int, element: int | None = None) -> RequestW
     def answer(tx: object) -> RequestWhy:
         connection = tx.connection  # type: ignore[attr-defined]
         row = queued_requests.by_ids(connection, [request])[request]
-        queue = WorkQueue(bench.bench.pool)
+        work_queue = WorkQueue(bench.bench.pool)
         if element is None:
-            return why.why_request(queue, connection, row, bench.now)
+            return why.why_request(work_queue, connection, row, bench.now)
         facts = request_waits.element(connection, element)
         assert facts is not None
-        return why.why_element(queue, connection, row, element, facts, bench.now)
+        return why.why_element(work_queue, connection, row, element, facts, bench.now)
 
     return bench.bench.do(answer)
 
@@ -162,7 +162,7 @@ def job_reasons(answer: RequestWhy) -> dict[str, str]:
 def release(queue: QueueBench) -> int:
     """The release itself, which proves what was told."""
     made = RequestBench(queue.bench)
-    made.queue = queue.queue
+    made.work_queue = queue.work_queue
     return made.release()
 
 
@@ -254,7 +254,7 @@ def test_open_blocks_are_named_only_where_they_are_the_cause(queue: QueueBench) 
     queue.run("UPDATE elements SET state = 'Done'")
     assert ask(queue, request).summary == "step process has taken all blocks of data, and more may come"
     queue.run("UPDATE request_steps SET closed = 1")
-    assert ask(queue, request).summary == "all of its work has ended, and its state follows"
+    assert ask(queue, request).summary == "all of its work has ended; its state will change soon"
 
 
 def test_the_reason_of_failed_elements_is_told(queue: QueueBench) -> None:

@@ -69,7 +69,7 @@ def metrics(context: TheContext) -> Response:
     lines: list[str] = []
     connection = context.readers.connection()
     lines += _labelled("pilotage_jobs", "state", listing.state_totals(connection))
-    depth = context.work.queue_depth.read()
+    depth = context.work.work_queue_depth.read()
     lines += _labelled("pilotage_requests", "state", depth.requests)
     lines += _labelled("pilotage_elements", "state", depth.elements)
     lines += _labelled("pilotage_element_jobs", "state", depth.jobs)

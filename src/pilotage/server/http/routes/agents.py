@@ -65,8 +65,8 @@ def _user_of_agent(context: Context, caller: Caller) -> AgentUser:
 async def join(body: JoinRequest, context: TheContext, caller: TheCaller) -> JoinResponse:
     """An agent is there. Another process of this name is superseded. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work.queue, context.clock()
-    return await context.writer.acall(lambda tx: membership.join(queue, tx, body, user, now))
+    work_queue, now = context.work.work_queue, context.clock()
+    return await context.writer.acall(lambda tx: membership.join(work_queue, tx, body, user, now))
 
 
 @router.call(SYNC)
@@ -75,16 +75,16 @@ async def sync_agent(
 ) -> SyncResponse:
     """Renew an agent's lease, confirm and give back elements, pull new ones. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work.queue, context.clock()
+    work_queue, now = context.work.work_queue, context.clock()
     load = await _load(context, agent, now)
     return await context.writer.acall(
-        lambda tx: sync(queue, tx, agent, user, body, load, now, context.pool.rng)
+        lambda tx: sync(work_queue, tx, agent, user, body, load, now, context.pool.rng)
     )
 
 
 async def _load(context: Context, agent: int, now: float) -> AgentLoad:
     """The unfinished jobs of an agent. The count reads many rows and returns few, so another thread makes it."""
-    loads = context.work.queue.loads
+    loads = context.work.work_queue.loads
     known = loads.known(agent, now)
     if known is not None:
         return known
@@ -133,14 +133,14 @@ async def post_masks(
 ) -> PostedMasks:
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
-    queue, now = context.work.queue, context.clock()
+    work_queue, now = context.work.work_queue, context.clock()
     masks = [splitting.read_mask(document) async for document in in_turns(body.masks)]
     made = known = 0
     for message, part in splitting.parts_of(body, masks):
         posted = await context.writer.acall(
             partial(
                 splitting.post_masks,
-                queue,
+                work_queue,
                 agent_id=agent,
                 user=user,
                 element=element,
@@ -180,7 +180,7 @@ def list_agents(asked: EndedQuery, context: TheContext, caller: TheCaller) -> Ag
 
 def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
     connection = context.readers.connection()
-    load = context.work.queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
+    load = context.work.work_queue.loads.known(row.id, now) or AgentLoad.read(connection, row.id, now)
     return AgentSummary(
         name=row.name,
         team=row.team,
@@ -214,10 +214,12 @@ async def enable_agent(body: AgentAction, context: TheContext, caller: TheCaller
 
 async def _set_draining(context: Context, caller: Caller, name: str, *, draining: bool) -> AgentSummary:
     agent = _need_authority(context, caller, name)
-    queue, now = context.work.queue, context.clock()
+    work_queue, now = context.work.work_queue, context.clock()
     jobs = (await _load(context, agent.id, now)).jobs
     row = await context.writer.acall(
-        lambda tx: membership.set_draining(queue, tx, name, jobs, draining=draining, by=caller.user, now=now)
+        lambda tx: membership.set_draining(
+            work_queue, tx, name, jobs, draining=draining, by=caller.user, now=now
+        )
     )
     return _summary(context, row, now)
 
@@ -226,9 +228,9 @@ async def _set_draining(context: Context, caller: Caller, name: str, *, draining
 async def remove_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """End an agent at once; its elements go back to the queue. Administrators, and its user."""
     _need_authority(context, caller, body.name)
-    queue, now = context.work.queue, context.clock()
+    work_queue, now = context.work.work_queue, context.clock()
     row = await context.writer.acall(
-        lambda tx: membership.remove(queue, tx, body.name, by=caller.user, now=now)
+        lambda tx: membership.remove(work_queue, tx, body.name, by=caller.user, now=now)
     )
     return _summary(context, row, now)
 
