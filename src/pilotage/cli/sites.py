@@ -22,7 +22,7 @@ UntilOption = Annotated[
     typer.Option(
         "--until",
         metavar="TIME",
-        help="The site becomes normal then: in 90m, 2h, 3d, or a date; otherwise never",
+        help="When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never",
     ),
 ]
 

@@ -37,7 +37,7 @@ def attribute_mistakes(ce_name: str, ce: Ce) -> Iterator[AttributeMistake]:
         if name.lower() in _EXPRESSIONS and (reason := _expression_mistake(value)):
             yield ("attributes", name), f"{name} {reason}", 'as text: Requirements = "other.X == 1"'
         if name.lower() in _IDENTITIES and value != ce_name:
-            reason = f"{name} is the name of the CE in the policy, and cannot be another"
+            reason = f"{name} must be the name of the CE in the policy"
             yield ("attributes", name), reason, f"name the CE so: {toml.table('ces', str(value))}"
     if 0 < ce.information_expiry < 2 * ce.information_period:
         reason = "information_expiry must be at least two information_period, or 0"

@@ -87,7 +87,7 @@ class Requests(PolicyTable, frozen=True):
         10_000
     )
     max_retries: Annotated[
-        int, Setting("how often a failed job is made again; `retry` of a step stands above it", 0, 100)
+        int, Setting("how often a failed job is made again; `retry` of a step replaces this number", 0, 100)
     ] = 3
     max_retries_merge: Annotated[int, Setting("the same for jobs of the types Merge and Harvest", 0, 100)] = 4
     max_retries_cleanup: Annotated[int, Setting("the same for jobs of the type Cleanup", 0, 100)] = 2

@@ -148,7 +148,7 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
             if not 0 <= getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a finite number, at least 0", "ces", name, key)
         if ce.proxy and not _PROXY.fullmatch(ce.proxy):
-            hint = "a password would stand in batch scripts, so none can be given"
+            hint = "leave out the user and the password: batch scripts would show them"
             refuse(f"CE {name}: the proxy is not http://HOST:PORT", "ces", name, "proxy", hint=hint)
 
 
