@@ -18,7 +18,7 @@ from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.requests.states import REQUEST_STATES
 from pilotage.core.workqueue.states import ELEMENT_JOB_STATES, ELEMENT_STATES
 from pilotage.main.command_line import SERVER_COMMANDS
-from pilotage.services.director.hand_over import MOST_RELEASES
+from pilotage.services.director.next_step import MOST_RELEASES
 from scripts.reference import tables
 from scripts.reference.ads import reference_markdown as attributes_of_ads
 from scripts.reference.command_line import markdown as cli_markdown

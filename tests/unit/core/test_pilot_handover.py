@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scripts.reference.tables import hand_over_of_pilots
 
 from pilotage.core.pilots.handover import (
@@ -47,8 +47,8 @@ def by_the_rules(phase: SubmissionPhase, sight: Sight) -> SubmissionStep:
         return SubmissionStep(Action.ADOPT, SubmissionPhase.HELD if held else SubmissionPhase.RELEASED)
     if phase is SubmissionPhase.RELEASED:
         return SubmissionStep(Action.LOSE, SubmissionPhase.LOST)
-    # No call was made for an intent, so one listing is enough; whatever else was not seen to run is in doubt first.
-    if phase is SubmissionPhase.INTENT or sight is Sight.STILL_ABSENT:
+    # What was not seen to run is in doubt first.
+    if sight is Sight.STILL_ABSENT:
         return SubmissionStep(Action.ABORT, SubmissionPhase.LOST)
     return SubmissionStep(Action.LOOK_AGAIN, SubmissionPhase.IN_DOUBT)
 
@@ -106,21 +106,19 @@ class Director(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.phase = SubmissionPhase.INTENT
+        self.phase = SubmissionPhase.PREPARING
         self.absent_since: float | None = None
         self.under_way: list[tuple[float, str]] = []
         """Calls that have been sent: when they arrive, and which."""
         self.there: str | None = None
         """The batch job: "held", "running", or None."""
-        self.submitted = 0
         self.gave_up_at: float | None = None
 
-    @precondition(lambda self: self.phase is SubmissionPhase.INTENT)
-    @rule(late=st.floats(0, LATEST), answered=st.booleans())
-    def submit(self, late: float, answered: bool) -> None:
-        """PREPARING is stored before the call; without an answer it stays."""
-        self.phase = SubmissionPhase.PREPARING
-        self.submitted += 1
+    @initialize(called=st.booleans(), late=st.floats(0, LATEST), answered=st.booleans())
+    def submit(self, called: bool, late: float, answered: bool) -> None:
+        """PREPARING is stored before the call; without an answer it stays. `called`: the director lived to call."""
+        if not called:
+            return
         self.under_way.append((self.now + late, "submit"))
         if answered:
             self.arrive(self.now + late)
@@ -141,7 +139,7 @@ class Director(RuleBasedStateMachine):
             elif call[1] == "cancel":
                 self.there = None
 
-    @precondition(lambda self: self.there is not None and self.phase is not SubmissionPhase.INTENT)
+    @precondition(lambda self: self.there is not None)
     @rule()
     def ends_or_is_lost_by_the_system(self) -> None:
         self.there = None
@@ -183,10 +181,6 @@ class Director(RuleBasedStateMachine):
         if self.phase is SubmissionPhase.RELEASED is not before:
             assert self.there == "running", "a listing showed that it may start"
         assert before is not SubmissionPhase.LOST or self.phase is SubmissionPhase.LOST
-
-    @invariant()
-    def it_is_submitted_once(self) -> None:
-        assert self.submitted <= 1
 
     @invariant()
     def nothing_runs_that_was_given_up(self) -> None:

@@ -18,10 +18,8 @@ from enum import StrEnum
 class SubmissionPhase(StrEnum):
     """How far the hand-over of one pilot has come."""
 
-    INTENT = "intent"
-    """Its row and stamp are stored; the batch system has not been called."""
     PREPARING = "preparing"
-    """The call that submits it is under way."""
+    """Its row and stamp are stored; the call that submits it is under way."""
     HELD = "held"
     """The batch system has it and does not start it."""
     RELEASING = "releasing"
@@ -108,12 +106,6 @@ _CANCEL = SubmissionStep(A.CANCEL, P.CANCELLING)
 
 TABLE: Mapping[tuple[SubmissionPhase, Sight], SubmissionStep] = {
     # The director ended between the call and its record: the stamp tells that it is ours.
-    (P.INTENT, S.HELD): _ADOPT,
-    (P.INTENT, S.PRESENT): _ADOPT_FREE,
-    # Nobody has called the batch system, and a director that has ended calls it no more.
-    (P.INTENT, S.ABSENT): _ABORT,
-    (P.INTENT, S.STILL_ABSENT): _ABORT,
-    (P.INTENT, S.UNKNOWN): _stay(P.INTENT),
     (P.PREPARING, S.HELD): _ADOPT,
     (P.PREPARING, S.PRESENT): _ADOPT_FREE,
     # The call may arrive later than the listing: never submit again blindly.

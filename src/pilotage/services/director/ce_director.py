@@ -51,7 +51,10 @@ class ChosenOrders:
 
 
 class OrderRule(Protocol):
-    """How many pilots a CE gets, how wide they are, and for whom."""
+    """How many pilots a CE gets, how wide they are, and for whom.
+
+    `IterationOrders` serves batch systems, `LocalOrders` this machine. `server/process/schedule.py` chooses.
+    """
 
     def node(self, ce: Ce) -> Node:
         """The node that a new pilot of the CE is expected to find."""

@@ -33,7 +33,7 @@ NO_NODE: Final = Node(processors=1)
 
 
 def ce_load(pool: Pool, name: str, counts: DemandCounts, now: float) -> CeLoad:
-    policy, ce, node = pool.policy, pool.policy.ces[name], pool.ces.local_nodes.get(name)
+    policy, ce, node = pool.policy, pool.policy.ces[name], pool.ces.nodes.get(name)
     waiting, running = counts.pilots.get(name, (0, 0))
     ordered = sum(order.pilots for order in counts.orders.get(name, ()))
     waiting += ordered

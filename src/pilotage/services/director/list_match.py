@@ -85,7 +85,7 @@ def _fitting_first(answer: CeMatch) -> tuple[int, float, str]:
 def _answer(pool: Pool, identity: QueueIdentity, ad: CeAd, row: CeSummary, now: float) -> CeMatch:
     policy = pool.policy
     pilot_type = _type_of_pilots(policy.ces[row.name], identity)
-    offer = possible_offer(pool, row.name, pool.ces.local_nodes.get(row.name) or NO_NODE)
+    offer = possible_offer(pool, row.name, pool.ces.nodes.get(row.name) or NO_NODE)
     facts = pool.ces.brokering.ce(ad, as_private(offer) if pilot_type == PRIVATE else offer).facts
     requester = pilots_ad(policy, identity, pilot_type)
     rank = _rank(policy, row, facts.ad)
@@ -129,7 +129,7 @@ def _rank(policy: Policy, row: CeSummary, ad: ClassAd) -> float:
 
 def _unmet_conditions(pool: Pool, identity: QueueIdentity, name: str) -> list[str]:
     """Sentences for the conditions other than Requirements that a new pilot of the CE would not meet."""
-    offer = possible_offer(pool, name, pool.ces.local_nodes.get(name) or NO_NODE)
+    offer = possible_offer(pool, name, pool.ces.nodes.get(name) or NO_NODE)
     types = pool.policy.ces[name].allowed_pilot_types
     offers = [offer if kind == "generic" else as_private(offer) for kind in types] or [offer]
     unmet = min((_unmet(identity, offered) for offered in offers), key=len)

@@ -13,9 +13,8 @@ from pilotage.core.policy import Ce
 from pilotage.outside.batch.submission import BatchListing, ListedTask, cluster_of
 from pilotage.services.director import listed_tasks
 from pilotage.services.director.ce_director import CeDirector
-from pilotage.services.director.hand_over import take_step
 from pilotage.services.director.listing_comparison import ListingComparison, Observation, stamps_of
-from pilotage.services.director.released import Listed, watch_released
+from pilotage.services.director.next_step import Listed, take_step, watch_released
 from pilotage.services.director.submissions import BatchSteps
 from pilotage.services.pool.state import Pool
 from pilotage.store.engine.connection import Connection

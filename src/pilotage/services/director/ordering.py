@@ -36,7 +36,7 @@ def order_pilots(
     ce = pool.policy.ces.get(director.ce)
     if ce is None:
         return []
-    tx.put(pool.ces.local_nodes, director.ce, director.rule.node(ce))
+    tx.put(pool.ces.nodes, director.ce, director.rule.node(ce))
     tx.set(director, "no_room", "")
     row = director.memory.restore(tx)
     _look_back(director, pool, tx, ce, now, row.switched)
