@@ -205,7 +205,7 @@ class _Simulation:
             (PrivateIdentity(pilot.owner or "", pilot.group or ""),) if pilot.pilot_type == PRIVATE else ()
         )
         offer = replace(offer, cpu_time=left, pilot_type=pilot.pilot_type, identities=identities)
-        proposal = self._index.propose(offer, lambda _: True, [], self._rng)
+        proposal = self._index.propose(self._index.offer_class(offer), lambda _: True, self._rng)
         if proposal is None:
             return False
         self._idle.pop(pilot.id, None)

@@ -152,7 +152,7 @@ class Dirac:
         }
         drawn = []
         for offer in offers:
-            while found := self.index.propose(offer, holds, [], rng):
+            while found := self.index.propose(self.index.offer_class(offer), holds, rng):
                 drawn.append(found)
         for one in drawn:
             self.index.return_job(one.queue, one.user_priority, one.head)
@@ -206,7 +206,7 @@ def test_the_longest_jobs_go_first_under_the_rule_dirac() -> None:
     for job, cpu in ((1, 100), (2, 50000), (3, 5000)):
         dirac_.insert(job, {"Owner": "a", "OwnerGroup": "g", "CPUTime": cpu}, 1)
     offer, rng = dirac_.offers({"CPUTime": 10**6})[0], Random(1)
-    found = [dirac_.index.propose(offer, holds, [], rng) for _ in range(3)]
+    found = [dirac_.index.propose(dirac_.index.offer_class(offer), holds, rng) for _ in range(3)]
     assert [one.job for one in found if one] == [2, 3, 1]
 
 

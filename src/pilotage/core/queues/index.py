@@ -77,6 +77,7 @@ class QueueIndex:
         self.fitting_slots = self._offer_classes.fitting_slots
         self._recent_classes: deque[OfferClass] = deque(maxlen=MOST_FOLLOWING)
         """The classes of the latest draws: they are likely to be drawn from again."""
+        # `read_heads` in services/pool/index_loading.py; it may write pending transitions first.
         self._heads = heads
         self.rule = rule
 
@@ -254,21 +255,16 @@ class QueueIndex:
 
     # --- the match
 
-    def propose(
-        self, offer: Offer, holds: RequirementsHold, closed: Sequence[Limit], rng: Random
-    ) -> Proposal | None:
-        """Draw a queue that fits, then a job in it, and take that job out of the index.
-
-        A queue that turns out to have no jobs in the store is set right and another one drawn.
-        """
-        return self.propose_for(self.offer_class(offer, closed), holds, rng)
-
     def offer_class(self, offer: Offer, closed: Sequence[Limit] = ()) -> OfferClass:
         """The class of `offer` under these closed limits. Valid until it is `evicted`."""
         return self._offer_classes.get(self._offer_classes.class_key(offer), closed)
 
-    def propose_for(self, offer_class: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
-        """Propose a job for a class. `holds` is called only if the class has queues with Requirements."""
+    def propose(self, offer_class: OfferClass, holds: RequirementsHold, rng: Random) -> Proposal | None:
+        """Draw a queue that fits, then a job in it, and take that job out of the index.
+
+        A queue that turns out to have no jobs in the store is set right and another one drawn. `holds` is called only
+        if the class has queues with Requirements.
+        """
         while True:
             entry = self._candidates.draw(offer_class, holds)
             if entry is None:

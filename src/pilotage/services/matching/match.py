@@ -199,7 +199,7 @@ class Match:
         closed = tuple(limiter.closed_limits(pilot.site, pilot.ce, moves.now)) if limiter.limits else ()
         self._rest, self._requirements = rest, None
         cached = self._offers.offer_class(pool.queues.index, rest, closed)
-        proposal = pool.queues.index.propose_for(cached.offer_class, self._holds, pool.rng)
+        proposal = pool.queues.index.propose(cached.offer_class, self._holds, pool.rng)
         if not self._noted:
             self._record_offer(cached, rest, proposal is not None)
         if proposal is None:

@@ -146,7 +146,7 @@ class Motion:
         wanted = self.told(offer, closed, self.plain(candidates)) if candidates else None
         # What is told of the winner of the index is how it stood before.
         before = {entry.id: self.told(offer, closed, entry) for entry in candidates}
-        found = self.index.propose(offer, self.holds, closed, self.rng)
+        found = self.index.propose(self.index.offer_class(offer, closed), self.holds, self.rng)
         assert (found is None) == (wanted is None)
         self.draws += 1
         if found is None or wanted is None:

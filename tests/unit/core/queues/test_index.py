@@ -164,7 +164,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         expected = self.candidates(offer, hold, closed)
         said = {one.id for one in self.index.candidates(offer, lambda _: hold, closed)}
         assert said == expected
-        found = self.index.propose(offer, lambda _: hold, closed, self.rng)
+        found = self.index.propose(self.index.offer_class(offer, closed), lambda _: hold, self.rng)
         if found is None:
             assert not expected
             self.explained(offer, hold, closed)
@@ -227,10 +227,10 @@ class AgainstADictionary(RuleBasedStateMachine):
             self.index.add_queue(entry(number, QueueIdentity(one.identity.owner, "g")))
             self.index.reset_queue(number, dict(self.shelf.counts(number)))
         while self.shelf.waiting:
-            found = self.index.propose(everything, holds, [], self.rng)
+            found = self.index.propose(self.index.offer_class(everything), holds, self.rng)
             assert found is not None
             self.check(found)
-        assert self.index.propose(everything, holds, [], self.rng) is None
+        assert self.index.propose(self.index.offer_class(everything), holds, self.rng) is None
 
 
 class AgainstADictionaryProportionally(AgainstADictionary):
@@ -260,14 +260,14 @@ def test_jobs_with_ids_below_those_that_were_read_are_found() -> None:
         shelf.waiting[job] = (1, 1)
     index.add_jobs(QueueId(1), 1, JobId(501), 10)
     rng = Random(1)
-    first = index.propose(OFFER, holds, [], rng)
+    first = index.propose(index.offer_class(OFFER), holds, rng)
     assert first is not None
     del shelf.waiting[first.job]
     for job in range(1, 31):
         shelf.waiting[job] = (1, 1)
     index.add_jobs(QueueId(1), 1, JobId(1), 30)
     found = []
-    while proposal := index.propose(OFFER, holds, [], rng):
+    while proposal := index.propose(index.offer_class(OFFER), holds, rng):
         assert proposal.job in sorted(shelf.waiting)[:FIRST]
         del shelf.waiting[proposal.job]
         found.append(proposal.job)
@@ -283,7 +283,7 @@ def test_the_highest_cpu_bucket_goes_first_whatever_the_priorities() -> None:
         entry(3, QueueIdentity("c", "g", cpu_time=5000), 1e9),
     ]
     index = index_of(shelf, "dirac", *entries)
-    order = [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)]
+    order = [index.propose(index.offer_class(OFFER), holds, Random(1)).queue for _ in range(3)]
     assert order == [2, 3, 1]
 
 
@@ -293,7 +293,7 @@ def test_each_of_the_ten_lowest_ids_is_equally_likely_and_no_other() -> None:
     counts: Counter[int] = Counter()
     index, rng = index_of(shelf, "dirac", entry(1)), Random(3)
     for _ in range(4000):
-        found = index.propose(OFFER, holds, [], rng)
+        found = index.propose(index.offer_class(OFFER), holds, rng)
         assert found is not None
         counts[found.job] += 1
         index.return_job(QueueId(1), 1, found.head)
@@ -334,7 +334,7 @@ def test_fast_path_slow_path_and_document_draw_alike(rule: Rule) -> None:
         rng = Random(side)
         counts: Counter[Any] = Counter()
         for _ in range(draws):
-            found = index.propose(OFFER, holds, closed, rng)
+            found = index.propose(index.offer_class(OFFER, closed), holds, rng)
             assert found is not None
             counts[found.queue, found.user_priority, found.job] += 1
             index.return_job(found.queue, found.user_priority, found.head)
@@ -354,7 +354,7 @@ def test_a_queue_of_background_jobs_waits_for_the_others_of_its_entity() -> None
     index = index_of(shelf, "dirac", entry(1, long), entry(2, alice), entry(3, bob))
     # Left out before the order by CPU time; bob is another entity, and has nothing else.
     assert {one.id for one in index.candidates(OFFER, holds, [])} == {2, 3}
-    assert [index.propose(OFFER, holds, [], Random(1)).queue for _ in range(3)] == [3, 2, 1]
+    assert [index.propose(index.offer_class(OFFER), holds, Random(1)).queue for _ in range(3)] == [3, 2, 1]
     # The other one fits no longer, or not this offer: drawn again.
     index.return_job(QueueId(2), 1, (3,))
     closed = [Limit("job_type", "User", running=0)]
@@ -394,8 +394,8 @@ def test_a_closed_limit_leaves_out_exactly_the_queues_it_concerns() -> None:
     index = index_of(shelf, "dirac", entry(1), entry(2, merge), entry(3, replace(merge, owner="bob")))
     closed = [Limit("job_type", "Merge", running=0)]
     assert {one.id for one in index.candidates(OFFER, holds, closed)} == {1}
-    assert index.propose(OFFER, holds, closed, Random(1)).queue == 1
-    assert index.propose(OFFER, holds, closed, Random(1)) is None
+    assert index.propose(index.offer_class(OFFER, closed), holds, Random(1)).queue == 1
+    assert index.propose(index.offer_class(OFFER, closed), holds, Random(1)) is None
     assert index.explain(OFFER, holds, closed).fallen == {Condition.LIMIT: 2}
     assert {one.id for one in index.candidates(OFFER, holds, [Limit("owner", "bob", running=0)])} == {2}
 
@@ -407,7 +407,7 @@ def test_a_queue_that_the_store_finds_empty_is_set_right_and_another_drawn() -> 
     index = index_of(shelf, "dirac", *entries)
     index.reset_queue(QueueId(1), {1: 5})
     shelf.waiting.pop(1)
-    assert index.propose(OFFER, holds, [], Random(1)).queue == 2
+    assert index.propose(index.offer_class(OFFER), holds, Random(1)).queue == 2
     assert index.entries[QueueId(1)].waiting == 0
 
 
@@ -465,9 +465,9 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     index = index_of(shelf, "dirac", entry(1))
     offers_ = [replace(OFFER, ce=f"ce{n}", only_owner=owner) for n in (1, 2, 3, 4)]
     for offer in offers_ * 3:
-        assert index.propose(offer, holds, [], Random(1)) is not None
+        assert index.propose(index.offer_class(offer), holds, Random(1)) is not None
     assert len(index._offer_classes) == 2
     # The others have room of their own.
     other = replace(OFFER, only_owner="alice" if owner is None else None)
-    assert index.propose(other, holds, [], Random(1)) is not None
+    assert index.propose(index.offer_class(other), holds, Random(1)) is not None
     assert len(index._offer_classes) == 3

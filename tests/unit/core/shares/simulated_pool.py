@@ -115,7 +115,7 @@ class Pool:
             group, started = self.running.pop(slot)
             row = ("owner", group, started, self.ahead + at, self.flows[group].cores)
             self.attempts.append(row)
-        found = self.index.propose(OFFER, lambda _: True, [], self.rng)
+        found = self.index.propose(self.index.offer_class(OFFER), lambda _: True, self.rng)
         if found is None:
             heapq.heappush(self.ends, (until, slot))
             return

@@ -181,7 +181,7 @@ def test_a_queue_waits_no_longer_than_chance_has_it(queues: int) -> None:
     rng, lengths, since = Random(1), list[int](), 0
     while len(lengths) < waits:
         since += 1
-        found = index.propose(OFFER, lambda _: True, [], rng)
+        found = index.propose(index.offer_class(OFFER), lambda _: True, rng)
         assert found is not None
         if found.queue == 0:
             lengths.append(since)
@@ -195,7 +195,7 @@ def test_a_queue_waits_no_longer_than_chance_has_it(queues: int) -> None:
 def test_short_jobs_starve_under_the_documents_rule_only(rule: Rule, starves: bool) -> None:
     """Highest CPU bucket first, whatever the priorities; p = 1/2 here, so 60 draws are enough for 1e-18."""
     index, rng = index_of(rule, {0: (500, 1.0), 1: (5000, 1.0)}), Random(1)
-    drawn = [index.propose(OFFER, lambda _: True, [], rng) for _ in range(60)]
+    drawn = [index.propose(index.offer_class(OFFER), lambda _: True, rng) for _ in range(60)]
     assert all(one and one.queue == 1 for one in drawn) is starves
 
 
