@@ -207,9 +207,7 @@ def _open(writer: WriterConnection, text: str, asked: argparse.Namespace) -> Poo
 
     pool: Pool = _request(writer, opened)
     node = Node(platform="el9", processors=4, memory=0)
-    _request(
-        writer, lambda tx: [tx.put(pool.ces.local_nodes, f"c{number}", node) for number in range(asked.ces)]
-    )
+    _request(writer, lambda tx: [tx.put(pool.ces.nodes, f"c{number}", node) for number in range(asked.ces)])
     if asked.information:
         _request(writer, lambda tx: _tell_information(pool, tx, asked.ces))
     return pool

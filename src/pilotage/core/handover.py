@@ -1,9 +1,10 @@
 """The hand-over: doubly-committed, leased, fenced transfer of control of one *item* to one *taker*.
 
-One table serves the three seams: an element to an agent, a job to a pilot, a pilot to a batch system. It is
-total over custody × message × relation; the giver loads the facts, asks `decide`, and saves the effect in the same
-transaction. Promised: no item is lost, and at most one finish of an item is applied. Two takers may work at the
-same time where one died uncleanly or was cut off; every such overlap stands in the event log.
+One table serves two seams: an element to an agent, a job to a pilot. `core/pilots/handover.py` has the table of pilots
+and batch systems. This table is total over custody × message × relation. The giver loads the facts, asks `decide`,
+and saves the effect in the same transaction. Promised: no item is lost, and at most one finish of an item is applied.
+Two takers may work at the same time where one died uncleanly or was cut off; every such overlap stands in the event
+log.
 
     free ──take──▶ offered ──confirm──▶ held ──finish──▶ final
       ▲               │ lease over          │ lease over / release

@@ -57,7 +57,7 @@ class PilotService:
     logs: Path
     """The folder with the output of this machine's pilots."""
     exchange: Handler
-    """Processes messages of pilots."""
+    """Answers messages of pilots: `exchange_handler`. The same object for all, since the writer groups by it."""
 
 
 @dataclass(frozen=True, slots=True)

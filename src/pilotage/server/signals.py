@@ -23,13 +23,13 @@ class Stop(asyncio.Event):
 class Wake:
     """Events that wake duties before their period is over."""
 
-    director: asyncio.Event = field(default_factory=asyncio.Event)
+    local_ces: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the number of pilots that are needed may have changed."""
     locations: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when blocks have moved or data sets were removed."""
     shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections must be computed again."""
     intake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a request was assigned, or a block was closed."""
+    """Set when a block or data set was closed, or a request has moved. Assigned requests wait for the period."""
     release: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when jobs of elements were made, or jobs of requests have ended."""

@@ -11,8 +11,8 @@ import pytest
 from pilotage.core.pilots.waits import DAY, WaitClass
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from pilotage.services.director.accounted_ends import with_accounted
-from pilotage.services.director.hand_over import MOST_RELEASES
 from pilotage.services.director.listing_comparison import compare
+from pilotage.services.director.next_step import MOST_RELEASES
 from pilotage.services.director.observing import observe_some
 from pilotage.store.tables import pilot_submissions, pilots
 from pilotage.store.tables.pilot_submissions import PilotSubmissionRow

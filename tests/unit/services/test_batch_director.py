@@ -124,7 +124,7 @@ class Site:
     def _order(self, tx: Transaction) -> list[SubmissionIntent]:
         """An iteration over all CEs, and the CE's own cycle that carries it out."""
         pool, now = self.bench.pool, self.bench.now
-        pool.ces.local_nodes.setdefault("batch", NODE)
+        pool.ces.nodes.setdefault("batch", NODE)
         post_orders(pool, tx, run_iteration(pool, tx.connection, pool.rng, now))
         return order_pilots(self.director, pool, tx, now)
 

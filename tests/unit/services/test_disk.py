@@ -107,7 +107,7 @@ def test_why_names_the_disk_and_a_demand_that_would_fit(bench: Bench) -> None:
 
 def test_a_submission_is_warned_of_disk_that_no_node_has(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, "any")
-    bench.do(lambda tx: tx.put(bench.pool.ces.local_nodes, "local", replace(NODE, disk=9000)))
+    bench.do(lambda tx: tx.put(bench.pool.ces.nodes, "local", replace(NODE, disk=9000)))
     assert told(bench, disk=8000) == []
     [warning] = told(bench, disk=12000)
     assert (

@@ -118,7 +118,7 @@ def kept_in_memory(pool: Pool, director: CeDirector, now: float) -> dict[str, An
         else (pool.queues.loading.last_job, pool.queues.loading.counted_to),
         "numbers": (pool.ids.jobs.last, pool.ids.submissions.last),  # type: ignore[attr-defined]
         "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offers.stats.recent(0.0)],
-        "asked for": (dict(pool.provisioning.directors), dict(pool.ces.local_nodes), pool.server.draining),
+        "asked for": (dict(pool.provisioning.directors), dict(pool.ces.nodes), pool.server.draining),
         "director": (
             asdict(cast(LocalOrders, director.rule)),
             asdict(director.memory),

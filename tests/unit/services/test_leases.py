@@ -15,8 +15,8 @@ from pilotage.outside.batch.submission import NativeState
 from pilotage.server.duties.row_by_row import RowByRow, each
 from pilotage.server.failing_rows import DutyFailures
 from pilotage.services.director.ce_director import CeDirector
-from pilotage.services.director.hand_over import NEVER_BEGAN
 from pilotage.services.director.local_orders import LocalOrders
+from pilotage.services.director.next_step import NEVER_BEGAN
 from pilotage.services.director.ordering import order_pilots
 from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.services.director.submitting import acknowledged, refused

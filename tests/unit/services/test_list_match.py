@@ -54,7 +54,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path, POLICY.replace("[groups.physics]", '[groups.physics]\nvo = "EGEE"') + SITE)
     for name, limit in (("short", 500), ("middle", 1500), ("week", 3000)):
         publish(bench, name, information(limit))
-        bench.do(lambda tx, name=name: tx.put(bench.pool.ces.local_nodes, name, NODE))
+        bench.do(lambda tx, name=name: tx.put(bench.pool.ces.nodes, name, NODE))
     yield bench
     bench.close()
 

@@ -35,7 +35,7 @@ MACHINE = replace(NODE, processors=4, memory=8192, attributes={"GPUs": "0"})
 
 def bench_of(folder: Path, owners: str) -> Bench:
     bench = Bench(folder, policy=POLICY.format(owners=owners))
-    bench.do(lambda tx: tx.put(bench.pool.ces.local_nodes, "local", MACHINE))
+    bench.do(lambda tx: tx.put(bench.pool.ces.nodes, "local", MACHINE))
     return bench
 
 
@@ -120,7 +120,7 @@ def test_several_reasons_stand_in_one_warning(bench: Bench) -> None:
 
 def test_a_live_pilot_that_fits_counts_whomever_it_serves_now(bench: Bench) -> None:
     """A pilot bound to its first owner says nothing of the next pilot there."""
-    bench.do(lambda tx: bench.pool.ces.local_nodes.clear())
+    bench.do(lambda tx: bench.pool.ces.nodes.clear())
     bench.submit(owner="bob")
     pilot = bench.pilot(only_owner="bob")
     assert pilot.take(tags=["GPU"])
@@ -129,7 +129,7 @@ def test_a_live_pilot_that_fits_counts_whomever_it_serves_now(bench: Bench) -> N
 
 
 def test_without_known_offers_nothing_is_guessed(bench: Bench) -> None:
-    bench.do(lambda tx: bench.pool.ces.local_nodes.clear())
+    bench.do(lambda tx: bench.pool.ces.nodes.clear())
     assert told(bench, tags=("GPU",)) == []
 
 

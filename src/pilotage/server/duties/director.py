@@ -83,7 +83,7 @@ class DirectorDuty(Duty):
         pool, now = self._context.pool, self._context.clock()
         settings = pool.policy.director
         batch_ces = [name for name, ce in pool.policy.ces.items() if ce.type != "local"]
-        if not any(name in pool.ces.local_nodes for name in batch_ces):
+        if not any(name in pool.ces.nodes for name in batch_ces):
             return False
         # A clock that stepped back ends the wait.
         waits = settings.demand == "dirac" and self._next - settings.period <= now < self._next

@@ -71,13 +71,13 @@ class LeaseDuty(Duty):
         pool = self._context.pool
         if site_states.has_ended(pool.offers, now):
             await self._context.writer.acall(lambda tx: site_states.end_states(pool, tx, now))
-            self._context.wake.director.set()
+            self._context.wake.local_ces.set()
         if bans.has_open_bans(pool.offers, now):
             await self._context.writer.acall(lambda tx: bans.expire_bans(pool, tx, now))
             while await self._context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
                 pass
             while await self._context.writer.acall(lambda tx: bans.enforce_bans(pool, tx, now)):
-                self._context.wake.director.set()
+                self._context.wake.local_ces.set()
 
     async def _lapse_offers(self, now: float) -> None:
         pool = self._context.pool
@@ -87,7 +87,7 @@ class LeaseDuty(Duty):
             lambda tx, pilots: leases.lapse_offers(pool, tx, now, pilots),
         )
         if lapsed:
-            self._context.wake.director.set()
+            self._context.wake.local_ces.set()
 
     async def _note_stalled(self, now: float) -> None:
         pool = self._context.pool
@@ -120,4 +120,4 @@ class LeaseDuty(Duty):
             lambda tx, jobs: leases.requeue_due(pool, tx, now, jobs),
         )
         if lost or due:
-            self._context.wake.director.set()
+            self._context.wake.local_ces.set()

@@ -108,7 +108,7 @@ class PeersDuty(Duty):
             await context.writer.acall(lambda tx: sync.apply_changes(context.pool, tx, batch))
             if context.pool.server.policy_version != version:
                 context.wake.shares.set()
-                context.wake.director.set()
+                context.wake.local_ces.set()
         else:
             # There is nothing to apply: no request to the writer is needed.
             self._read_to = batch.position
@@ -188,7 +188,7 @@ class ServersDuty(Duty):
         for name in evicted:
             log.warning("evicted the server %s: no heartbeat for %.0f s", name, SILENT)
         if evicted:
-            context.wake.director.set()
+            context.wake.local_ces.set()
         if time.monotonic() - self._pruned_at >= PRUNE_PERIOD:
             self._pruned_at = time.monotonic()
             before = context.clock() - sync.CHANGES_KEPT

@@ -75,7 +75,7 @@ class ReleaseDuty(Duty):
 
         await self._rows.until_done(STEP, release, context.stop)
         if released:
-            context.wake.director.set()
+            context.wake.local_ces.set()
 
     async def _make_again(self) -> None:
         context = self._context

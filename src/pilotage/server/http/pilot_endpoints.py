@@ -72,7 +72,7 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     if request.leaving or request.releases:
 
         def encode_and_wake(response: ExchangeResponse) -> bytes:
-            context.wake.director.set()
+            context.wake.local_ces.set()
             return _encode(response)
 
         encode = encode_and_wake

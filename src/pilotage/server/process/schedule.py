@@ -112,7 +112,7 @@ class DutySchedule:
             run(QueueDuty(context)),
             run(ReasonDuty(context)),
             run(RetentionDuty(context, home.folder / "pilots", home.database.session)),
-            run(self._local_ces, context.wake.director),
+            run(self._local_ces, context.wake.local_ces),
             run(self._batch_ces),
             run(self._director),
             run(self._local_information, self._local_information.wake),

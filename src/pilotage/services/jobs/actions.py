@@ -69,7 +69,7 @@ def act(
 def _load_jobs(tx: Transaction, verb: str, ids: list[int], *, dry_run: bool) -> dict[int, JobRow]:
     """The jobs; ended jobs that will change are moved to the hot table and locked there.
 
-    Reading history takes no lock. Another server may be changing the job, and is waited for by `recall`.
+    Reading history takes no lock. Another server may be changing the job, and is waited for by `history.restore`.
     """
     rows = jobs.by_ids(tx.connection, ids)
     ended = [job.id for job in rows.values() if job.state in FINAL and not REFUSALS[verb](job)]

@@ -196,7 +196,7 @@ def reload_all(pool: Pool, tx: Transaction) -> None:
 
 
 def new_index(pool: Pool, policy: Policy, tx: Transaction, rng: Random) -> QueueIndex:
-    """An empty index. It reads its heads through the writer's connection, each as a `store.jobs.Waiting`."""
+    """An empty index. It reads its heads through the writer's connection, each as a `WaitingJob`."""
     queues = pool.queues
 
     def read_heads(wanted: Sequence[HeadsRequest]) -> Sequence[Sequence[Head]]:

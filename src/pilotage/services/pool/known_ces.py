@@ -16,8 +16,8 @@ from pilotage.wire.pilot import Node
 class KnownCes:
     """The state of the CEs by name. Threads that explain read it beside the writer."""
 
-    local_nodes: dict[str, Node] = field(default_factory=dict)
-    """The node of each local CE, as a pilot with the whole CE finds it."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    """The node that a new pilot of each CE will find. The first cycle of the CE sets it."""
     changed_at: dict[str, float] = field(default_factory=dict)
     """When the policy last changed each CE. Offers of pilots that started before may differ from new offers."""
     information: dict[str, CeInformation] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A cache of the offer of each pilot, and of its offer classes.
 
 A pilot asks repeatedly with the same node. The cache keeps the constant part of its offer. Only the remaining sizes
-are then needed to find the offer class (core/queues/candidates.py).
+are then needed to find the offer class (`core/queues/offer_classes.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CachedOfferClass:
     def __init__(self, offer_class: OfferClass) -> None:
         self.offer_class = offer_class
         self.records: dict[int, OfferRecord[tuple[PilotRow, Node]]] = {}
-        """Records of `Pool.offer_stats`, by number of processors."""
+        """Records of `pool.offers.stats`, by number of processors."""
 
 
 @dataclass(slots=True)

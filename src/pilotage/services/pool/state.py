@@ -67,7 +67,7 @@ class Pool:
 
     def site_slots(self) -> dict[str, int]:
         """The one-core jobs that each site can run at the same time."""
-        return slots_of_sites(self.policy, {ce: node.processors for ce, node in self.ces.local_nodes.items()})
+        return slots_of_sites(self.policy, {ce: node.processors for ce, node in self.ces.nodes.items()})
 
     def event_batch(self, now: float, actor: str) -> EventBatch:
         return EventBatch(self.ids.events, now, actor)

@@ -21,7 +21,7 @@ from pilotage.core.requests.states import (
 )
 from pilotage.core.requests.step_changes import NO_STEP_CHANGES, RESOURCES, StepChanges
 from pilotage.services.requests.rights import Actor, request_to_change
-from pilotage.services.requests.submission import approve as approve_row
+from pilotage.services.requests.submission import approve_and_assign
 from pilotage.store.tables import elements, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow
 from pilotage.store.writer.transaction import Transaction
@@ -40,7 +40,7 @@ def approve(tx: Transaction, number: int, change: Change) -> RequestRow:
     """Approve a new request; one with a team is assigned too."""
     change.actor.need_to_manage("approve")
     row = request_to_change(tx.connection, change.actor, number)
-    return approve_row(tx, row, change.actor, change.now, change.reason)
+    return approve_and_assign(tx, row, change.actor, change.now, change.reason)
 
 
 def reject(tx: Transaction, number: int, change: Change) -> RequestRow:

@@ -231,11 +231,13 @@ def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: floa
     row = requests.insert(connection, _new_row(prepared, now))
     _create_steps(tx, row, prepared.specification, now)
     if prepared.actor.manages:
-        row = approve(tx, row, prepared.actor, now)
+        row = approve_and_assign(tx, row, prepared.actor, now)
     return row
 
 
-def approve(tx: Transaction, row: RequestRow, actor: Actor, now: float, reason: str = "") -> RequestRow:
+def approve_and_assign(
+    tx: Transaction, row: RequestRow, actor: Actor, now: float, reason: str = ""
+) -> RequestRow:
     """Approve a new request, and assign it if it has a team."""
     moved = requests.move(
         tx.connection, row, RequestState.ASSIGNMENT_APPROVED, actor=actor.name, now=now, reason=reason

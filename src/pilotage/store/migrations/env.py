@@ -1,4 +1,4 @@
-"""Alembic's entry: migrations run on the connection that `store.upgrade` hands over."""
+"""Alembic's entry: migrations run on the connection that `store.admin.upgrade` hands over."""
 
 from __future__ import annotations
 

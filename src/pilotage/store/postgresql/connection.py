@@ -1,9 +1,9 @@
 """A PostgreSQL server: one session that writes, a few that read, through psycopg 3 with plain SQL and tuples.
 
-Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.pipeline`). Statements
-without a result are deferred to the next round trip. Integers are always sent as bigint, so that each statement has one
-plan. Errors that are no fault of a request come out as `ConnectionLost`,
-`SerializationFailure` and `Overloaded`.
+Statements are sent with the server's own `$1` and are prepared there once they repeat (`store.postgresql.pipeline`).
+Statements without a result are deferred to the next round trip. Integers are always sent as bigint, so that each
+statement has one plan. Errors that are no fault of a request come out as `ConnectionLost`, `SerializationFailure` and
+`Overloaded`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OVERLOADED = ("53", "57014", "55P03")
 
 
 class PostgresqlConnection:
-    """One session; `store.connection.WriterConnection`.
+    """One session; `store.engine.connection.WriterConnection`.
 
     `connect` makes the session, at first and after each loss. Not open until `renew` is called.
     """

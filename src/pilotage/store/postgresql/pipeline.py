@@ -38,7 +38,7 @@ class Statement(NamedTuple):
 
 
 class ResultRows:
-    """The rows that a statement gave: `store.connection.Cursor`."""
+    """The rows that a statement gave: `store.engine.connection.Cursor`."""
 
     __slots__ = ("_end", "_place", "_result", "_transformer", "rowcount")
 

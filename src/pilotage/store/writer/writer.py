@@ -66,7 +66,7 @@ class _PendingCommit:
 
 
 class Writer:
-    """Owns the writing connection: in a thread of its own or, after `move_to`, in that of an event loop.
+    """Owns the writing connection: in a thread of its own or, after `move_to_loop`, in that of an event loop.
 
     SQLite releases the GIL at every statement, which is slow while another thread is busy. So a server with a SQLite
     file runs requests in its event loop. With PostgreSQL the writer mostly waits, and has its own thread.

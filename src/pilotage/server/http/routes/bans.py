@@ -47,7 +47,7 @@ async def ban_user(body: BanRequest, context: TheContext, caller: TheCaller) -> 
         pass
     while await context.writer.acall(lambda tx: ban_service.enforce_bans(pool, tx, now)):
         pass
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return _summary(row)
 
 
@@ -61,7 +61,7 @@ async def lift_ban(body: BanLift, context: TheContext, caller: TheCaller) -> Ban
             pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
         )
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return _summary(row._replace(ended=now, ended_by=caller.user))
 
 

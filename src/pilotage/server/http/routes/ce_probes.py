@@ -29,7 +29,7 @@ async def probe_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller)
     row = await context.writer.acall(
         lambda tx: request_probe(pool.ids, tx, body.name, by=caller.user, now=clock())
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))
 
 

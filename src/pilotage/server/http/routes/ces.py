@@ -164,7 +164,7 @@ async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSw
     await context.writer.acall(
         lambda tx: switch_ce(pool.ids, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     rows = await context.quick_read(lambda connection: _summaries(context, connection))
     [summary] = (row for row in rows if row.name == body.name)
     return summary

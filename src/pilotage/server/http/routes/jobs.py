@@ -227,7 +227,7 @@ async def action(
         if verb == "delete" and not body.dry_run:
             await asyncio.to_thread(_delete_files, context, outcome.done)
         after = ids[-1]
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return answer
 
 

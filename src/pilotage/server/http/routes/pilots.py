@@ -160,7 +160,7 @@ async def kill_pilots(body: PilotKill, context: TheContext, caller: TheCaller) -
         answer.refused += [PilotRefusal(pilot, message) for pilot, message in ordered.refused[:room]]
     if body.ce is not None and not answer.matched:
         ce_by_name(context.pool.policy, body.ce)
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return answer
 
 

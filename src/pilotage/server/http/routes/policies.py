@@ -61,7 +61,7 @@ async def change_policy(body: PolicyChange, context: TheContext, caller: TheCall
             pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
         )
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     context.wake.shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, new, _version(context, version)))
     return await _with_checks(context, document, new, changed)
@@ -100,7 +100,7 @@ async def rollback(body: PolicyRollback, context: TheContext, caller: TheCaller)
             pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
         )
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     context.wake.shares.set()
     document = await asyncio.to_thread(lambda: _describe(context, caller, old, _version(context, version)))
     return await _with_checks(context, document, old, changed)

@@ -133,6 +133,6 @@ async def set_site_state(body: SiteStateRequest, context: TheContext, caller: Th
             until=body.until,
         )
     )
-    context.wake.director.set()
+    context.wake.local_ces.set()
     [summary] = await asyncio.to_thread(_summaries, context, caller, [body.site])
     return summary

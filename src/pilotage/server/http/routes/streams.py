@@ -157,7 +157,7 @@ async def chunk(
         )
         if response.made < response.count:
             await bulk.make(pool, JobCreator(response.submission, number, rows=given))
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return ChunkResponse(number, response.first_job, response.count)
 
 

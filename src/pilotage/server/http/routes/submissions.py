@@ -56,7 +56,7 @@ async def submit(body: SubmitRequest, context: TheContext, caller: TheCaller) ->
         )
         submission = await _insert(context, insert)
         await context.work.gate.make(context.pool, JobCreator(submission.id))
-    context.wake.director.set()
+    context.wake.local_ces.set()
     return response(submission)
 
 

@@ -81,7 +81,7 @@ async def revoke(body: RevokeRequest, context: TheContext, caller: TheCaller) ->
     if body.pilot:
         caller.need_administrator()
         await writer.acall(lambda tx: changes.revoke_pilot(pool, tx, body.pilot, by=by, now=now))
-        context.wake.director.set()
+        context.wake.local_ces.set()
         return RevokeResponse(1)
     if body.user:
         if body.user != caller.user:
