@@ -61,7 +61,7 @@ def ce(instance: Instance, logs: Path) -> str:
     client = instance.client()
     text = client.policy().text
     quick = "listing_period = 0.5\nsettle = 0.5\nidle = 2\nheartbeat = 0.5\nsubmit_rate = 100"
-    for line in ("idle = 120", "heartbeat = 60", "submit_rate = 1"):
+    for line in ("idle = 30", "heartbeat = 60", "submit_rate = 1"):
         text = text.replace(f"{line}\n", "")
     client.apply_policy(text.replace("listing_period = 60", quick))
     return "cell"

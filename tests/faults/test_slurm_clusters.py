@@ -62,7 +62,7 @@ def add_second(instance: Instance, second: slurm.Cluster) -> None:
     assert parse(text).ces["second"].options_as(SlurmOptions).conf == conf
     client.apply_policy(
         text.replace("listing_period = 60", "listing_period = 0.5")
-        .replace("idle = 120", "idle = 2")
+        .replace("idle = 30", "idle = 2")
         .replace("heartbeat = 60", "heartbeat = 0.5")
     )
 

@@ -59,7 +59,8 @@ def test_results_are_those_of_a_payload_without_isolation(isolating: PilotServer
     assert isolating.finish_of(forbidden)["exit_code"] == 126
     assert isolating.finish_of(script)["exit_code"] == 0
     assert process.wait() == 0
-    [node] = {json.dumps(exchange["take"]["node"]) for exchange in isolating.exchanges if exchange["take"]}
+    nodes = [exchange["take"]["node"] for exchange in isolating.exchanges if exchange["take"]]
+    [node] = {json.dumps({**node, "disk": 0}) for node in nodes}  # other programs fill and free the disk
     assert json.loads(node)["isolation"] == "userns"
     assert "isolated" in json.loads(node)["tags"]
 

@@ -25,8 +25,8 @@ from pilotage.cli.job_selection import (
     require_selection,
 )
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import plural
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse, Selection

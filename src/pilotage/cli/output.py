@@ -24,8 +24,8 @@ from pilotage.cli.job_selection import (
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
 from pilotage.cli.output_folders import folders_of, has_placeholders
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import plural
 from pilotage.core.jobs.states import FINAL
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client

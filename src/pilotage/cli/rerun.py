@@ -22,10 +22,10 @@ from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.session import Session, connected
 from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
-from pilotage.cli.time_format import plural
 from pilotage.client.resubmission import Resubmission, describe_resubmission, prepare_resubmission
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client

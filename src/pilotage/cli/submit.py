@@ -18,13 +18,14 @@ from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
-from pilotage.cli.time_format import format_size, plural
+from pilotage.cli.time_format import format_size
 from pilotage.cli.wait import watch_to_end
 from pilotage.client.description import LocalDescription, read_description_file, read_description_text
 from pilotage.client.submission import PreparedRows, SubmissionUpload, prepare, prepare_rows
 from pilotage.client.tables import Table, count_rows, open_table, read_table
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.per_job_inputs import is_internal_column
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client

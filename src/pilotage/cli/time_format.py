@@ -81,11 +81,6 @@ def parse_end(text: str, now: float) -> float:
         raise InvalidInput(f"{text!r} is not a time", hint=hint) from None
 
 
-def plural(number: int, noun: str) -> str:
-    """Such as "1 job" and "1,200 jobs"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def format_size(size: int) -> str:
     """Such as "812 B", "4.1 kB", "12 MB"."""
     amount = float(size)

@@ -11,9 +11,10 @@ import typer
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.request_why import show_request
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_duration, format_instant, plural
+from pilotage.cli.time_format import format_duration, format_instant
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.why import CePilots, ClosedLimit, PlaceInQueue, Standing, Why

@@ -75,6 +75,9 @@ if TYPE_CHECKING:
         requests as requests,
     )
     from pilotage.wire import (
+        resubmissions as resubmissions,
+    )
+    from pilotage.wire import (
         server_address as server_address,
     )
     from pilotage.wire import (

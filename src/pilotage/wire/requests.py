@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, List, Optional, Union
 from pilotage.wire.call import DATA, PERSON, PRODUCTION, ApiCall, NoRequest
 from pilotage.wire.limits import MAX_INT64, Bounds, Count, Cursor, GivenName, Id, Message, Name, Seconds
 from pilotage.wire.queries import PageQuery, PageSize
+from pilotage.wire.resubmissions import ResubmissionCount, Resubmissions
 from pilotage.wire.submissions import MAX_INPUTS, UploadedInput
 
 MAX_FIELDS = 1000
@@ -82,34 +83,6 @@ class RequestSummary:
     """Ended by an abort or a force-complete."""
     paused: bool = False
     """Agents get none of its elements, and none of its made jobs are released."""
-
-
-@dataclass
-class ResubmissionState:
-    """A later request that makes failed parts of an ended one again, or has done them."""
-
-    request: int
-    state: str
-    parts: int
-
-
-@dataclass
-class Resubmissions:
-    """The failed parts of an ended request, once it has a resubmission."""
-
-    failed: int
-    taken: int
-    """Of these, the parts that a resubmission does or has done."""
-    resubmissions: List[ResubmissionState]
-
-
-@dataclass
-class ResubmissionCount:
-    """A resubmission that does, or has done, failed parts which a new one leaves out."""
-
-    request: int
-    parts: int
-    """The parts that are left out, as a whole or partly."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ from pilotage.services.workqueue.resubmission import KEEPING
 from pilotage.store.tables import requests, resubmissions
 from pilotage.store.tables.requests import RequestRow
 from pilotage.store.tables.selections import Viewer
-from pilotage.wire.requests import Resubmissions, ResubmissionState
+from pilotage.wire.resubmissions import Resubmissions, ResubmissionState
 from pilotage.wire.submissions import UploadedInput
 from tests import writer_guard
 from tests.unit.services.bench import Bench

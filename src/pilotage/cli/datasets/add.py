@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
-from pilotage.cli.time_format import plural
 from pilotage.core.datasets.arrangement import BLOCK_SIZE
 from pilotage.core.datasets.facts import CHECKSUMS, BlockEntry, Replica, check_replica
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the data set")]
 MAX_BLOCK_SIZE = 100_000

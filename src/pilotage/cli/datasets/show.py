@@ -10,9 +10,10 @@ import typer
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_size, plural
+from pilotage.cli.time_format import format_size
 from pilotage.core.datasets.facts import Replica, check_replica
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary

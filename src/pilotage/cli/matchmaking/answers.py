@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.cli.time_format import format_duration, plural
+from pilotage.cli.time_format import format_duration
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput

@@ -10,8 +10,8 @@ import typer
 
 from pilotage.cli.option_groups import OptionGroup
 from pilotage.cli.session import Session
-from pilotage.cli.time_format import plural
 from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.plurals import plural
 from pilotage.core.requests.states import RequestState
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from pilotage.cli.console import Column
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.requests.choice import RequestOptions
 from pilotage.cli.session import LimitOption, Session, connected
-from pilotage.cli.time_format import format_duration, format_instant, parse_duration, plural
+from pilotage.cli.time_format import format_duration, format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.core.workqueue.roll_up import ENDED
 from pilotage.core.workqueue.states import ElementState

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.requests.lists import NumberArgument
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, plural
+from pilotage.cli.time_format import format_instant
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.requests import RequestDetail, RequestError, RequestStep

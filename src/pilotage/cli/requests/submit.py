@@ -11,9 +11,10 @@ from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.wait import watch_request
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit import show_warnings
-from pilotage.cli.time_format import format_size, plural
+from pilotage.cli.time_format import format_size
 from pilotage.client.request_files import RequestUpload, prepare_request, read_request_file
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client

@@ -9,7 +9,8 @@ import typer
 
 from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
-from pilotage.cli.time_format import parse_duration, plural
+from pilotage.cli.time_format import parse_duration
+from pilotage.core.plurals import plural
 from pilotage.core.requests.states import ENDED, SUCCESSFUL, RequestState
 
 if TYPE_CHECKING:

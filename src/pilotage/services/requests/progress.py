@@ -32,9 +32,8 @@ from pilotage.wire.requests import (
     RequestSite,
     RequestStep,
     RequestSummary,
-    Resubmissions,
-    ResubmissionState,
 )
+from pilotage.wire.resubmissions import Resubmissions, ResubmissionState
 
 ERRORS_SHOWN = 20
 STDERR_SHOWN = 1000

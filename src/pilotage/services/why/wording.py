@@ -13,6 +13,7 @@ from pilotage.core.pilots.wall_time import (
     wall_for_job,
     wall_of_new_pilot,
 )
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
@@ -395,7 +396,3 @@ def percent(part: float) -> str:
     if 0 < part < 0.0001:
         return "< 0.01 %"
     return f"{part * 100:.3g} %"
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

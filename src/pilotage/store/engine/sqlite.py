@@ -28,7 +28,10 @@ _ERRORS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
 
 
 class SqliteConnection(sqlite3.Connection):
-    """Python's own connection with the verbs of `store.engine.connection.WriterConnection`; without a mode of its own."""
+    """Python's own connection with the verbs of `store.engine.connection.WriterConnection`.
+
+    It has no mode of its own.
+    """
 
     dialect: Literal["sqlite"] = "sqlite"
     begins = "BEGIN IMMEDIATE"

@@ -67,9 +67,9 @@ from pilotage.wire.requests import (
     RequestSubmission,
     RequestSummary,
     ResubmissionAccepted,
-    ResubmissionCount,
     StepChange,
 )
+from pilotage.wire.resubmissions import ResubmissionCount
 
 router = CallRouter("requests")
 
