@@ -21,7 +21,7 @@ class Resubmissions:
 
     failed: int
     taken: int
-    """Of these, the parts that a resubmission does or has done."""
+    """Parts of them that a resubmission does or has done."""
     resubmissions: List[ResubmissionState]
 
 

@@ -55,7 +55,7 @@ class JobTransitions:
     offered_since: set[int] = field(default_factory=set)
     """Loaded jobs that were offered to a pilot since: their rows must be read again."""
     _offered: list[tuple[Any, ...]] = field(default_factory=list)
-    """Values of `jobs.OfferedJobRow`."""
+    """Values of `jobs.OfferedJobRow`, as tuples: they are made by the thousand."""
     _held: list[jobs.HeldJob] = field(default_factory=list)
     _freed: list[jobs.FreedJob] = field(default_factory=list)
     _resumed: list[jobs.ResumedJob] = field(default_factory=list)

@@ -28,10 +28,7 @@ _ERRORS = {sqlite3.SQLITE_FULL: DiskFull, sqlite3.SQLITE_IOERR: Overloaded}
 
 
 class SqliteConnection(sqlite3.Connection):
-    """Python's own connection with the verbs of `store.engine.connection.WriterConnection`.
-
-    It has no mode of its own.
-    """
+    """A connection of Python with the verbs of `store.engine.connection.WriterConnection`, without its own mode."""
 
     dialect: Literal["sqlite"] = "sqlite"
     begins = "BEGIN IMMEDIATE"
