@@ -131,7 +131,10 @@ class _Filled:
     def _request(self, number: int) -> int:
         program = Program(JobDescription(executable="/bin/true"))
         step = Step(
-            "process", program, StepSplitting("FileBased"), type="Merge" if number % 5 == 0 else "Processing"
+            "process",
+            program,
+            StepSplitting("FileBased", (("files_per_job", 1),)),
+            type="Merge" if number % 5 == 0 else "Processing",
         )
         text = specification_to_text(Specification(f"r{number}", (step,)))
         row = RequestRow(
