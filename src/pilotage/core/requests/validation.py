@@ -56,7 +56,7 @@ def _check_input(step: Step, earlier: dict[str, Step], path: Path, log: MistakeL
             name for name in GIVEN_BY_USERS if (START_POLICIES[name].reads is Reads.GENERATOR) != generates
         )
         message = f"{step.start_policy} does not go with {given[0]}"
-        log.add((*path, "start_policy"), message, f"those that do: {', '.join(able)}")
+        log.add((*path, "start_policy"), message, f"start policies that go with it: {', '.join(able)}")
     if step.events and (step.blocks or step.banned_blocks or step.runs):
         log.add(
             path, "events that are generated have no blocks or runs", "remove blocks, banned_blocks and runs"
