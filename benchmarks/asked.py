@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import secrets
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -213,5 +214,11 @@ def _pool(tx: Transaction) -> Pool:
     kept = instance.current_policy(tx.connection)
     assert kept is not None
     return open_pool(
-        tx, policies.parse(kept.text), version=kept.version, incarnation=1, rng=Random(5), home_owner=""
+        tx,
+        policies.parse(kept.text),
+        version=kept.version,
+        incarnation=1,
+        rng=Random(5),
+        secrets=secrets,
+        home_owner="",
     )

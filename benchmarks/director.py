@@ -6,6 +6,7 @@ All times are processor time, but for the counts of the database.
 from __future__ import annotations
 
 import argparse
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +145,7 @@ def _iteration(
     preparing, work = prepare(pool, rows, {}, time.time()), None
     while work is None:
         with clock.turn():
-            work = _request(writer, lambda _: run_turn(preparing))
+            work = _request(writer, lambda _: run_turn(preparing, time.perf_counter))
     steps = work.decide(rng)
     ended = False
     while not ended:
@@ -202,6 +203,7 @@ def _open(writer: WriterConnection, text: str, asked: argparse.Namespace) -> Poo
             version=1,
             incarnation=1,
             rng=Random(1),
+            secrets=secrets,
             home_owner="u0",
         )
 

@@ -6,6 +6,7 @@ Everything runs in the writer of a SQLite file, as in the event loop of a server
 from __future__ import annotations
 
 import argparse
+import secrets
 import statistics
 import tempfile
 import time
@@ -97,7 +98,9 @@ class _Server:
             values = (f"s{late}", secret_hash(f"s{late}"), 0, None, None, "Waiting", "here")  # type: ignore[assignment]
             tx.connection.execute(sql, (late, *values, f"ce{number % CES}", "generic", 1, 0, now, None, None))
         rng = Random(1)
-        return open_pool(tx, policies.parse(text), version=1, incarnation=1, rng=rng, home_owner="ada")
+        return open_pool(
+            tx, policies.parse(text), version=1, incarnation=1, rng=rng, secrets=secrets, home_owner="ada"
+        )
 
 
 def _measure(server: _Server, asked: argparse.Namespace) -> Figure:

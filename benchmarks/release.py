@@ -7,6 +7,7 @@ stores in one transaction. The counts of the jobs in the pool are read beside th
 from __future__ import annotations
 
 import argparse
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -109,7 +110,9 @@ class _Filled:
         self.writer.call(lambda tx: instance.create(tx.connection, "bench", self.now))
         policy = policies.parse(_policy())
         self.pool = self.writer.call(
-            lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=self.rng, home_owner="")
+            lambda tx: open_pool(
+                tx, policy, version=1, incarnation=1, rng=self.rng, secrets=secrets, home_owner=""
+            )
         )
         self.work_queue, self.programs = WorkQueue(self.pool), ProgramCache()
         self.sets = self.writer.call(lambda tx: list(self._location_sets(tx)))

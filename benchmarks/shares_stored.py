@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from pathlib import Path
 from random import Random
@@ -65,7 +66,7 @@ class Stored:
 
     def _pool(self, tx: Transaction, facts: Facts, queues: int) -> Pool:
         policy = policies.parse(policy_text(facts))
-        pool = open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
+        pool = open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), secrets=secrets, home_owner="")
         rng, people = Random(1), facts.ledger.entities
         for queue in range(1, queues + 1):
             owner, group = people[queue % len(people)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import secrets
 import tempfile
 import threading
 import time
@@ -237,7 +238,9 @@ class _Site:
         self.writer.call(lambda tx: self._fill(tx, asked.array))
         policy = policies.parse(policy_text(asked.pilots))
         self.pool: Pool = self.writer.call(
-            lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
+            lambda tx: open_pool(
+                tx, policy, version=1, incarnation=1, rng=Random(1), secrets=secrets, home_owner=""
+            )
         )
         ids = [PilotId(number + 1) for number, state in enumerate(states) if state == "RUNNING"]
         self.pool.pilots.last_seen.update(dict.fromkeys(ids, self.now))
@@ -259,6 +262,7 @@ class _Site:
                 writer=SimpleNamespace(acall=self.writer.acall, in_loop=True),
                 readers=self.readers,
                 clock=lambda: self.now,
+                monotonic=time.monotonic,
                 quick_read=quick_read,
                 duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
             ),

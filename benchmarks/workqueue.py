@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import tempfile
 import time
 from collections.abc import Iterator
@@ -76,7 +77,9 @@ class Filled:
         self.writer.call(lambda tx: instance.create(tx.connection, "bench", self.now))
         policy = policies.parse(_policy())
         self.pool = self.writer.call(
-            lambda tx: open_pool(tx, policy, version=1, incarnation=1, rng=Random(1), home_owner="")
+            lambda tx: open_pool(
+                tx, policy, version=1, incarnation=1, rng=Random(1), secrets=secrets, home_owner=""
+            )
         )
         self.work_queue = WorkQueue(self.pool)
         self.sets = self.writer.call(lambda tx: list(self._location_sets(tx)))

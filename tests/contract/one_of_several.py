@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -43,8 +44,8 @@ class One:
         servers.register(tx.connection, ServerRow(self.name, "host", self.name, "1", 1.0, 1.0, 1))
         peers = DatabasePeers(self.name, position=changes.oldest_open_transaction(tx.connection))
         return open_pool(
-            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), home_owner="", peers=peers,
-            load=self._load_at_start,
+            tx, policies.parse(POLICY), version=1, incarnation=1, rng=Random(1), secrets=secrets, home_owner="",
+            peers=peers, load=self._load_at_start,
             counters=Counters(self._counting),
         )  # fmt: skip
 

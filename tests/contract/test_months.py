@@ -387,7 +387,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
     assert policy.retention.jobs == 31 * DAY
     context: Any = SimpleNamespace(
         pool=SimpleNamespace(policy=policy), writer=writer, readers=store.readers, clock=lambda: NOW,
-        disk=SimpleNamespace(
+        monotonic=time.monotonic, disk=SimpleNamespace(
             sandbox=SimpleNamespace(
                 delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -147,7 +148,8 @@ class Follower:
             readers=store.readers,
             writer=SimpleNamespace(acall=self._acall, in_loop=False),
             stop=Stop(),
-            disk=SimpleNamespace(space=DiskSpace({})),
+            monotonic=time.monotonic,
+            disk=SimpleNamespace(space=DiskSpace({}, time.monotonic)),
             duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
         )
         monkeypatch.setattr(sync, "apply_changes", self._follow)

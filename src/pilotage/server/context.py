@@ -80,7 +80,7 @@ class DutyState:
     failing: FailingRows
     """The rows that duties cannot process."""
     submit_pools: SubmitPools
-    director: DirectorState = field(default_factory=DirectorState)
+    director: DirectorState
     retention_ran_at: float | None = None
     """When the retention duty last finished a cycle; None: not yet."""
 
@@ -94,6 +94,8 @@ class Context:
     readers: Readers
     clock: Callable[[], float]
     """Seconds since 1970."""
+    monotonic: Callable[[], float]
+    """Seconds that never go back, for intervals."""
     disk: Disk
     address: ServerAddress
     tokens: Tokens

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from random import SystemRandom
+from dataclasses import dataclass
 
+from pilotage.core.secret_source import SecretSource
 from pilotage.services.director.demand import Iteration
 from pilotage.wire.director import SEEDS
 
 
-def new_seed() -> int:
-    return SystemRandom().randrange(SEEDS)
+def new_seed(secrets: SecretSource) -> int:
+    return secrets.randbelow(SEEDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,6 @@ class ActedIteration:
 class DirectorState:
     """The last iteration of this server, and the seed of its next one."""
 
-    next_seed: int = field(default_factory=new_seed)
+    next_seed: int
     last: ActedIteration | None = None
     """None: this server has not run an iteration since it started."""

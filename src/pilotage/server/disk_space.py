@@ -12,7 +12,6 @@ import errno
 import logging
 import os
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -89,9 +88,9 @@ class DiskSpace:
     def __init__(
         self,
         folders: Mapping[str, Path],
+        monotonic: Callable[[], float],
         reserve: Reserve | None = None,
         least: int = MIN_FREE,
-        clock: Callable[[], float] = time.monotonic,
         usage: Callable[[Path], Usage] = disk_usage,
     ) -> None:
         """`folders`: the folders by their use, such as {"database": ..., "sandboxes": ...}. `least`: MB."""
@@ -101,14 +100,14 @@ class DiskSpace:
         self._failed = ""
         """The message of the last write's error; empty: it succeeded."""
         self._failed_at = 0.0
-        self._clock = clock
+        self._monotonic = monotonic
         self._usage = usage
         self.low = ""
 
     @property
     def is_retry_due(self) -> bool:
         """Whether the last write failed because of a full disk, at least `FAILURE_HOLD` ago."""
-        return bool(self._failed) and self._clock() - self._failed_at >= FAILURE_HOLD
+        return bool(self._failed) and self._monotonic() - self._failed_at >= FAILURE_HOLD
 
     def free(self) -> dict[str, int]:
         """Free bytes by folder."""
@@ -126,7 +125,7 @@ class DiskSpace:
 
     def write_failed(self, error: PilotageError) -> None:
         """Record that a write failed because a disk is full."""
-        self._failed, self._failed_at = error.message, self._clock()
+        self._failed, self._failed_at = error.message, self._monotonic()
         self.refresh()
 
     def write_succeeded(self) -> None:

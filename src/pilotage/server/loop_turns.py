@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from time import perf_counter
 from typing import TypeVar
 
 Step = TypeVar("Step")
@@ -18,24 +17,26 @@ def rest(worked: float, load: float) -> float:
     return worked / load - worked
 
 
-async def in_turns(steps: Iterable[Step], load: float = 1.0) -> AsyncIterator[Step]:
+async def in_turns(
+    steps: Iterable[Step], monotonic: Callable[[], float], load: float = 1.0
+) -> AsyncIterator[Step]:
     """The steps, with a rest after each turn. Also the caller's own work on a step belongs to its turn.
 
     `load`: the maximum fraction of the event loop's time; with 1 the others run only once between two turns.
     """
-    begun = perf_counter()
+    begun = monotonic()
     for step in steps:
         yield step
-        worked = perf_counter() - begun
+        worked = monotonic() - begun
         if worked >= TURN:
             await asyncio.sleep(rest(worked, load))
-            begun = perf_counter()
+            begun = monotonic()
 
 
-def run_turn(steps: Iterator[Step | None], clock: Callable[[], float] = perf_counter) -> Step | None:
+def run_turn(steps: Iterator[Step | None], monotonic: Callable[[], float]) -> Step | None:
     """Make steps for one turn. Returns the first one with a result; None: the turn has ended before."""
-    until = clock() + TURN
+    until = monotonic() + TURN
     for step in steps:
-        if step is not None or clock() >= until:
+        if step is not None or monotonic() >= until:
             return step
     raise AssertionError("the last step has the result")

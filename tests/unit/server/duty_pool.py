@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,8 @@ class Pool:
             readers=readers,
             quick_read=quick_read,
             clock=lambda: bench.now,
-            disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({})),
+            monotonic=time.monotonic,
+            disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({}, time.monotonic)),
             address=ServerAddress("", "", "", "http://127.0.0.1:1"),
             work=SimpleNamespace(work_queue=queue.work_queue),
             duties=SimpleNamespace(

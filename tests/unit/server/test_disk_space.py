@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class _Disk(NamedTuple):
 )
 def test_the_floor_is_a_fraction_of_the_disk_or_a_number_of_bytes(disk: _Disk, low: bool) -> None:
     """The larger one; of a small disk not all of it."""
-    space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: disk)
+    space = DiskSpace({"sandboxes": Path("/somewhere")}, time.monotonic, usage=lambda folder: disk)
     space.refresh()
     assert bool(space.low) == low
     assert space.free() == {"sandboxes": disk.free}
@@ -53,7 +54,9 @@ def test_the_floor_is_a_fraction_of_the_disk_or_a_number_of_bytes(disk: _Disk, l
 
 def test_a_little_more_than_the_floor_is_needed_to_go_on() -> None:
     left = [499]
-    space = DiskSpace({"sandboxes": Path("/somewhere")}, usage=lambda folder: _Disk(10_000, left[0]))
+    space = DiskSpace(
+        {"sandboxes": Path("/somewhere")}, time.monotonic, usage=lambda folder: _Disk(10_000, left[0])
+    )
     with pytest.raises(DiskFull, match="the disk of the server's sandboxes is nearly full") as told:
         space.check()
     assert told.value.retry_after > 0
@@ -76,14 +79,14 @@ def test_the_reserve_is_of_the_databases_disk(
     left = {"database": databases, "sandboxes": sandboxes}
     folders = {name: Path("/") / name for name in left}
     reserve = Reserve(tmp_path / "kept", size=16 * MB)
-    space = DiskSpace(folders, reserve, usage=lambda folder: _Disk(1_200, left[folder.name]))
+    space = DiskSpace(folders, time.monotonic, reserve, usage=lambda folder: _Disk(1_200, left[folder.name]))
     space.refresh()
     assert reserve.held == held
 
 
 def test_a_small_disk_has_no_reserve(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "kept", size=16 * MB)
-    DiskSpace({"database": tmp_path}, reserve, usage=lambda folder: _Disk(100, 90)).refresh()
+    DiskSpace({"database": tmp_path}, time.monotonic, reserve, usage=lambda folder: _Disk(100, 90)).refresh()
     assert not reserve.held
 
 
@@ -91,7 +94,7 @@ def test_a_failed_write_refuses_new_work_until_one_succeeds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    space = DiskSpace({"sandboxes": tmp_path}, least=0, clock=lambda: now[0])
+    space = DiskSpace({"sandboxes": tmp_path}, lambda: now[0], least=0)
     full = [True]
 
     async def write() -> None:
@@ -120,7 +123,7 @@ def test_a_failed_write_refuses_new_work_until_one_succeeds(
 
 def test_the_reserve_takes_its_bytes_and_gives_them_back(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "kept", size=3 * MB)
-    space = DiskSpace({"database": tmp_path}, reserve, least=0)
+    space = DiskSpace({"database": tmp_path}, time.monotonic, reserve, least=0)
     space.refresh()
     assert (tmp_path / "kept").stat().st_blocks * 512 >= 3 * MB
     space.write_failed(DiskFull("full"))
@@ -143,7 +146,7 @@ def test_a_duty_that_fails_is_told_when_that_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    failures = FailureLog("LeaseDuty.cycle", DiskSpace({"sandboxes": tmp_path}, least=0))
+    failures = FailureLog("LeaseDuty.cycle", DiskSpace({"sandboxes": tmp_path}, time.monotonic, least=0))
     for _ in range(3):
         failures.record_failure(Unreachable("no pilot could be started"))
     for _ in range(3):
@@ -168,7 +171,7 @@ def test_a_duty_that_fails_is_told_when_that_changes(
 
 
 def test_duties_without_room_are_told_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    space = DiskSpace({"sandboxes": tmp_path}, least=0)
+    space = DiskSpace({"sandboxes": tmp_path}, time.monotonic, least=0)
     for name in ("leases", "shares", "queues"):
         failures = FailureLog(name, space)
         for _ in range(10):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,6 +87,7 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
             pool=bench.pool,
             writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
+            monotonic=time.monotonic,
             duties=SimpleNamespace(
                 submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
                 failing=FailingRows(lambda: 0.0),
@@ -170,7 +172,7 @@ def test_a_hook_that_hangs_is_a_refusal(bench: Bench, hook: Callable[[str], Path
     hook("exec sleep 1000")
     [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     with pytest.raises(Exception, match="did not end within"):
-        ForwardHook(timeout=0.5).flags(bench.pool.policy.ces["batch"], intent.order)
+        ForwardHook(time.monotonic, timeout=0.5).flags(bench.pool.policy.ces["batch"], intent.order)
 
 
 def test_a_hook_that_hangs_is_not_run_for_each_submission(
@@ -198,10 +200,12 @@ def test_a_server_that_stops_ends_its_hook_at_once(
     director = CeDirector("batch", IterationOrders(NODE.platform))
     [intent] = ordered(bench, director)
     context = SimpleNamespace(
-        writer=SimpleNamespace(in_loop=True), duties=SimpleNamespace(failing=FailingRows(lambda: 0.0))
+        writer=SimpleNamespace(in_loop=True),
+        monotonic=time.monotonic,
+        duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
     )
     duty = CeDuty(cast(Context, context), director, PaperBatch())
-    duty._hook = ForwardHook(timeout=1000)
+    duty._hook = ForwardHook(time.monotonic, timeout=1000)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(duty._hook.flags, ce, intent.order)

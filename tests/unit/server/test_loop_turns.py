@@ -7,7 +7,6 @@ from itertools import count
 
 import pytest
 
-from pilotage.server import loop_turns
 from pilotage.server.loop_turns import TURN, in_turns, rest, run_turn
 
 
@@ -26,11 +25,10 @@ def test_others_run_after_each_turn_and_only_then(
     async def sleep(length: float) -> None:
         rests.append(length)
 
-    monkeypatch.setattr(loop_turns, "perf_counter", lambda: now[0])
     monkeypatch.setattr(asyncio, "sleep", sleep)
 
     async def work() -> None:
-        async for step in in_turns(range(12), 0.25):
+        async for step in in_turns(range(12), lambda: now[0], 0.25):
             seen.append(step)
             now[0] += seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,7 @@ class Site:
             pool=bench.pool,
             writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
+            monotonic=time.monotonic,
             duties=SimpleNamespace(submit_pools=self.pools, failing=FailingRows(lambda: 0.0)),
             pilots=SimpleNamespace(program=b""),
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -57,6 +58,7 @@ def _context(*, in_loop: bool) -> SimpleNamespace:
     return SimpleNamespace(
         readers=readers,
         writer=SimpleNamespace(in_loop=in_loop),
+        monotonic=time.monotonic,
         duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
         stop=asyncio.Event(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import sqlite3
 from collections import Counter
@@ -131,6 +132,7 @@ class Bench:
             version=current.version,
             incarnation=found.incarnation,
             rng=Random(5),
+            secrets=secrets,
             home_owner=HOME_OWNER,
         )
 

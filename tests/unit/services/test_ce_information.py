@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -312,6 +313,7 @@ class Site:
             pool=bench.pool,
             writer=SimpleNamespace(acall=acall, in_loop=True),
             clock=lambda: bench.now,
+            monotonic=time.monotonic,
             quick_read=quick_read,
             duties=SimpleNamespace(failing=FailingRows(lambda: bench.now)),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -19,7 +20,7 @@ PILOTS = 120
 
 
 def made(bench: Bench) -> RowByRow:
-    return RowByRow(bench.writer, DutyFailures("leases", lambda: bench.now))
+    return RowByRow(bench.writer, DutyFailures("leases", lambda: bench.now), time.monotonic)
 
 
 def test_a_match_is_served_between_two_slices_of_a_network_cut(bench: Bench) -> None:

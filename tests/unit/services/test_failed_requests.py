@@ -6,6 +6,7 @@ failed leaves behind all that no store knows as it was.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -140,6 +141,7 @@ def rebuilt(bench: Bench) -> Pool:
                 version=pool.server.policy_version,
                 incarnation=pool.server.incarnation,
                 rng=Random(1),
+                secrets=secrets,
                 home_owner=HOME_OWNER,
             )
     finally:
@@ -490,7 +492,7 @@ class Failing(RuleBasedStateMachine):
         pool = self.pool
         return open_pool(
             tx, pool.policy, version=pool.server.policy_version, incarnation=pool.server.incarnation, rng=Random(3),
-            home_owner=HOME_OWNER, load=False,
+            secrets=secrets, home_owner=HOME_OWNER, load=False,
         )  # fmt: skip
 
     def _while_counting(self, fate: str, request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from random import Random
 
 import pytest
@@ -20,7 +21,7 @@ def started_again(bench: Bench) -> Pool:
         old = bench.pool
         return open_pool(
             tx, old.policy, version=old.server.policy_version, incarnation=old.server.incarnation, rng=Random(1),
-            home_owner=old.server.home_owner, load=False,
+            secrets=secrets, home_owner=old.server.home_owner, load=False,
         )  # fmt: skip
 
     return bench.do(begin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_a_row_that_cannot_be_ended_does_not_stop_the_others(
     bench.do(lambda tx: tx.connection.execute("UPDATE pilots SET state = 'Done' WHERE id = ?", (bad.id,)))
     bench.now += 20.0
     failures = DutyFailures("leases", lambda: bench.now)
-    rows = RowByRow(bench.writer, failures)
+    rows = RowByRow(bench.writer, failures, time.monotonic)
 
     async def cycle() -> int:
         rows.begin_cycle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,6 +40,7 @@ def elsewhere(bench: Bench) -> Pool:
             version=mine.server.policy_version,
             incarnation=mine.server.incarnation,
             rng=mine.rng,
+            secrets=secrets,
             home_owner=mine.server.home_owner,
         )
     )

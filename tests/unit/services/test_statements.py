@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -78,7 +79,7 @@ class Round:
         self.pool = bench.pool = bench.do(
             lambda tx: open_pool(
                 Transaction(self.watched), old.policy, version=old.server.policy_version,
-                incarnation=old.server.incarnation, rng=Random(1), home_owner=old.server.home_owner,
+                incarnation=old.server.incarnation, rng=Random(1), secrets=secrets, home_owner=old.server.home_owner,
             )
         )  # fmt: skip
         self.pilots = [bench.pilot() for _ in range(count)]

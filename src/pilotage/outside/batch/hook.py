@@ -19,6 +19,10 @@ MAX_ERRORS = 2000
 """Bytes of its standard error output that are read; further ones are thrown away."""
 
 
+class HookHung(InvalidInput):
+    """The hook did not end in its time."""
+
+
 class HookRunner:
     """Runs hooks in one thread, and ends the run when another thread closes it."""
 
@@ -48,7 +52,7 @@ class HookRunner:
             group.read(end, MAX_OUTPUT, MAX_ERRORS)
             group.await_end(end)
         except TimeoutError:
-            raise InvalidInput(f"it did not end within {timeout:g} s") from None
+            raise HookHung(f"it did not end within {timeout:g} s") from None
         except OutputTooLong:
             raise InvalidInput(f"it printed more than {MAX_OUTPUT} bytes") from None
         finally:

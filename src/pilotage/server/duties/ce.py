@@ -70,9 +70,10 @@ class CeDuty:
         self._batch = batch
         self._python = python
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
-        self._hook = ForwardHook()
+        self._hook = ForwardHook(context.monotonic)
         aim = SLICE_AIM if context.writer.in_loop else POSTGRESQL_AIM
-        self._rows = RowByRow(context.writer, context.duties.failing.of(f"pilots of {director.ce}"), aim)
+        failing = context.duties.failing.of(f"pilots of {director.ce}")
+        self._rows = RowByRow(context.writer, failing, context.monotonic, aim)
         self._ask_accounting_from = 0.0
         self._failure = ""
         self.live = 0

@@ -52,7 +52,9 @@ class CostDuty(Duty):
             made = await asyncio.to_thread(lambda: list(book_pilots(context.readers.connection(), rows)))
             await self._save([booking for bookings in made for booking in bookings])
             return
-        async for bookings in in_turns(book_pilots(context.readers.connection(), rows), MAX_LOAD):
+        async for bookings in in_turns(
+            book_pilots(context.readers.connection(), rows), context.monotonic, MAX_LOAD
+        ):
             await self._save(bookings)
             if context.stop.is_set():
                 return

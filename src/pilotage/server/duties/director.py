@@ -44,10 +44,10 @@ async def compute_iteration(context: Context, seed: int) -> Iteration:
     load = context.duties.submit_pools.load()
     steps, work = prepare(pool, counts, load, now), None
     while work is None:
-        work = await writer.acall(lambda _: run_turn(steps))
+        work = await writer.acall(lambda _: run_turn(steps, context.monotonic))
     rng = Random(seed)  # noqa: S311
     if context.writer.in_loop:
-        async for _ in in_turns(work.decide(rng), MAX_LOAD):
+        async for _ in in_turns(work.decide(rng), context.monotonic, MAX_LOAD):
             pass
     else:
         await asyncio.to_thread(lambda: [None for _ in work.decide(rng)])
@@ -97,7 +97,7 @@ class DirectorDuty(Duty):
         context, pool, state = self._context, self._context.pool, self._context.duties.director
         self._next = context.clock() + pool.policy.director.period
         context.duties.submit_pools.admit()
-        seed, state.next_seed = state.next_seed, new_seed()
+        seed, state.next_seed = state.next_seed, new_seed(pool.secrets)
         work = await compute_iteration(context, seed)
         pilots: int = await context.writer.acall(lambda tx: post_orders(pool, tx, work))
         await self._cancel_unneeded(work)

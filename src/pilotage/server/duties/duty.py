@@ -26,7 +26,7 @@ class Duty(ABC):
     def __init__(self, context: Context) -> None:
         self._context = context
         aim = self.aim if context.writer.in_loop else POSTGRESQL_AIM
-        self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), aim)
+        self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), context.monotonic, aim)
 
     @abstractmethod
     def period(self) -> float:

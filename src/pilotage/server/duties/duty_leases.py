@@ -7,7 +7,6 @@ the cycle began. A server that was suspended in the middle of a cycle therefore 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -60,10 +59,20 @@ def _fenced(request: Request, name: str, epoch: int) -> Request:
 class DutyLeases:
     """The duties that this server has a lease of."""
 
-    def __init__(self, writer: Writer, server: str, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        server: str,
+        names: Sequence[str],
+        *,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """`clock`: seconds since 1970, where the database has no clock. `monotonic`: seconds that never go back."""
         self._writer = writer
         self._server = server
         self._names = tuple(names)
+        self._clock, self._monotonic = clock, monotonic
         self._held: dict[str, int] = {}
         self._until = 0.0
         self.on_acquired: dict[str, Callable[[], Awaitable[None]]] = {}
@@ -75,9 +84,9 @@ class DutyLeases:
 
     async def renew(self) -> None:
         """Claim all duties, and renew the leases of this server. Called every `RENEWAL_PERIOD` seconds."""
-        now = time.monotonic()
+        now = self._monotonic()
         held = await self._writer.acall(
-            lambda tx: duty_leases.claim(tx.connection, self._names, self._server, LEASE, time.time())
+            lambda tx: duty_leases.claim(tx.connection, self._names, self._server, LEASE, self._clock())
         )
         for name, epoch in held.items():
             if self._held.get(name) != epoch:
@@ -87,7 +96,7 @@ class DutyLeases:
         self._held, self._until = held, now + LEASE
 
     def holds(self, name: str) -> bool:
-        return name in self._held and time.monotonic() < self._until
+        return name in self._held and self._monotonic() < self._until
 
     async def run(self, name: str, duty: Callable[[], Awaitable[None]]) -> None:
         """Run one cycle of a duty if this server has its lease."""

@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pilotage.core.requests.states import RequestState
@@ -64,7 +63,7 @@ class EmbeddedAgentDuty(Duty):
         return EMBEDDED_AGENT_PERIOD
 
     async def work(self) -> None:
-        now, team = time.monotonic(), self._context.pool.policy.requests.agent_team
+        now, team = self._context.monotonic(), self._context.pool.policy.requests.agent_team
         is_needed = bool(team) and await self._context.quick_read(
             lambda connection: requests.has_unfinished(connection, team, UNFINISHED)
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import read_arguments, with_arguments
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookRunner
+from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookHung, HookRunner
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.director.submissions import SubmissionOrder
@@ -27,8 +26,8 @@ class ForwardHook:
     Only a hook that hangs is not run for `HANG_PAUSE`.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, timeout: float = HOOK_TIMEOUT) -> None:
-        self._clock, self._timeout = clock, timeout
+    def __init__(self, monotonic: Callable[[], float], timeout: float = HOOK_TIMEOUT) -> None:
+        self._monotonic, self._timeout = monotonic, timeout
         self._runner = HookRunner()
         self._answers: dict[HookCall, tuple[float, dict[str, str]]] = {}
         self._hung = 0.0, ""
@@ -52,7 +51,7 @@ class ForwardHook:
             ) from None
 
     def _answer(self, ce: Ce, call: HookCall) -> dict[str, str]:
-        now, known = self._clock(), self._answers.get(call)
+        now, known = self._monotonic(), self._answers.get(call)
         if known is not None and now < known[0] + KEPT:
             return known[1]
         if now < self._hung[0]:
@@ -64,10 +63,8 @@ class ForwardHook:
         return answer
 
     def _run(self, call: HookCall) -> str:
-        began = time.monotonic()
         try:
             return self._runner.run(call.program, dict(call.environment), self._timeout)
-        except InvalidInput as error:
-            if time.monotonic() - began >= self._timeout:
-                self._hung = self._clock() + HANG_PAUSE, error.message
+        except HookHung as error:
+            self._hung = self._monotonic() + HANG_PAUSE, error.message
             raise

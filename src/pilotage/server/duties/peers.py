@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import socket
-import time
+from collections.abc import Callable
 from functools import partial
 
 from pilotage import __version__
+from pilotage.core.secret_source import SecretSource
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.startup import finish_submission, forget_staged, unaccepted, unfinished
@@ -41,7 +41,7 @@ ABANDONED_AFTER = 60.0
 """Seconds without changes after which a partial submission counts as abandoned by its server."""
 
 
-def describe_server(url: str, policy_version: int, now: float) -> ServerRow:
+def describe_server(url: str, policy_version: int, now: float, secrets: SecretSource) -> ServerRow:
     """The row of this server, with a new unique name."""
     host = socket.gethostname()
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
@@ -51,20 +51,22 @@ def describe_server(url: str, policy_version: int, now: float) -> ServerRow:
 class DatabaseClock:
     """Seconds since 1970 by the clock of the database, which all servers share."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(self, readers: Readers, local: Callable[[], float]) -> None:
+        """`local`: seconds since 1970 by the clock of this machine."""
         self._readers = readers
+        self._local = local
         self._ahead = 0.0
         self.set()
 
     def __call__(self) -> float:
-        return time.time() + self._ahead
+        return self._local() + self._ahead
 
     def set(self) -> None:
         """Read the clock of the database. Any thread may call it."""
         connection = self._readers.connection()
-        begin = time.time()
+        begin = self._local()
         theirs = database_time(connection, begin)
-        self._ahead = theirs - (begin + time.time()) / 2
+        self._ahead = theirs - (begin + self._local()) / 2
 
 
 class PeersDuty(Duty):
@@ -92,8 +94,8 @@ class PeersDuty(Duty):
 
     async def work(self) -> None:
         """Read and apply the committed changes of the other servers, at most once per `MIN_POLL_PERIOD`."""
-        await asyncio.sleep(max(0.0, self._polled + MIN_POLL_PERIOD - time.monotonic()))
-        self._polled = time.monotonic()
+        await asyncio.sleep(max(0.0, self._polled + MIN_POLL_PERIOD - self._context.monotonic()))
+        self._polled = self._context.monotonic()
         self.wake.clear()
         context, peers = self._context, self._peers
         begin = max(self._read_to, peers.position)
@@ -135,16 +137,16 @@ class RecountDuty(Duty):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._recounted_at = time.monotonic()
+        self._recounted_at = context.monotonic()
 
     def period(self) -> float:
         return WATCH_PERIOD
 
     async def work(self) -> None:
-        if time.monotonic() - self._recounted_at < RECOUNT_PERIOD:
+        if self._context.monotonic() - self._recounted_at < RECOUNT_PERIOD:
             self._rows.leave_out(RECOUNT)
             return
-        self._recounted_at = time.monotonic()
+        self._recounted_at = self._context.monotonic()
         context = self._context
         queues = await context.writer.acall(lambda _: sync.all_queues(context.pool.queues))
         wrong = await self._rows.in_slices(
@@ -177,7 +179,7 @@ class ServersDuty(Duty):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._pruned_at = time.monotonic()
+        self._pruned_at = context.monotonic()
 
     def period(self) -> float:
         return WATCH_PERIOD
@@ -189,8 +191,8 @@ class ServersDuty(Duty):
             log.warning("evicted the server %s: no heartbeat for %.0f s", name, SILENT)
         if evicted:
             context.wake.local_ces.set()
-        if time.monotonic() - self._pruned_at >= PRUNE_PERIOD:
-            self._pruned_at = time.monotonic()
+        if self._context.monotonic() - self._pruned_at >= PRUNE_PERIOD:
+            self._pruned_at = self._context.monotonic()
             before = context.clock() - sync.CHANGES_KEPT
             await context.writer.acall(lambda tx: changes.prune(tx.connection, before))
 
@@ -226,7 +228,7 @@ class LimitsDuty(Duty):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._checked_at = time.monotonic()
+        self._checked_at = context.monotonic()
 
     def period(self) -> float:
         return LIMIT_PERIOD
@@ -236,8 +238,8 @@ class LimitsDuty(Duty):
         if not context.pool.offers.limits.limiter.limits:
             return
         await context.writer.acall(lambda tx: shared_limits.establish(context.pool, tx, context.clock()))
-        if time.monotonic() - self._checked_at >= RECOUNT_PERIOD:
-            self._checked_at = time.monotonic()
+        if self._context.monotonic() - self._checked_at >= RECOUNT_PERIOD:
+            self._checked_at = self._context.monotonic()
             wrong = await context.writer.acall(
                 lambda tx: shared_limits.check(context.pool, tx, context.clock())
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from time import perf_counter
 
 from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.server.context import Context
@@ -57,13 +56,13 @@ class ReleaseDuty(Duty):
     async def _release(self, requests: Sequence[int]) -> None:
         """Make one pass over the made jobs of these requests."""
         context = self._context
-        await pause(context, max(0.0, self._next_look - perf_counter()))
-        begun = perf_counter()
+        await pause(context, max(0.0, self._next_look - context.monotonic()))
+        begun = context.monotonic()
         counts = await asyncio.to_thread(lambda: _count(context.readers.connection()))
         run = ReleaseRun(context.work.work_queue, self._programs, counts, self._rng, frozenset(requests))
         while not await context.writer.acall(lambda tx: run.read_groups(tx, context.clock())):
             pass
-        ended = perf_counter()
+        ended = context.monotonic()
         self._next_look = ended + (ended - begun) / MAX_LOAD
         released = 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -70,7 +69,7 @@ class RetentionDuty(Duty):
 
     def _is_due(self, name: str, period: float) -> bool:
         """Whether a period has passed since the last run, by the monotonic clock. Records this run."""
-        now = time.monotonic()
+        now = self._context.monotonic()
         last = self._last_run.get(name)
         if last is not None and now - last < period:
             return False
@@ -93,7 +92,7 @@ class RetentionDuty(Duty):
                 return
         while not context.stop.is_set():
             part = keys[: retention.MAX_SIZE]
-            begin = time.perf_counter()
+            begin = self._context.monotonic()
             if find is None:
                 result = await self._slice(rule, part, before, now)
             else:
@@ -105,16 +104,16 @@ class RetentionDuty(Duty):
             del keys[: result.rows]
             if result.last:
                 return
-            await pause(self._context, rest(time.perf_counter() - begin, MAX_LOAD))
+            await pause(self._context, rest(self._context.monotonic() - begin, MAX_LOAD))
 
     async def _slices(self, rule: Rule, keys: list[Any], before: float, now: float) -> None:
         while keys and not self._context.stop.is_set():
-            begin = time.perf_counter()
+            begin = self._context.monotonic()
             del keys[: (await self._slice(rule, keys, before, now)).rows]
-            await pause(self._context, rest(time.perf_counter() - begin, MAX_LOAD))
+            await pause(self._context, rest(self._context.monotonic() - begin, MAX_LOAD))
 
     async def _slice(self, rule: Rule, keys: Sequence[Any], before: float, now: float) -> SliceResult:
-        pace = self._paces.setdefault(rule.name, retention.new_pace(time.perf_counter))
+        pace = self._paces.setdefault(rule.name, retention.new_pace(self._context.monotonic))
         return await self._context.writer.acall(
             lambda tx: retention.run_slice(tx.connection, rule, keys, before, now, pace)
         )

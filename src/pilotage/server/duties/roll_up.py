@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from time import monotonic
 
 from pilotage.core.workqueue.roll_up import ROLLED
 from pilotage.server.context import Context
@@ -49,7 +48,7 @@ class RollUpDuty(Duty):
         if not await context.quick_read(job_outcomes.is_empty):
             requests = await self._use_outcomes()
             context.wake.release.set()
-        if (now := monotonic()) >= self._next_look:
+        if (now := context.monotonic()) >= self._next_look:
             active = await context.quick_read(
                 lambda connection: releasing.in_states(connection, sorted(ROLLED))
             )

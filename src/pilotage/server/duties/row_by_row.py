@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import TypeVar
 
 from pilotage.core.errors import Overloaded, Superseded
@@ -54,10 +53,17 @@ class RowByRow:
     Errors that concern no single row are raised: an unreachable database, an evicted server, a lost duty lease.
     """
 
-    def __init__(self, writer: Writer, failures: DutyFailures, aim: float = SLICE_AIM) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        failures: DutyFailures,
+        monotonic: Callable[[], float],
+        aim: float = SLICE_AIM,
+    ) -> None:
         """`aim`: seconds that a transaction should take."""
         self._writer = writer
         self._failures = failures
+        self._monotonic = monotonic
         self._aim = aim
         self._paces: dict[str, SlicePace] = {}
         self._tried: dict[str, set[Hashable]] = {}
@@ -81,7 +87,7 @@ class RowByRow:
 
     def pace(self, step: str) -> SlicePace:
         """The pace of the transactions of a step."""
-        return self._paces.setdefault(step, SlicePace(self._aim, perf_counter))
+        return self._paces.setdefault(step, SlicePace(self._aim, self._monotonic))
 
     async def step(
         self,

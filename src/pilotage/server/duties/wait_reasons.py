@@ -78,11 +78,11 @@ class ReasonDuty(Duty):
 
     async def _analyse(self, taken: answer.WaitSnapshot, now: float) -> list[ReasonRow]:
         """The analysis may take over half a second: it runs in a thread, or in short slices of the event loop."""
-        readers, recorder = self._context.readers, self._recorder
+        readers, recorder, monotonic = self._context.readers, self._recorder, self._context.monotonic
         if not self._context.writer.in_loop:
             return await asyncio.to_thread(lambda: recorder.changes(taken, readers.connection(), now))
         rows: list[ReasonRow] = []
-        async for changed in in_turns(recorder.steps(taken, readers.connection(), now), MAX_LOAD):
+        async for changed in in_turns(recorder.steps(taken, readers.connection(), now), monotonic, MAX_LOAD):
             rows += changed
             if self._context.stop.is_set():
                 break

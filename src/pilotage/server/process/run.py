@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import resource
+import secrets
 import signal
 import socket
 import time
@@ -23,6 +24,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens, WorkIntake
+from pilotage.server.director_state import DirectorState, new_seed
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
@@ -138,7 +140,7 @@ class _Server:
         self._counters = settings.home.database.counters()
         self._notifications = settings.home.database.notifications()
         self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
-        self._clock = DatabaseClock(self._readers) if self._counters is not None else time.time
+        self._clock = DatabaseClock(self._readers, time.time) if self._counters is not None else time.time
         max_connections, self._open_files = raise_file_limit(settings.connections)
         self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
         host, self._port = listener.getsockname()[:2]
@@ -196,6 +198,7 @@ class _Server:
             writer=self._writer,
             readers=self._readers,
             clock=self._clock,
+            monotonic=time.monotonic,
             disk=Disk(sandbox, self._space(sandbox)),
             address=ServerAddress(
                 instance_facts.uuid, socket.gethostname(), url, settings.pilot_server or url
@@ -207,12 +210,13 @@ class _Server:
                 UseBook(pool.policy.accounting.history),
                 FailingRows(self._clock),
                 SubmitPools(lambda name: pool.policy.director.pool(name).max_threads),
+                DirectorState(new_seed(pool.secrets)),
             ),
         )
 
     def _work_intake(self, pool: Pool) -> WorkIntake:
         on_file = self._connection.dialect == "sqlite"
-        pace = new_pace(time.perf_counter, AIM if on_file else POSTGRESQL_TARGET)
+        pace = new_pace(time.monotonic, AIM if on_file else POSTGRESQL_TARGET)
         return WorkIntake(
             SubmissionGate(self._writer, pace),
             Prospects(pool, self._writer, self._clock),
@@ -224,9 +228,10 @@ class _Server:
         """The disks that this server writes to. A database elsewhere reports a full disk by its errors."""
         least, file = self._settings.least_free, self._settings.home.database.file
         if file is None:
-            return DiskSpace({"sandboxes": sandbox.folder}, least=least)
+            return DiskSpace({"sandboxes": sandbox.folder}, time.monotonic, least=least)
         reserve = Reserve(file.with_name(file.name + ".reserve"))
-        return DiskSpace({"database": file.parent, "sandboxes": sandbox.folder}, reserve, least)
+        folders = {"database": file.parent, "sandboxes": sandbox.folder}
+        return DiskSpace(folders, time.monotonic, reserve, least)
 
     def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:
         """Open the instance in the store, or create it at the first start, and open its pool.
@@ -246,7 +251,7 @@ class _Server:
         start = read_policy(connection, given, first, folder, by=owner, now=now)
         peers: Peers = NoPeers()
         if self._counters is not None:
-            server = describe_server(url, start.version, now)
+            server = describe_server(url, start.version, now, secrets)
             peers = join(tx, server, in_common=(key, sandboxes), monotonic=time.monotonic)
         pool = open_pool(
             tx,
@@ -254,6 +259,7 @@ class _Server:
             version=start.version,
             incarnation=loaded.incarnation,
             rng=random.Random(),  # noqa: S311
+            secrets=secrets,
             home_owner=owner,
             id_floor=loaded.id_floor,
             load=False,
@@ -292,7 +298,9 @@ class _Server:
             loop.add_signal_handler(name, context.stop.set)
         peers, duty_leases = context.pool.peers, None
         if peers.shared:
-            duty_leases = DutyLeases(self._writer, peers.server, DUTIES)
+            duty_leases = DutyLeases(
+                self._writer, peers.server, DUTIES, clock=context.clock, monotonic=context.monotonic
+            )
         # Leases are extended by an outage before the first pilot or duty can see an expired one.
         leases = LeaseDuty(context, duty_leases)
         await leases.cycle()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
@@ -88,7 +87,7 @@ def store_submission(
     pool: Pool, tx: Transaction, name: str, ce: Ce, order: SubmissionOrder, now: float, place: str
 ) -> SubmissionIntent:
     """Store the intent of a submission to CE `name`. `place`: the part of its batch ids that is known already."""
-    stamp, secret = STAMP_PREFIX + secrets.token_hex(8), secrets.token_urlsafe(32)
+    stamp, secret = STAMP_PREFIX + pool.secrets.token_hex(8), pool.secrets.token_urlsafe(32)
     # The call follows at once: a director that ends before it cannot be told from one that ends in it.
     pilot_submissions.insert(
         tx.connection, stamp=stamp, ce=name, phase=SubmissionPhase.PREPARING, pilots=order.pilots, now=now

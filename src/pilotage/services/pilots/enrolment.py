@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 
 from pilotage.core.errors import Forbidden, IncompatibleVersion, NotAuthenticated
 from pilotage.core.pilots import clocks, wall_time
@@ -51,7 +50,7 @@ def enrol(pool: Pool, tx: Transaction, request: EnrolRequest, now: float) -> Enr
         _supersede(pool, tx, pilot, now)
         pilot.take_number = 0
     _compare_batch_ids(pool.ids, tx, pilot, request.batch_id, now)
-    token = secrets.token_urlsafe(32)
+    token = pool.secrets.token_urlsafe(32)
     ce = pool.policy.ces.get(pilot.ce)
     lease = ce.lease if ce else DEFAULT_LEASE
     if pilot.state is not PilotState.RUNNING:

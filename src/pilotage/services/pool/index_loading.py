@@ -17,6 +17,7 @@ from pilotage.core.policy import Policy
 from pilotage.core.queues.index import QueueIndex
 from pilotage.core.queues.index_delta import IndexDelta
 from pilotage.core.queues.indexed_queue import Head, HeadsRequest
+from pilotage.core.secret_source import SecretSource
 from pilotage.core.shares.priorities import Priorities
 from pilotage.services.pool.ce_information import read_ce_information
 from pilotage.services.pool.ids import IdAllocators
@@ -51,6 +52,7 @@ def open_pool(
     version: int,
     incarnation: int,
     rng: Random,
+    secrets: SecretSource,
     home_owner: str,
     id_floor: int = 0,
     load: bool = True,
@@ -67,6 +69,7 @@ def open_pool(
         server=ServerState(incarnation, version, home_owner),
         ids=_open_ids(tx, id_floor, counters),
         rng=rng,
+        secrets=secrets,
         peers=peers or NoPeers(),
     )
     current = instance.current_policy(tx.connection)

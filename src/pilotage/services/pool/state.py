@@ -12,6 +12,7 @@ from random import Random
 from pilotage.core.brokering.ce_ad import CeAd
 from pilotage.core.ids import JobId, QueueId
 from pilotage.core.policy import Policy
+from pilotage.core.secret_source import SecretSource
 from pilotage.core.sites import SiteState, slots_of_sites, state_of_site
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.job_caches import JobCaches
@@ -37,6 +38,8 @@ class Pool:
     server: ServerState
     ids: IdAllocators
     rng: Random
+    secrets: SecretSource
+    """For tokens of pilots and names of submissions."""
     peers: Peers = field(default_factory=NoPeers)
     queues: TaskQueues = field(init=False)
     offers: OfferState = field(init=False)

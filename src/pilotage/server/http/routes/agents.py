@@ -134,7 +134,7 @@ async def post_masks(
     """Make jobs of an element, each of one mask. Groups with AGENT, for their `teams`."""
     user = _user_of_agent(context, caller)
     work_queue, now = context.work.work_queue, context.clock()
-    masks = [splitting.read_mask(document) async for document in in_turns(body.masks)]
+    masks = [splitting.read_mask(document) async for document in in_turns(body.masks, context.monotonic)]
     made = known = 0
     for message, part in splitting.parts_of(body, masks):
         posted = await context.writer.acall(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from fastapi import Response
@@ -116,7 +116,7 @@ async def add_files(body: FilesAdd, context: TheContext, caller: TheCaller) -> F
     context.disk.space.check()
     name = check_entry_name(body.block, "block")
     places = _places(context.pool.policy, body.replicas)
-    files = await _entries(body.files)
+    files = await _entries(body.files, context.monotonic)
     total = Added()
     sent = 0
     for part in slices_of(files, FILES_AT_ONCE, LUMIS_AT_ONCE):
@@ -139,9 +139,9 @@ async def add_files(body: FilesAdd, context: TheContext, caller: TheCaller) -> F
     return FilesAdded(total.files, total.known, total.closed, warnings)
 
 
-async def _entries(files: Sequence[DataSetFile]) -> tuple[FileEntry, ...]:
+async def _entries(files: Sequence[DataSetFile], monotonic: Callable[[], float]) -> tuple[FileEntry, ...]:
     entries: dict[str, FileEntry] = {}
-    async for number, file in in_turns(enumerate(files)):
+    async for number, file in in_turns(enumerate(files), monotonic):
         try:
             name = check_entry_name(file.name, "name")
             entry = FileEntry(
