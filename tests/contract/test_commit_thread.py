@@ -238,6 +238,28 @@ def test_in_the_loop_of_a_server_as_well(connection: Any, store: Store) -> None:
     writer.stop()
 
 
+def test_a_writer_that_commits_inline_in_its_loop_has_no_thread(connection: Any, store: Store) -> None:
+    committed, commit = list[int](), connection.commit
+
+    def record() -> None:
+        committed.append(threading.get_ident())
+        commit()
+
+    connection.commit = record
+    writer, threads = Writer(connection, commits_inline=True), threading.active_count()
+
+    async def work() -> list[int]:
+        writer.move_to_loop(asyncio.get_running_loop())
+        answers = await asyncio.gather(*[writer.acall(note(number)) for number in range(5)])
+        assert threading.active_count() == threads
+        return answers
+
+    asyncio.run(work())
+    writer.stop()
+    assert committed == [threading.get_ident()]
+    assert noted(store.readers.connection()) == list(range(5))
+
+
 def test_a_commit_that_is_over_before_its_turn_is_answered(
     connection: Any, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

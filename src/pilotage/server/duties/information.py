@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -18,6 +17,7 @@ from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy import Ce, Policy
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
+from pilotage.server.duties.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 from pilotage.services.director.information import (
     CeReply,
@@ -67,8 +67,7 @@ class _InformationQuestion:
     problem: str = ""
     ended: bool = False
 
-    def ask(self, batch: BatchAdapter, ended: Callable[[], object]) -> None:
-        """Ask, and call `ended` in the end."""
+    def ask(self, batch: BatchAdapter) -> None:
         try:
             self.answer = batch.information()
         except PilotageError as error:
@@ -79,7 +78,6 @@ class _InformationQuestion:
             self.problem = f"its answer could not be read: {type(error).__name__}"
         finally:
             self.ended = True
-            ended()
 
 
 class _CeAdapter(NamedTuple):
@@ -106,6 +104,9 @@ class InformationDuty(Duty):
         """When the period of each CE is over."""
         self._questions: dict[str, _InformationQuestion] = {}
         """The questions without a stored answer."""
+        self._threads = DaemonThreads("information")
+        self._asked: set[asyncio.Future[None]] = set()
+        """The calls that run."""
         self._cleaned_for: Policy | None = None
         """The policy whose missing CEs have no rows any more."""
         self._times: Mapping[str, tuple[int, int]] = {}
@@ -160,16 +161,13 @@ class InformationDuty(Duty):
             adapter = self._adapters[name] = _CeAdapter(ce, self._make(ce))
         self._due[name] = now + ce.information_period
         question = self._questions[name] = _InformationQuestion(name, ce, now)
-        loop, name_of_thread = asyncio.get_running_loop(), f"information-{name}"
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, question.ask, adapter.batch)
+        self._asked.add(asked)
+        asked.add_done_callback(self._on_ended)
 
-        def ended() -> None:
-            # The server may have stopped meanwhile.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self.wake.set)
-
-        threading.Thread(
-            target=question.ask, args=(adapter.batch, ended), name=name_of_thread, daemon=True
-        ).start()
+    def _on_ended(self, asked: asyncio.Future[None]) -> None:
+        self._asked.discard(asked)
+        self.wake.set()
 
     async def _store(self) -> None:
         """Store the answers, a few in each transaction."""
@@ -232,7 +230,9 @@ class InformationDuty(Duty):
         self._cleaned_for = policy
 
     def close(self) -> None:
-        """Kill the commands that run."""
+        """Kill the commands that run. Nobody waits for the calls that hang."""
+        for asked in self._asked:
+            asked.cancel()
         for adapter in self._adapters.values():
             with contextlib.suppress(OSError):
                 adapter.batch.close()

@@ -1,4 +1,4 @@
-"""Timing of the writer's transactions."""
+"""Timing of the writer's transactions. It is shown to people and decides nothing, so it reads the clock itself."""
 
 from __future__ import annotations
 

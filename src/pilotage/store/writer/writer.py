@@ -72,8 +72,15 @@ class Writer:
     file runs requests in its event loop. With PostgreSQL the writer mostly waits, and has its own thread.
     """
 
-    def __init__(self, connection: WriterConnection, *, waiting: int = 4096) -> None:
+    def __init__(
+        self, connection: WriterConnection, *, waiting: int = 4096, commits_inline: bool = False
+    ) -> None:
+        """`waiting`: the maximum of waiting requests. `commits_inline`: without a commit thread, also on SQLite.
+
+        A writer that commits inline and was moved to a loop without `start` has no thread at all.
+        """
         self._connection = connection
+        self._commits_inline = commits_inline
         self._requests: deque[_QueuedRequest] = deque()
         self._most = waiting
         self._wake = threading.Condition()
@@ -121,7 +128,7 @@ class Writer:
         self._start_commit_thread()
 
     def _start_commit_thread(self) -> None:
-        if self._connection.commits_in_thread:
+        if self._connection.commits_in_thread and not self._commits_inline:
             self._committer = CommitThread(self._connection, self._on_commit_done)
 
     def _on_commit_done(self) -> None:
