@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
         return answer
     isolation, unfit = set_up_isolation(launcher, answer, folder)
     resources = _find_resources(options, answer, isolated=isolation is not None)
-    config = make_config(answer, resources, options, began, unfit)
+    config = make_config(answer, resources, options, began, time.time(), unfit)
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
     if answer.probe:
         from .probe import run_probe

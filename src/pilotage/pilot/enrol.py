@@ -16,14 +16,15 @@ from pilotage import __version__
 from pilotage.wire.pilot import EnrolRequest, EnrolResponse
 from pilotage.wire.pilot_calls import ENROL
 
+from .enrol_machine import EnrolFailure, EnrolMachine
 from .log import log
 from .node import NodeResources
 from .pilot_config import PilotConfig
 from .system import clock
 from .transport import ServerConnection, ServerUnavailable
 
-UNTRUSTED_PATIENCE = 20.0
-"""Seconds. A batch job that cannot trust its server should not hold a node for long."""
+_SIGNAL_CHECK = 0.1
+"""Seconds between two looks for a signal while the pilot waits."""
 _MAX_SECRET_BYTES = 4096
 
 
@@ -52,8 +53,7 @@ def enrol(
 ) -> EnrolResponse:
     """Enrol, and try again while the server is unavailable. `began`: when the batch job began, by `clock`.
 
-    Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true. After
-    UNTRUSTED_PATIENCE seconds of refused certificates it gives up too: they do not pass by themselves.
+    Raises RequestRefused, and ServerUnavailable after `options.patience` seconds or when `is_cancelled` is true.
     """
     request = EnrolRequest(
         secret=secret,
@@ -64,29 +64,21 @@ def enrol(
         batch_id=options.batch_id,
         restarts=options.restarts,
     )
-    until = time.monotonic() + options.patience
-    rng = random.Random()  # noqa: S311 (jitter)
-    pause, said, trusted_at = 0.2, "", time.monotonic()
+    machine = EnrolMachine(options.patience, time.monotonic(), random.Random())  # noqa: S311 (jitter)
     while True:
         request.age = max(0.0, clock() - began)
         request.clock = time.time()
         try:
             return connection.post(ENROL.path, request, EnrolResponse)
         except ServerUnavailable as error:
-            if not error.untrusted:
-                trusted_at = time.monotonic()
-            end = min(until, trusted_at + UNTRUSTED_PATIENCE)
-            if time.monotonic() > end or is_cancelled():
+            failure = EnrolFailure(str(error), error.untrusted, error.retry_after)
+            retry = machine.on_failure(failure, time.monotonic(), is_cancelled=is_cancelled())
+            if retry is None:
                 raise
-            wait = max(error.retry_after, pause * rng.uniform(0.5, 1.0))
-            wait = min(wait, end - time.monotonic() + 0.1)  # one last attempt at the end
-            if str(error) != said:
-                said = str(error)
-                log("server unavailable", reason=error, patience=f"{max(0.0, end - time.monotonic()):.0f}s")
-            wake = time.monotonic() + wait
-            while time.monotonic() < wake and not is_cancelled():
-                time.sleep(min(0.1, wait))
-            pause = min(2 * pause, 30.0)
+            if retry.is_news:
+                log("server unavailable", reason=error, patience=f"{retry.patience:.0f}s")
+            while (left := retry.at - time.monotonic()) > 0 and not is_cancelled():
+                time.sleep(min(_SIGNAL_CHECK, left))
 
 
 def make_config(
@@ -94,12 +86,13 @@ def make_config(
     resources: NodeResources,
     options: argparse.Namespace,
     start: float,
+    unix_now: float,
     unfit: str = "",
 ) -> PilotConfig:
-    """The settings of this pilot. `start`: when the batch job began, by `clock`."""
+    """The settings of this pilot. `start`: when the batch job began, by `clock`. `unix_now`: seconds since 1970."""
     end = start + answer.wall if answer.wall > 0 else math.inf
     if options.batch_end:
-        end = min(end, start + options.batch_end - time.time())
+        end = min(end, start + options.batch_end - unix_now)
     fraction = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
     return PilotConfig(
         incarnation=answer.incarnation,
