@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from pilotage.agent.call_attempts import CallAttempts
 from pilotage.agent.calls import AgentCalls
 from pilotage.agent.machine import AgentMachine
 from pilotage.agent.splitting import LONGEST_FAILURE, ElementLost, ElementSplitter, Guard
@@ -27,9 +28,6 @@ from pilotage.wire.server_trust import refused_certificate
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 15.0
-"""Seconds between two attempts while the server is away."""
 LEAVE_TIMEOUT = 5.0
 JOIN_AGAIN = "join again"
 """The server's hint when it has forgotten this process. Other refusals are final."""
@@ -64,7 +62,6 @@ class AgentLoop:
         self._patience = first_patience
         self._stop = stop
         self._agent = 0
-        self._next_sync = 0.0
         self._is_away = False
 
     def run(self) -> None:
@@ -76,8 +73,8 @@ class AgentLoop:
                 offer = self._machine.next_element()
                 if offer is not None:
                     self._split(offer)
-                elif not self._machine.has_news:
-                    self._stop.wait(self._next_sync - self._monotonic())
+                elif (pause := self._machine.next_sync_at() - self._monotonic()) > 0:
+                    self._stop.wait(pause)
         except Stopping:
             pass
         self._leave()
@@ -86,12 +83,11 @@ class AgentLoop:
         answer = self._persist(lambda: self._calls.join(self._who))
         self._agent = answer.agent
         self._patience = float("inf")
-        self._next_sync = self._monotonic()
-        self._machine.rejoin()
+        self._machine.join(self._monotonic())
         log.info("joined", extra={"facts": {"agent": answer.agent, "team": self._who.team}})
 
     def _sync_if_due(self) -> None:
-        if self._machine.has_news or self._monotonic() >= self._next_sync:
+        if self._monotonic() >= self._machine.next_sync_at():
             self._sync()
 
     def _sync(self) -> None:
@@ -107,8 +103,7 @@ class AgentLoop:
         sent_at = self._monotonic()
         sent = self._machine.sync_request()
         answer = self._calls.sync(self._agent, sent)
-        self._next_sync = sent_at + answer.period
-        turn = self._machine.take_answer(sent, answer)
+        turn = self._machine.take_answer(sent, answer, sent_at)
         if turn.taken or turn.stopped:
             facts = {"taken": [offer.id for offer in turn.taken], "stopped": list(turn.stopped)}
             log.info("synchronized", extra={"facts": facts})
@@ -153,21 +148,24 @@ class AgentLoop:
 
     def _persist(self, call: Callable[[], T]) -> T:
         """Repeat a call until the server answers. Raises Stopping when the process is told to end."""
-        pause, since = FIRST_PAUSE, self._monotonic()
+        attempts = CallAttempts(
+            self._monotonic(), self._rng, patience=self._patience, has_joined=bool(self._agent)
+        )
         while True:
             if self._stop.is_set:
                 raise Stopping
             try:
                 answer = call()
             except (Unreachable, Overloaded) as error:
-                wait = max(pause, getattr(error, "retry_after", 0.0)) * self._rng.uniform(1.0, 1.3)
-                # A first server that is not trusted would not be trusted later.
-                is_foreign = not self._agent and refused_certificate(error) is not None
-                if is_foreign or self._monotonic() + wait - since > self._patience:
+                pause = attempts.pause_after_failure(
+                    self._monotonic(),
+                    getattr(error, "retry_after", 0.0),
+                    is_untrusted=refused_certificate(error) is not None,
+                )
+                if pause is None:
                     raise
                 self._report_outage(error)
-                self._stop.wait(wait)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                self._stop.wait(pause)
             else:
                 if self._is_away:
                     self._is_away = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from pilotage.core.workqueue.pull import SiteRoom
@@ -58,6 +59,7 @@ class AgentMachine:
     _room: SiteRoom = field(default_factory=lambda: SiteRoom({}))
     _wants_to_pull: bool = True
     """The last sync could not pull, since the sites were not known."""
+    _period_over_at: float = -inf
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -68,10 +70,13 @@ class AgentMachine:
         known = self._held.get(offer.id)
         return known is not None and known.epoch == offer.epoch
 
-    @property
-    def has_news(self) -> bool:
-        """Whether a sync should come at once: elements to confirm or give back, or slots that were not known."""
-        return bool(self._unconfirmed or self._releases) or self._wants_to_pull
+    def next_sync_at(self) -> float:
+        """When the next sync is due: at once if it has news, else when the period is over.
+
+        News are elements to confirm or to give back, and slots that were not known.
+        """
+        has_news = self._unconfirmed or self._releases or self._wants_to_pull
+        return -inf if has_news else self._period_over_at
 
     def sync_request(self) -> SyncRequest:
         pulls = not (self.draining or self.is_drained)
@@ -85,8 +90,9 @@ class AgentMachine:
             draining=self.draining,
         )
 
-    def take_answer(self, sent: SyncRequest, answer: SyncResponse) -> SyncResult:
+    def take_answer(self, sent: SyncRequest, answer: SyncResponse, sent_at: float) -> SyncResult:
         """Apply the answer to `sent`, the last request of `sync_request`."""
+        self._period_over_at = sent_at + answer.period
         self.number = sent.number + 1
         for release in sent.releases:
             self._releases.pop(release.element, None)
@@ -178,8 +184,9 @@ class AgentMachine:
         self.number += 1
         self._release_all("the agent ends")
 
-    def rejoin(self) -> None:
-        """The server has forgotten the agent: its elements are free."""
+    def join(self, now: float) -> None:
+        """The server has registered this process. The elements of an earlier registration are free."""
+        self._period_over_at = now
         self._held.clear()
         self._unconfirmed.clear()
         self._releases.clear()

@@ -28,6 +28,10 @@ def site(
     return SiteOfAgent(name, state, slots, running, [[int(key[1:]), jobs] for key, jobs in waiting.items()])
 
 
+SYNCED, PERIOD = 100.0, 5.0
+"""When the last sync was sent, and the seconds to the next one if there are no news."""
+
+
 def answer(
     machine: AgentMachine,
     *offers: OfferedElement,
@@ -39,7 +43,8 @@ def answer(
     request = machine.sync_request()
     machine.take_answer(
         request,
-        SyncResponse(request.number, 300.0, 5.0, list(offers), list(stop), list(sites), drain=drain),
+        SyncResponse(request.number, 300.0, PERIOD, list(offers), list(stop), list(sites), drain=drain),
+        SYNCED,
     )
     return request
 
@@ -55,14 +60,14 @@ def split_in_turn(machine: AgentMachine) -> list[int]:
 
 def test_the_slots_of_normal_sites_are_sent_once_they_are_known() -> None:
     machine = AgentMachine("n")
-    assert machine.has_news
+    assert machine.next_sync_at() < SYNCED
     assert (
         answer(machine, sites=(site("a", 4), site("b", 9, state="drain"), site("c", state="down"))).slots
         == {}
     )
-    assert machine.has_news, "the sites are known now, so that the agent can pull"
+    assert machine.next_sync_at() < SYNCED, "the sites are known now, so that the agent can pull"
     assert answer(machine, sites=(site("a", 4),)).slots == {"a": 4}
-    assert not machine.has_news
+    assert machine.next_sync_at() == SYNCED + PERIOD
 
 
 def test_a_number_is_used_until_its_answer_came() -> None:
@@ -76,10 +81,10 @@ def test_a_number_is_used_until_its_answer_came() -> None:
 def test_new_elements_are_confirmed_at_once_and_kept_in_every_sync() -> None:
     machine = AgentMachine("n")
     answer(machine, offer(1), offer(2))
-    assert machine.has_news
+    assert machine.next_sync_at() < SYNCED
     confirmed = answer(machine)
     assert [(item.element, item.epoch) for item in confirmed.holding] == [(1, 1), (2, 1)]
-    assert not machine.has_news
+    assert machine.next_sync_at() == SYNCED + PERIOD
 
 
 def test_elements_are_split_by_priority_then_age() -> None:
@@ -121,7 +126,7 @@ def test_an_element_of_a_site_that_is_down_or_gone_goes_back() -> None:
     answer(machine, offer(1, site="a"), offer(2, site="b"), sites=both)
     answer(machine, sites=(site("a", state="down"),))
     assert machine.held == ()
-    assert machine.has_news
+    assert machine.next_sync_at() < SYNCED
     sent = machine.sync_request()
     assert [(item.element, item.reason) for item in sent.releases] == [
         (1, "site a is down"),
