@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
@@ -278,7 +277,7 @@ class Writer:
     def _commit(
         self, group: _Group, transaction: Transaction, results: list[Any], worked: TimeSpent, races: int
     ) -> None:
-        begun = perf_counter()
+        begun = TimeSpent.now()
         try:
             self._connection.commit()
         except ConnectionLost as error:
@@ -291,7 +290,7 @@ class Writer:
         except BaseException as error:
             self._handle_failure(transaction, group, error, races)
             return
-        self.times.took(worked, perf_counter() - begun)
+        self.times.took(worked, begun.until_now().clock)
         send_results(_replies(group), results, self._loop)
 
     def _finish_pending_commit(self) -> None:

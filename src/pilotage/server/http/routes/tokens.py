@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 
 from fastapi import Response
 
@@ -97,7 +96,7 @@ async def revoke(body: RevokeRequest, context: TheContext, caller: TheCaller) ->
 @router.call(ROTATE_KEY)
 async def rotate_key(body: RotateKeyRequest, context: TheContext, caller: TheCaller) -> RotateKeyResponse:
     """Sign new tokens with a new key. Administrators only. Use renews tokens, so nobody notices within the grace."""
-    pool, now, salt = context.pool, context.clock(), secrets.token_urlsafe(32)
+    pool, now, salt = context.pool, context.clock(), context.pool.secrets.token_urlsafe(32)
     number = await context.writer.acall(
         lambda tx: changes.rotate_key(pool, tx, salt, grace=body.grace, by=caller.user, now=now)
     )
