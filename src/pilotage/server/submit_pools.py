@@ -19,7 +19,7 @@ class SubmitPools:
 
     def load(self) -> dict[str, int]:
         """The submissions of each pool that run or wait for their turn."""
-        names = {*self.running, *self._waiting}
+        names = dict.fromkeys((*self.running, *self._waiting))
         return {name: self.running[name] + len(self._waiting.get(name, ())) for name in names}
 
     @asynccontextmanager

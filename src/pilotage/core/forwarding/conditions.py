@@ -107,7 +107,7 @@ def _truth(part: Expression, host: ClassAd, kinds: Mapping[str, Kind], *, can_ev
 def map_part(part: Expression, facts: ForwardingFacts) -> Mapped | None:
     """The native terms for a part; None: no flag says anything of it."""
     names = attributes_of(part)
-    rules = {name: facts.rules[name] for name in names if name in facts.rules}
+    rules = {name: facts.rules[name] for name in sorted(names) if name in facts.rules}
     if len(names) == 1 and len(rules) == 1:
         [(name, rule)] = rules.items()
         conditions = host_conditions(part, facts.kinds)

@@ -70,7 +70,7 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
     for name, group in policy.groups.items():
         if not 0 <= group.share < float("inf"):
             refuse(f"the share of group {name} must be a finite number, at least 0", "groups", name, "share")
-        for unknown in set(group.properties) - set(PROPERTIES):
+        for unknown in sorted(set(group.properties) - set(PROPERTIES)):
             known = f"known: {', '.join(PROPERTIES)}"
             refuse(f"group {name}: unknown property {unknown}", "groups", name, "properties", hint=known)
     if not math.isfinite(sum(group.share for group in policy.groups.values())):

@@ -69,8 +69,8 @@ class QueueIndex:
         self._not_admitted: dict[QueueId, IndexedQueue] = {}
         """Queues with an owner or group that the policy does not admit."""
         self._priorities = priorities
-        self._unreported: set[IndexedQueue] = set()
-        """Queues with changes not yet passed to `_priorities`."""
+        self._unreported: dict[IndexedQueue, None] = {}
+        """Queues with changes not yet passed to `_priorities`, in the order of the changes."""
         self._candidates = Candidates(cpu_buckets, memory_buckets, rule, rng)
         self._offer_classes = self._candidates.offer_classes
         self.bucket_sizes = self._offer_classes.bucket_sizes
@@ -350,7 +350,7 @@ class QueueIndex:
         entry.waiting -= 1
         entry.priority_sum -= weight
         if entry.standing is _PLAIN and entry.priority_sum:
-            self._unreported.add(entry)
+            self._unreported[entry] = None
         else:
             self._update_standing(entry)
         if self.delta is not None:
@@ -380,10 +380,10 @@ class QueueIndex:
             return
         stands = entry.current_standing()
         if stands is entry.standing:
-            self._unreported.add(entry)
+            self._unreported[entry] = None
             return
         begins = not entry.standing
-        self._unreported.discard(entry)
+        self._unreported.pop(entry, None)
         self._update_priorities(entry)
         if begins:
             identity = entry.identity

@@ -41,7 +41,7 @@ class Facts:
     def waiting(self) -> dict[str, set[str]]:
         """The owners with waiting jobs, by group."""
         waiting: dict[str, set[str]] = {}
-        for owner, group in self.owners:
+        for owner, group in sorted(self.owners):
             waiting.setdefault(group, set()).add(owner)
         return waiting
 

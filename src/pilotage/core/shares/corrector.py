@@ -55,7 +55,8 @@ class Competition:
 
     def expected(self, members: Collection[str]) -> dict[str, float]:
         """The share of each member as a part of the shares of all members."""
-        shares = {entity: self.share_of(entity) for entity in members}
+        # In an order that all processes have: a sum depends on it.
+        shares = {entity: self.share_of(entity) for entity in sorted(members)}
         total = sum(shares.values())
         return {entity: share / total if total > 0 else 0.0 for entity, share in shares.items()}
 

@@ -83,8 +83,9 @@ class Priorities(Generic[Queue]):
         """The factors of the owners with waiting jobs, for each group without JOB_SHARING."""
         self._scales: dict[str, float] = {}
         """The sum of the owners' factors, by group."""
-        self._changed: set[Entity] = set()
-        self._changed_groups: set[str] = set()
+        self._changed: dict[Entity, None] = {}
+        """Entities in the order of their changes: the order of a set differs between processes."""
+        self._changed_groups: dict[str, None] = {}
         """Groups in which an owner began or stopped waiting."""
         self.newcomers = False
         """True once an entity without a correction begins to wait. The corrections duty clears it."""
@@ -112,7 +113,7 @@ class Priorities(Generic[Queue]):
         old_weight, old_jobs = waiting.queues.pop(queue, (0, 0))
         waiting.weight += weight - old_weight
         waiting.jobs += jobs - old_jobs
-        self._changed.add(entity)
+        self._changed[entity] = None
         if jobs:
             waiting.queues[queue] = (weight, jobs)
         elif not waiting.queues:
@@ -138,9 +139,9 @@ class Priorities(Generic[Queue]):
                 continue
             # Summed again, since additions and subtractions leave rounding errors.
             self._scales[group] = sum(present.values())
-            self._changed.update((owner, group) for owner in present)
+            self._changed |= dict.fromkeys((owner, group) for owner in present)
         self._changed_groups.clear()
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         for entity in changed:
             # Read only now: between two queues the caller may make other changes.
             waiting = self._waiting.get(entity)
@@ -160,7 +161,7 @@ class Priorities(Generic[Queue]):
             for owner in present:
                 present[owner] = owners.get((owner, group), 1.0)
             self._scales[group] = sum(present.values())
-        self._changed.update(self._waiting)
+        self._changed |= dict.fromkeys(self._waiting)
 
     def waiting_owners(self) -> frozenset[Entity]:
         """The entities with waiting jobs."""
@@ -185,14 +186,14 @@ class Priorities(Generic[Queue]):
             factor = self._owner_factors.get(entity, 1.0)
             self._owners.setdefault(group, {})[owner] = factor
             self._scales[group] = self._scales.get(group, 0.0) + factor
-            self._changed_groups.add(group)
+            self._changed_groups[group] = None
 
     def _remove_entity(self, entity: Entity) -> None:
         owner, group = entity
-        self._changed.discard(entity)
+        self._changed.pop(entity, None)
         if owner:
             present = self._owners[group]
             self._scales[group] -= present.pop(owner)
-            self._changed_groups.add(group)
+            self._changed_groups[group] = None
             if not present:
                 del self._owners[group], self._scales[group]

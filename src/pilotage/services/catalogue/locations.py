@@ -106,7 +106,7 @@ def move_elements(tx: Transaction, moves: Sequence[ElementMove], now: float) -> 
     connection = tx.connection
     sets = {
         sites: location_sets.UNKNOWN if sites is None else location_sets.id_of(connection, sites)
-        for sites in {move.sites for move in moves}
+        for sites in dict.fromkeys(move.sites for move in moves)
     }
     changed = element_locations.move(
         connection, [(sets[move.sites], now, move.element, move.old) for move in moves]

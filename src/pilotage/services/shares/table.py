@@ -118,7 +118,7 @@ class _TableBuilder:
         for entity in self.entitled:
             waiting.setdefault(entity.group, []).append(entity)
         # Groups with waiting jobs or use; a group counts as soon as it has waiting jobs.
-        counted = {name for name in shares if name in parts or name in waiting}
+        counted = [name for name in shares if name in parts or name in waiting]
         whole = sum(shares[name] for name in counted)
         for group in sorted({*shares, *waiting}):
             entities = waiting.get(group, [])

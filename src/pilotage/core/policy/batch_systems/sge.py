@@ -137,5 +137,5 @@ def _mistake_in_resources(resources: str) -> str:
     if "h_rt" in names:
         return "names h_rt, which `wall` of the CE sets: change wall"
     if taken := {"slots", "s"}.intersection(names):
-        return f"names {taken.pop()}, which Grid Engine does not take: set `pe` and pilot_processors"
+        return f"names {min(taken)}, which Grid Engine does not take: set `pe` and pilot_processors"
     return ""

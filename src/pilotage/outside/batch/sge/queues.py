@@ -251,7 +251,7 @@ def describe_ce(
 ) -> CeInformation:
     """The information of a CE. `own`: the queues on hosts that fit the requests of its pilots."""
     usable = [instance for instance in own if instance.usable]
-    classes = group_hosts(_hosts(usable, complexes), details=tuple(set(complexes) - _STANDARD))
+    classes = group_hosts(_hosts(usable, complexes), details=tuple(sorted(set(complexes) - _STANDARD)))
     running = sum(instance.running for instance in own)
     attributes: dict[str, Value] = {
         **minima_of_hosts(classes),
