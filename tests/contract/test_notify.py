@@ -146,7 +146,7 @@ class Follower:
             pool=SimpleNamespace(server=SimpleNamespace(policy_version=1)),
             peers=self.peers,
             readers=store.readers,
-            writer=SimpleNamespace(acall=self._acall, in_loop=False),
+            writer=SimpleNamespace(acall=self._acall, in_loop=False, changes=None),
             stop=Stop(),
             monotonic=time.monotonic,
             disk=SimpleNamespace(space=DiskSpace({}, time.monotonic)),

@@ -37,7 +37,7 @@ class Pool:
 
         self.context: Any = SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall, in_loop=True),
+            writer=SimpleNamespace(acall=acall, in_loop=True, changes=None),
             readers=readers,
             quick_read=quick_read,
             clock=lambda: bench.now,

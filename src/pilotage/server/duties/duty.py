@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import ClassVar
 
 from pilotage.server.context import Context
@@ -25,6 +26,11 @@ class Duty(ABC):
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.idle_until = -inf
+        """Until then, by `context.monotonic`, no cycle is needed unless the store changes. Each cycle begins with -inf.
+
+        It counts for a single server on SQLite only.
+        """
         aim = self.aim if context.writer.in_loop else POSTGRESQL_AIM
         self._rows = RowByRow(context.writer, context.duties.failing.of(self.name), context.monotonic, aim)
 
@@ -38,6 +44,7 @@ class Duty(ABC):
 
     async def cycle(self) -> None:
         """Run one cycle, and forget failing rows that need this duty no more."""
+        self.idle_until = -inf
         self._rows.begin_cycle()
         await self.work()
         self._rows.end_cycle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue.intake import take_slice
@@ -27,6 +28,8 @@ class IntakeDuty(Duty):
         taken_in = set[int]()
         while await self._round(taken_in):
             pass
+        if not taken_in:
+            self.idle_until = inf
 
     async def _round(self, taken_in: set[int]) -> bool:
         """Take one slice of each request, also of one assigned meanwhile. Returns whether there is more to take.

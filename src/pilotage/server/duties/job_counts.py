@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 
 from pilotage.server.duties.duty import Duty
 from pilotage.store.tables import job_counts
@@ -30,6 +31,8 @@ class JobCountsDuty(Duty):
             changes = await self._context.quick_read(
                 partial(job_counts.not_added, after=last, most=CHANGES_AT_ONCE)
             )
+            if not changes and not last:
+                self.idle_until = inf
             await self._rows.in_slices("add changes", changes, self._add)
             if len(changes) < CHANGES_AT_ONCE:
                 return

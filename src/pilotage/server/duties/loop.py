@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
+from typing import Any
 
 from pilotage.server.context import Context
 from pilotage.server.disk_space import FailureLog
@@ -23,34 +25,56 @@ async def every(
 ) -> None:
     """Run `duty` once per period, or when woken, until the server stops. Log each of its failures once.
 
+    A duty that is idle runs again when the store has changed since its last cycle began.
     `run`: runs a cycle in place of `duty.cycle`, for instance only with a lease.
     """
     failures, shown = FailureLog(duty.name, context.disk.space), context.duties.failing.of(duty.name)
     while not context.stop.is_set():
+        seen = context.writer.changes
         try:
             await (duty.cycle() if run is None else run(duty))
         except ServerEvicted as error:
             context.stop.error = error
             context.stop.set()
         except Exception as error:
+            seen = None
             failures.record_failure(error)
             shown.add(CYCLE, "", error)
         else:
             failures.record_success()
             shown.discard(CYCLE, "")
-        await pause(context, duty.period(), wake)
+        woken = await pause(context, duty.period(), wake)
+        while not woken and seen is not None and seen == context.writer.changes:
+            idle = duty.idle_until - context.monotonic()
+            if idle <= 0 or context.stop.is_set():
+                break
+            woken = await pause(context, idle, wake, context.writer.next_change())
 
 
-async def pause(context: Context, seconds: float, wake: asyncio.Event | None = None) -> None:
-    """Wait for `seconds`, or until the server stops or `wake` is set. Clears `wake`."""
-    waits = [asyncio.ensure_future(context.stop.wait())]
+async def pause(
+    context: Context,
+    seconds: float,
+    wake: asyncio.Event | None = None,
+    change: asyncio.Future[None] | None = None,
+) -> bool:
+    """Wait for `seconds`, or until the server stops, `wake` is set or `change` is done.
+
+    Clears `wake`; returns whether it was set.
+    """
+    waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(context.stop.wait())]
     if wake is not None:
         waits.append(asyncio.ensure_future(wake.wait()))
-    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if change is not None:
+        waits.append(change)
+    timeout = None if seconds == inf else seconds
+    await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
-    if wake is not None:
-        wake.clear()
+    if wake is None:
+        return False
+    woken = wake.is_set()
+    wake.clear()
+    return woken
 
 
 async def until_stopped(context: Context, work: Coroutine[None, None, None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 from pilotage.server.duties.duty import Duty
 from pilotage.services.workqueue.propagation import Propagation
@@ -30,6 +31,8 @@ class PropagationDuty(Duty):
             await self._rows.alone(STEP, request, partial(self._carry_out, run))
         if changed:
             context.wake.release.set()
+        else:
+            self.idle_until = inf
 
     async def _carry_out(self, run: Propagation) -> None:
         context = self._context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from math import inf
 from random import Random
 
 from pilotage.core.workqueue.roll_up import WORKING
@@ -49,8 +50,11 @@ class ReleaseDuty(Duty):
 
     async def work(self) -> None:
         context = self._context
-        await self._make_again()
+        cooloff_end = await self._make_again()
         requests = await context.quick_read(releasing.with_made_jobs)
+        if not requests:
+            left = inf if cooloff_end is None else cooloff_end - context.clock()
+            self.idle_until = context.monotonic() + left
         await self._rows.together(STEP, requests, self._release)
 
     async def _release(self, requests: Sequence[int]) -> None:
@@ -76,15 +80,17 @@ class ReleaseDuty(Duty):
         if released:
             context.wake.local_ces.set()
 
-    async def _make_again(self) -> None:
+    async def _make_again(self) -> float | None:
+        """Make jobs again whose cool-off is over. Returns when the next one is over; None: there is none."""
         context = self._context
         soonest = await context.quick_read(element_jobs.next_cooloff_end)
         if soonest is None or soonest >= context.clock():
-            return
+            return soonest
         while await context.writer.acall(
             lambda tx: element_jobs.make_again(tx.connection, context.clock(), AGAIN)
         ):
             pass
+        return await context.quick_read(element_jobs.next_cooloff_end)
 
 
 def _count(connection: Connection) -> list[ReleasedCount]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 
 from pilotage.core.workqueue.roll_up import ROLLED
 from pilotage.server.context import Context
@@ -45,7 +46,8 @@ class RollUpDuty(Duty):
     async def work(self) -> None:
         context = self._context
         requests: set[int] = set()
-        if not await context.quick_read(job_outcomes.is_empty):
+        is_settled = await context.quick_read(job_outcomes.is_empty)
+        if not is_settled:
             requests = await self._use_outcomes()
             context.wake.release.set()
         if (now := context.monotonic()) >= self._next_look:
@@ -54,6 +56,8 @@ class RollUpDuty(Duty):
             )
             requests.update(active)
             self._next_look = now + max(SHORTEST_LOOK, len(active) / REQUESTS_PER_SECOND)
+            if is_settled and not active:
+                self.idle_until = inf
         else:
             self._rows.leave_out(ADVANCE)
         for request in sorted(requests):

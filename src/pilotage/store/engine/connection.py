@@ -98,6 +98,11 @@ class WriterConnection(Connection, Protocol):
     first: Callable[[], None] | None
     """Called before each statement while it is set; used only where `commits_in_thread`."""
 
+    @property
+    def total_changes(self) -> int | None:
+        """The rows that it has changed since it was opened; None: other servers may change rows too."""
+        ...
+
     def bind_to_server(self, server: str) -> None:
         """Allow transactions only while this server has its row; later ones raise `ServerEvicted`."""
         ...

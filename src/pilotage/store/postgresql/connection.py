@@ -51,6 +51,7 @@ class PostgresqlConnection:
     dialect: Literal["postgresql"] = "postgresql"
     group = 128
     commits_in_thread = False
+    total_changes = None
     first: Callable[[], None] | None = None
 
     def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:

@@ -62,6 +62,8 @@ class _PendingCommit:
     results: list[Any]
     worked: TimeSpent
     commit: Commit
+    changes: int | None
+    """The changes of the connection when the group had been processed."""
 
 
 class Writer:
@@ -96,6 +98,9 @@ class Writer:
         self.replays = 0
         self.races = 0
         self.times = TransactionTimes()
+        self.changes: int | None = connection.total_changes
+        """Changes by only this writer grow it after their COMMIT; None: other servers may change rows too."""
+        self._change_watchers: dict[asyncio.Future[None], None] = {}
 
     def start(self) -> None:
         self._start_commit_thread()
@@ -249,8 +254,9 @@ class Writer:
             return
         worked = self._begun.until_now()
         if self._committer is not None and len(group) > 1:
+            changes = self._connection.total_changes
             commit = self._committer.begin()
-            self._pending_commit = _PendingCommit(group, transaction, results, worked, commit)
+            self._pending_commit = _PendingCommit(group, transaction, results, worked, commit, changes)
         else:
             self._commit(group, transaction, results, worked, races)
 
@@ -291,6 +297,7 @@ class Writer:
             self._handle_failure(transaction, group, error, races)
             return
         self.times.took(worked, begun.until_now().clock)
+        self._note_changes(self._connection.total_changes)
         send_results(_replies(group), results, self._loop)
 
     def _finish_pending_commit(self) -> None:
@@ -303,7 +310,24 @@ class Writer:
             raise _CommitFailed
         self._pending_commit = None
         self.times.took(before.worked, before.commit.seconds)
+        self._note_changes(before.changes)
         send_results(_replies(before.group), before.results, self._loop)
+
+    def _note_changes(self, changes: int | None) -> None:
+        """Called after each COMMIT."""
+        if changes != self.changes:
+            self.changes = changes
+            watchers, self._change_watchers = self._change_watchers, {}
+            for watcher in watchers:
+                if not watcher.done():
+                    watcher.set_result(None)
+
+    def next_change(self) -> asyncio.Future[None]:
+        """Done after the next COMMIT with changes. For a writer in the event loop of the caller."""
+        watcher = asyncio.get_running_loop().create_future()
+        self._change_watchers[watcher] = None
+        watcher.add_done_callback(lambda done: self._change_watchers.pop(done, None))
+        return watcher
 
     def _finish_pending_commit_alone(self) -> None:
         """Finish the pending commit when no later group has begun."""
