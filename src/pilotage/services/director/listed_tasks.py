@@ -23,7 +23,7 @@ def without_doubles(
     row: PilotSubmissionRow, tasks: Sequence[ListedTask]
 ) -> tuple[list[ListedTask], list[str]]:
     """The tasks of the one array that is kept, and the ids of all others with the same stamp that have not ended."""
-    arrays = sorted(_live_arrays(tasks), key=_age)
+    arrays = sorted(sorted(_live_arrays(tasks)), key=_age)
     if len(arrays) < 2:
         return list(tasks), []
     kept = row.batch_id if row.batch_id in arrays else arrays[0]
