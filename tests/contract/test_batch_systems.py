@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
+from random import Random
 from secrets import token_hex
 
 import pytest
@@ -30,6 +32,7 @@ from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce, parse
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
+from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
@@ -43,10 +46,15 @@ from pilotage.outside.batch.submission import (
     SubmissionFailed,
     SubmissionRefusal,
 )
+from pilotage.twin.batch.adapter import TwinBatchAdapter
+from pilotage.twin.batch.faults import BatchFault, BatchFaultKind, NoFaults
+from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
+from pilotage.twin.batch.tasks import BatchPilotStart
 from tests import sge, slurm, transcripts
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 from tests.transcripts import Player, Recorder, Transcript, marked
+from tests.virtual_timers import VirtualTimers
 
 SHAPE = Shape(processors=1, memory=100, wall=120.0)
 SLEEP = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM\nsleep 60 &\nwait\n"
@@ -130,6 +138,56 @@ class World:
 
 def alive(listing: BatchListing, stamp: str) -> list[ListedTask]:
     return [task for task in listing.tasks if task.stamp == stamp and task.state is not NativeState.ENDED]
+
+
+class Refused(NoFaults):
+    def next(self, command: str) -> BatchFault | None:
+        return BatchFault(BatchFaultKind.REFUSED) if command == "submit" else None
+
+
+class PolitePilot:
+    """A pilot that leaves as soon as it is asked."""
+
+    def __init__(self, start: BatchPilotStart, ended: Callable[[int], None]) -> None:
+        self.ended = ended
+
+    def signal(self, name: str) -> None:
+        self.ended(0)
+
+    def kill(self) -> None:
+        """Nobody is told."""
+
+
+@contextmanager
+def twin(folder: Path) -> Iterator[World]:
+    """One node in virtual time. A look at the pilots that should start lets a second pass."""
+    timers = VirtualTimers()
+    system = TwinBatchSystem(
+        BatchSystemSettings("twin", [NodeSize(1, 16, 16_000)], wall_limit=3600.0),
+        PolitePilot,
+        clock=timers.clock,
+        call_at=timers.call_at,
+        rng=Random(1),
+    )
+
+    @contextmanager
+    def silent() -> Iterator[BatchAdapter]:
+        system.go_away(inf)
+        yield another()
+        system.go_away(timers.now)
+
+    def another() -> BatchAdapter:
+        return TwinBatchAdapter(system)
+
+    yield World(
+        another(),
+        another,
+        lambda: TwinBatchAdapter(system, Refused()),
+        silent,
+        system.restart,
+        lambda: timers.advance(1.0),
+        lambda task: system.kill(task.batch_id),
+    )
 
 
 @contextmanager
@@ -387,6 +445,7 @@ def recorded(file: Path, folder: Path) -> Iterator[World]:
 
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "paper": paper,
+    "twin": twin,
     "local": local,
     "slurm": on_slurm,
     "sge": on_grid_engine,
@@ -398,7 +457,8 @@ SYSTEMS |= {f"{name} recorded": partial(recorded, file) for name, file in TRANSC
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=() if name.endswith(" recorded") else pytest.mark.slow) for name in SYSTEMS
+        pytest.param(name, marks=() if name.endswith(("recorded", "twin")) else pytest.mark.slow)
+        for name in SYSTEMS
     ],
 )
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:

@@ -1,0 +1,1 @@
+"""The program in virtual time: its own services, with simulated batch systems."""

@@ -1,0 +1,1 @@
+"""Batch systems in virtual time, and the adapter by which a director uses them."""
