@@ -74,17 +74,23 @@ class TwinBatchAdapter:
             raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
         if fault is not None and fault.kind in _REFUSALS:
             raise SubmissionFailed(_REFUSALS[fault.kind], f"{fault.kind} for no reason")
-        if reason := self._system.refusal(submission.shape):
-            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
-        if self._system.is_full(submission.count):
-            raise SubmissionFailed(SubmissionRefusal.FULL, "too many batch jobs")
-        count = submission.count
-        if fault is not None and fault.kind is BatchFaultKind.PARTLY:
-            count = int(count * fault.part)
-        array = self._system.submit(submission, count)
+        refused = self._refusal(submission)
         if fault is not None:
+            part = fault.part if fault.kind is BatchFaultKind.PARTLY else 1.0
+            if refused is None:
+                self._system.submit(submission, int(submission.count * part))
             raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, "the answer to submit was lost")
+        if refused is not None:
+            raise refused
+        array = self._system.submit(submission, submission.count)
         return Receipt(array.id, tuple(task.batch_id for task in array.tasks.values()))
+
+    def _refusal(self, submission: BatchSubmission) -> SubmissionFailed | None:
+        if reason := self._system.refusal(submission.shape):
+            return SubmissionFailed(SubmissionRefusal.REFUSED, reason)
+        if self._system.is_full(submission.count):
+            return SubmissionFailed(SubmissionRefusal.FULL, "too many batch jobs")
+        return None
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:

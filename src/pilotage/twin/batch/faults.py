@@ -1,4 +1,4 @@
-"""Faults in the answers of a batch system. Whoever drives the twin decides which command has which."""
+"""Faults in the answers of a batch system. The caller of the twin decides which command has which fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class BatchFaultKind(StrEnum):
-    """What goes wrong with one command."""
+    """The fault of one command."""
 
     LOST_BEFORE = "lost-before"
     """It has no effect, and no answer."""
@@ -23,10 +23,7 @@ class BatchFaultKind(StrEnum):
     REFUSED = "refused"
     """The batch system refuses."""
     PARTLY = "partly"
-    """Of a submission, only the first part of the pilots is accepted, and it is in doubt.
-
-    A listing is not complete, and says so.
-    """
+    """A submission is in doubt, and only the first part of its pilots was accepted. A listing is cut, and says so."""
     CUT = "cut"
     """A listing has only the first part of its lines, and claims to be complete."""
     STALE = "stale"
@@ -39,9 +36,9 @@ class BatchFault:
 
     kind: BatchFaultKind
     part: float = 0.5
-    """Of PARTLY and CUT: the part that is there, 0 to 1."""
+    """The part that is there, 0 to 1; for PARTLY and CUT."""
     age: float = 0.0
-    """Of STALE: seconds."""
+    """Seconds; for STALE."""
 
 
 class BatchFaults(Protocol):

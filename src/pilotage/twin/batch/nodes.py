@@ -13,7 +13,7 @@ _UNBOUNDED: Final = 1 << 60
 
 
 class BatchNode:
-    """One node, with what batch jobs leave free of it."""
+    """One node, with its free processors and memory."""
 
     __slots__ = ("free_memory", "free_processors", "memory", "name", "processors", "tasks", "up")
 
@@ -37,7 +37,7 @@ class NodePool:
         self.named = {node.name: node for node in _made(kinds)}
         self.total_processors = sum(node.processors for node in self.named.values())
         self.free_processors = 0
-        """Of the nodes that are up."""
+        """Free processors of the nodes that are up."""
         most = max((size.processors for size in kinds), default=0)
         self._by_processors: list[dict[int, dict[BatchNode, None]]] = [{} for _ in range(most + 1)]
         self._levels = 0

@@ -1,9 +1,12 @@
 """A batch system in virtual time: nodes, a queue, and batch jobs that are pilots.
 
 It has no clock, timers or chance of its own, and starts no processes: all of these are given to it. A submission is an
-array of held batch jobs. Released ones wait for their turn, first come, first served: one that fits no node lets those
-behind it wait. Whoever starts a pilot gets the submission as it was made, and the batch system never reads its
-script. So the script may be the pilot's secret alone, if the director of the twin writes such scripts.
+array of held batch jobs. Released ones wait for their turn: first come, first served. A batch job that fits no node
+lets all later ones wait.
+
+The start of a pilot carries the submission as it was made. As in production, the script is the only way of a secret to
+its pilot, and the batch system never reads the script. So the director of the twin writes scripts that are the secret
+alone: nothing must be parsed, and `BatchSubmission` needs no field that real adapters would have to hide.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from pilotage.twin.batch.tasks import (
 )
 
 CallAt: TypeAlias = Callable[[float, Callable[[], None]], Timer]
-"""As `call_at` of an event loop: a callback that is due at an instant of the clock."""
+"""Sets a callback that is due at an instant of the clock, as `call_at` of an event loop does."""
 StartPilot: TypeAlias = Callable[[BatchPilotStart, Callable[[int], None]], StartedPilot]
 """Starts the process of a pilot. It calls the function that it gets once, with its exit code, when it ends."""
 
@@ -121,7 +124,7 @@ class TwinBatchSystem:
         return ""
 
     def is_full(self, more: int) -> bool:
-        """Whether it has no room for so many more batch jobs."""
+        """Whether it has no room for this number of further batch jobs."""
         counts = self.books.counts
         known = sum(counts.values()) - counts[NativeState.ENDED]
         return self.settings.most_jobs is not None and known + more > self.settings.most_jobs
@@ -191,7 +194,6 @@ class TwinBatchSystem:
             self._begin(task, node)
 
     def _begin(self, task: BatchTask, node: BatchNode) -> None:
-        task.run += 1
         task.started = self.clock()
         self.books.move(task, NativeState.RUNNING, "running", "", node.name)
         if self.settings.start_delay > 0:
@@ -218,16 +220,12 @@ class TwinBatchSystem:
             end + self.skew if wall else 0.0,
         )
         pilot = self._start_pilot(start, partial(self._left, task, run))
-        if self._is_run(task, run):
+        if task.run == run:
             task.pilot = pilot
-
-    def _is_run(self, task: BatchTask, run: int) -> bool:
-        """Whether this start of the batch job is the one that runs now."""
-        return task.run == run and task.state is NativeState.RUNNING
 
     def _left(self, task: BatchTask, run: int, code: int) -> None:
         """The process of a pilot has ended by itself."""
-        if self._is_run(task, run):
+        if task.run == run:
             ended = TaskEnd("failed", f"exit code {code}") if code else TaskEnd("completed")
             self._end(task, task.end or ended)
 
@@ -262,15 +260,16 @@ class TwinBatchSystem:
         """Take a batch job from its node, or from the queue."""
         task.set_timer(None)
         task.pilot = task.end = None
+        task.run += 1
         if task.state is NativeState.RUNNING:
             self.nodes.give_back(self.nodes.named[task.node], task)
             self._plan_pass()
         elif task in self._queue:
-            # Those behind it may fit.
+            # Later ones may fit.
             del self._queue[task]
             self._plan_pass()
 
-    # Administrators, and what goes wrong
+    # Administrators and failures
 
     def hold(self, stamp: str) -> None:
         """An administrator holds the batch jobs of a submission that wait."""

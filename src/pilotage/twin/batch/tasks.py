@@ -1,4 +1,4 @@
-"""The batch jobs of a batch system, and its books of those that have ended."""
+"""The batch jobs of a batch system, and the books in which it keeps them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BatchPilotStart:
     """All that a pilot can know of its batch job when it starts."""
 
     submission: BatchSubmission
-    """As it was submitted. The batch system does not read the script."""
+    """The submission as it was made."""
     index: int
     batch_id: str
     node: str
@@ -74,14 +74,14 @@ class BatchTask:
         self.memory = memory
         self.restarts = 0
         self.run = 0
-        """Counts its starts. What belongs to an earlier start is out of date."""
+        """Differs from one start to the next. Reports of an earlier start are out of date."""
         self.node = ""
         self.started = self.ended = 0.0
         self.pilot: StartedPilot | None = None
         self.end: TaskEnd | None = None
-        """It was told to leave: what it becomes when it does."""
+        """Its end when it leaves; None: it was not told to leave."""
         self.timer: Timer | None = None
-        """Of its wait, its start, its limit, or its kill: it has one at a time."""
+        """The end of its wait, its start, its limit or its kill: it has one at a time."""
         self.set_state(NativeState.HELD, "held", "held by its user")
 
     def set_state(self, state: NativeState, native: str, reason: str = "") -> None:
@@ -137,9 +137,9 @@ class TaskBooks:
         `past`: seconds for which earlier listings can be given.
         """
         self.arrays: dict[str, BatchArray] = {}
-        """By batch id."""
+        """Arrays by batch id."""
         self.counts = dict.fromkeys(NativeState, 0)
-        """The batch jobs in each state; of ended ones, those that are still listed."""
+        """The number of batch jobs in each state. Ended ones count as long as they are listed."""
         self._clock = clock
         self._remembered = remembered
         self._accounted = accounted
@@ -223,7 +223,7 @@ class TaskBooks:
         return [line for line in lines.values() if line is not None]
 
     def of_id(self, batch_id: str) -> Iterator[BatchTask]:
-        """The batch job, or those of the array, with this id; none if the id is unknown."""
+        """The batch jobs with this id: one, all of an array, or none."""
         array_id, dot, index = batch_id.partition(".")
         array = self.arrays.get(array_id)
         if array is not None and not dot:
@@ -240,7 +240,7 @@ class TaskBooks:
                 yield from (task for task in array.tasks.values() if task.state is NativeState.RUNNING)
 
     def forget(self) -> None:
-        """Leave out what has ended long ago. Each batch job costs this once."""
+        """Drop batch jobs that have ended long ago. Each one costs this once."""
         now = self._clock()
         while self._ended and self._ended[0].ended <= now - self._remembered:
             task = self._ended.popleft()
