@@ -224,6 +224,21 @@ def test_a_requeued_pilot_is_started_twice_and_its_first_process_is_heard_no_mor
     assert site.native(batch_id) == ("completed", "")
 
 
+def test_a_cancelled_pilot_is_never_requeued() -> None:
+    site = BatchSite()
+    ids = site.run("s", 3)
+    preempted, requeued, on_lost_node = ids
+    site.system.preempt(preempted, requeue=True)
+    site.batch.cancel(["s"])
+    site.system.requeue(requeued)
+    site.system.preempt(on_lost_node, requeue=True)
+    for name in site.system.nodes.named:
+        site.system.fail_node(name, requeue=True)
+    site.timers.run()
+    assert [site.native(batch_id)[0] for batch_id in ids] == ["cancelled"] * 3
+    assert site.started() == list(ids)
+
+
 def test_an_administrator_kills_without_a_word() -> None:
     site = BatchSite()
     [batch_id] = site.run("s")

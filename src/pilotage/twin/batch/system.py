@@ -226,12 +226,13 @@ class TwinBatchSystem:
     def _left(self, task: BatchTask, run: int, code: int) -> None:
         """The process of a pilot has ended by itself."""
         if task.run == run:
-            ended = TaskEnd("failed", f"exit code {code}") if code else TaskEnd("completed")
-            self._end(task, task.end or ended)
+            self._end(task, TaskEnd("failed", f"exit code {code}") if code else TaskEnd("completed"))
 
     def _ask_to_leave(self, task: BatchTask, end: TaskEnd) -> None:
-        """Signal a pilot. The first cause counts: a second signal would give it more time."""
+        """Signal a pilot. The first cause counts, but a requeued batch job that is cancelled does not come back."""
         if task.end is not None:
+            # A second signal would give it more time.
+            task.end = end if task.end.requeue else task.end
             return
         if task.pilot is None:
             self._end(task, end)
@@ -249,6 +250,8 @@ class TwinBatchSystem:
             pilot.kill()
 
     def _end(self, task: BatchTask, end: TaskEnd) -> None:
+        """End a batch job. An earlier cause, for which it was asked to leave, counts more."""
+        end = task.end or end
         self._leave_node(task)
         if end.requeue:
             task.restarts += 1
