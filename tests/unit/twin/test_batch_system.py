@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from pilotage.core.pilots.waits import WaitClass
@@ -382,3 +384,30 @@ def test_a_warm_start_forgets_nothing() -> None:
     assert after.epoch != before.epoch
     assert after.tasks == before.tasks
     assert len(ids) == len(after.tasks)
+
+
+def calls_per_pilot(nodes: int) -> float:
+    """Calls of Python functions for each pilot, with three pilots for each core."""
+    site = BatchSite(NodeSize(nodes, 4, 4000), wall_limit=WALL)
+    site.polite = True
+    pilots, calls = 12 * nodes, 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for number in range(pilots // 6):
+            site.run(f"s{number}", 6)
+            site.states(f"s{number}")
+        site.timers.run()
+    finally:
+        sys.setprofile(None)
+    assert len(site.pilots) == pilots
+    return calls / pilots
+
+
+def test_the_work_for_a_pilot_does_not_grow_with_nodes_and_pilots() -> None:
+    few, many = calls_per_pilot(10), calls_per_pilot(100)
+    assert many < 1.05 * few < 100

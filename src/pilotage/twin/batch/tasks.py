@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pilotage.core.pilots.waits import WaitClass
@@ -29,8 +28,7 @@ class StartedPilot(Protocol):
         """End it at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPilotStart:
+class BatchPilotStart(NamedTuple):
     """All that a pilot can know of its batch job when it starts."""
 
     submission: BatchSubmission
