@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pilotage.core.pilots.waits import WaitClass
@@ -28,7 +29,8 @@ class StartedPilot(Protocol):
         """End it at once."""
 
 
-class BatchPilotStart(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BatchPilotStart:
     """All that a pilot can know of its batch job when it starts."""
 
     submission: BatchSubmission
