@@ -1,1 +1,1 @@
-"""The program in virtual time: its own services, with simulated batch systems."""
+"""The server in virtual time: its own services, duties and store, with simulated pilots, batch systems and people."""

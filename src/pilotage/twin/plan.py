@@ -1,0 +1,48 @@
+"""The input of one run of the twin, and how far the run is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pilotage.core.policy import Policy
+from pilotage.twin.ces import TwinCe
+from pilotage.twin.workload import TraceJob
+
+
+@dataclass(frozen=True, slots=True)
+class TwinPlan:
+    """Jobs, a policy, CEs and a seed. Equal plans give equal results."""
+
+    jobs: Sequence[TraceJob]
+    """In the order of their submission. Each fits a node, and the policy admits its owner and group."""
+    policy: Policy
+    policy_text: str
+    """The document that `policy` was parsed from."""
+    ces: tuple[TwinCe, ...]
+    """The policy has a CE of each name."""
+    seed: int
+    until: float | None = None
+    """Seconds from the begin of the trace at which the run ends; None: when all jobs have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwinProgress:
+    """How far a run is."""
+
+    now: float
+    """Virtual seconds from the begin of the trace."""
+    submitted: int
+    """Jobs that were submitted."""
+    ended: int
+    """Jobs that are final."""
+    jobs: int
+    """Jobs of the plan."""
+    until: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """The part of the run that is done, from 0 to 1: by jobs, or by virtual time if that is further."""
+        by_jobs = (self.submitted + self.ended) / (2 * self.jobs) if self.jobs else 0.0
+        by_time = self.now / self.until if self.until else 0.0
+        return min(1.0, max(by_jobs, by_time))
