@@ -51,6 +51,8 @@ from pilotage.outside.batch.slurm.commands import LINE_START
 from pilotage.pilot.data_report import BadReport, parse_text
 from pilotage.server.http import pilot_endpoints
 from pilotage.server.http.json_bodies import decode_json
+from pilotage.twin.ces_file import parse_ces
+from pilotage.twin.workload.swf import MemoryUnit, SwfTrace, swf_jobs
 from tests.fuzz import partial_evaluation
 
 GLUE_CE = (Path(__file__).parents[1] / "unit/classads/glue_ce.ad").read_text(encoding="utf-8")
@@ -287,6 +289,7 @@ MANIFESTS = {
 TABLES = ('a,b\n1,2\n"x,y",z\n', '{"a": 1, "b": "x"}\n{"a": 2.5, "b": true}\n')
 SPANS = ("90", "90s", "15m", "2h", "1h30m", "3d", "01:30:00", "1.5h", "2 min")
 INSTANTS = (*SPANS, "2026-11-05", "2026-11-05 14:30", "2026-11-05T14:30:00+01:00")
+SWF = ("7 100 5 60 4 -1 -1 8 3600 2048 1 12 3 -1 -1 -1 -1 -1", "; MaxProcs: 8")
 SIZES = ("500 MB", "2GB", "1.5 TiB", "7", "0")
 TIMES = ("30 min", "2 h", "1:30:00", "1-12", "90s", "7")
 
@@ -382,6 +385,10 @@ TARGETS: dict[str, Target] = {
     "states": Target(parse_state, ("Done", "failed", "Waiting")),
     "span": Target(parse_duration, SPANS),
     "instant": Target(lambda text: parse_instant(text, 1.7e9), INSTANTS),
+    "swf": Target(
+        lambda text: list(swf_jobs([text.encode("utf-8", "replace")], SwfTrace(), MemoryUnit.SWF)), SWF
+    ),
+    "twin-ces": Target(parse_ces, ("[ces.a]\nwaits = [0, 9]\n[[ces.a.nodes]]\ncount = 1\nprocessors = 2\n",)),
     "memory": Target(_field("memory"), SIZES),
     "time": Target(_field("wall_time"), TIMES),
 }

@@ -33,10 +33,10 @@ Statement = tuple[tuple[str, ...], int]
 """The full path of a table or key, and its line."""
 
 
-def check_shape(text: str) -> None:
+def check_shape(text: str, document: str = "the policy") -> None:
     """Raises `TooLarge` for a text that is too long, nested too deeply, or has keys with too many parts."""
     if len(text) > MAX_TEXT:
-        raise TooLarge(f"the policy exceeds {MAX_TEXT:,} characters")
+        raise TooLarge(f"{document} exceeds {MAX_TEXT:,} characters")
     for _ in statement_lines(text):
         pass
 

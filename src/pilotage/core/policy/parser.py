@@ -44,22 +44,22 @@ def parse(text: str) -> Policy:
     return with_normalized_cpu(policy)
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """The tables of a TOML document, which need not be a valid policy."""
-    check_shape(text)
+def parse_toml(text: str, document: str = "the policy") -> dict[str, Any]:
+    """The tables of a TOML document, which need not be a valid policy. `document`: its name in errors."""
+    check_shape(text, document)
     try:
         text.encode()
         return tomllib.loads(text)
     except UnicodeEncodeError:
-        raise InvalidInput("the policy is not valid TOML: it contains lone surrogates") from None
+        raise InvalidInput(f"{document} is not valid TOML: it contains lone surrogates") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column (\d+)", str(error))
         # Without a position the error is at the end of the document.
         line, column = (int(place[1]), int(place[2])) if place else (text.count("\n") + 1, None)
         reason = re.sub(r" \(at .*\)", "", str(error))
-        raise InvalidInput(f"the policy is not valid TOML: {reason}", line=line, column=column) from None
+        raise InvalidInput(f"{document} is not valid TOML: {reason}", line=line, column=column) from None
     except (RecursionError, ValueError):
-        raise InvalidInput("the policy is not valid TOML: a number is too long") from None
+        raise InvalidInput(f"{document} is not valid TOML: a number is too long") from None
 
 
 def warnings(policy: Policy) -> list[str]:
@@ -261,7 +261,7 @@ def _translate_error(message: str, text: str, plain: dict[str, Any]) -> InvalidI
     missing = re.search(r"required field `(\w+)`", reason)
     if missing:
         reason = f"the {f'table [{missing[1]}]' if not where else f'key {missing[1]}'} is missing"
-    reason = _plain_words(reason)
+    reason = in_words_of_toml(reason)
     hint = _renamed(where, value_at(plain, tuple(keys))) or _meaning(keys)
     if missing and not where:
         hint = "`pilotage policy init` writes a policy to start with"
@@ -290,7 +290,7 @@ TYPE_NAMES = {
 }
 
 
-def _plain_words(reason: str) -> str:
+def in_words_of_toml(reason: str) -> str:
     """Replaces msgspec's "Expected `float`, got `str`" by TOML's terms."""
     types = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", reason)
     if types is None:
