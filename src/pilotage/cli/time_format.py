@@ -7,22 +7,12 @@ from datetime import datetime
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.durations import clock_seconds
+from pilotage.core.jobs.durations import format_duration as format_duration
 
 MAX_LENGTH = 100
 """Characters of a time."""
 
 UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def format_duration(seconds: float) -> str:
-    """Such as "45 s", "12 min", "3.5 h", "2 d"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 129_600:
-        return f"{seconds / 3600:.1f}".removesuffix(".0") + " h"
-    return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"
 
 
 def format_instant(at: float | None, now: float, *, exact: bool) -> str:

@@ -1,4 +1,4 @@
-"""Durations with colons and days, in the syntax of Slurm."""
+"""Durations: those with colons and days, in the syntax of Slurm, and durations for people."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ def clock_seconds(text: str) -> int | None:
     else:
         hours, minutes, seconds = 0, parts[0] or 0, parts[1] or 0
     return (days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Such as "45 s", "12 min", "3.5 h", "2 d"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 129_600:
+        return f"{seconds / 3600:.1f}".removesuffix(".0") + " h"
+    return f"{seconds / 86400:.1f}".removesuffix(".0") + " d"

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from pilotage.core.errors import InvalidInput
 from pilotage.twin.workload.seen_numbers import SeenNumbers
 from pilotage.twin.workload.trace_jobs import TraceJob, TraceJobs
+
+ByteStream = gzip.GzipFile | BufferedReader
 
 FIELDS: Final = 18
 LONGEST_LINE: Final = 1024 * 1024
@@ -222,7 +225,7 @@ def _megabytes(memory: int, processors: int, unit: MemoryUnit) -> int:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[ByteStream]:
     """The text of the file. Compressed files are known by their first bytes, not by their name."""
     if "\0" in str(path):
         raise InvalidInput(f"cannot read {path}: the name has a NUL character")
@@ -242,7 +245,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
+def _bounded_lines(stream: ByteStream) -> Iterator[bytes]:
     """The lines. The rest of a line that is too long is dropped."""
     while line := stream.readline(LONGEST_LINE):
         yield line
