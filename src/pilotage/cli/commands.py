@@ -147,6 +147,7 @@ GROUPS: dict[str, str] = {
     "fairness": "Compare usage with the shares",
     "accounting": "Export usage by month, site, group and owner",
     "policy": "Show, check and change users, groups, shares, sites and limits",
+    "twin": "Try policies on the jobs of a trace, in virtual time",
     "server": "Manage this server",
     "server certificate": "Show and replace the server's certificate",
     "token": "Create, list and revoke tokens",

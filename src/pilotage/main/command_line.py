@@ -20,6 +20,10 @@ SERVER_COMMANDS = {
         "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
     ),
     "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
+    "twin run": LazyCommand(
+        "pilotage.main.twin", "run", "Try policies on the jobs of a trace, and write a report"
+    ),
+    "twin policy": LazyCommand("pilotage.main.twin", "policy", "Print the default policy of a trace"),
     "server certificate show": LazyCommand(
         "pilotage.main.certificates", "show", "Show the server's certificates and the address for `login`"
     ),

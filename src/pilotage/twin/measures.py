@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -97,6 +97,7 @@ class RunMeasures:
 def measure_run(result: TwinResult, policy: Policy, ces: Sequence[TwinCe]) -> RunMeasures:
     rows = result.jobs.rows
     last = float(rows["submit"].max()) if len(rows) else 0.0
+    use = _group_use(result)
     names, counts = np.unique(rows["outcome"], return_counts=True)
     return RunMeasures(
         seed=result.seed,
@@ -104,10 +105,10 @@ def measure_run(result: TwinResult, policy: Policy, ces: Sequence[TwinCe]) -> Ru
         last_submission=last,
         outcomes={TwinOutcome(name).name.lower(): int(n) for name, n in zip(names, counts, strict=True)},
         repeated=int(np.count_nonzero(rows["attempts"] > 1)),
-        groups=tuple(_groups(result, last)),
+        groups=tuple(_groups(result, use, last)),
         owners=tuple(_owners(result, policy, last)),
         ces=tuple(_ces(result, ces)),
-        curves=_curves(result),
+        curves=_curves(result, use),
         matches=result.counts.matches,
         exchanges=result.counts.exchanges,
         cpu_seconds=result.cpu_seconds,
@@ -123,19 +124,50 @@ def _waits(rows: Array, until: float) -> tuple[tuple[float, ...], int]:
     return tuple(float(value) for value in quantiles), int(np.count_nonzero(open_waits))
 
 
-def _groups(result: TwinResult, last: float) -> list[PartyMeasures]:
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """Entitlement and use of the groups, from each sample to the next one."""
+
+    spans: Array
+    """Seconds."""
+    used: Array
+    """Cores, a column for each group."""
+    entitled: Array
+    """Cores: by share of those that all groups use, at most those that the group's jobs can use."""
+    has_work: Array
+    """Whether the group has jobs that wait or run at both samples."""
+
+
+def _group_use(result: TwinResult) -> GroupUse:
+    samples, jobs = result.samples, result.jobs
+    rows = samples.rows
+    spans = np.diff(rows["time"])
+    used = np.diff(rows["used"], axis=0) / np.maximum(spans, 1e-9)[:, None]
+    demands = np.zeros((len(rows), len(samples.groups)))
+    for place, group in enumerate(samples.groups):
+        if group in jobs.groups.names:
+            own = jobs.rows[jobs.rows["group"] == jobs.groups.place(group)]
+            demands[:, place] = _demand(own, rows["time"])
+    entitled = np.zeros_like(used)
+    for step, cores in enumerate(used.sum(axis=1).tolist()):
+        weights = dict(zip(samples.groups, rows["entitled"][step].tolist(), strict=True))
+        demand = (demands[step] + demands[step + 1]) / 2
+        now = dict(zip(samples.groups, demand.tolist(), strict=True))
+        for group, part in entitled_cores(cores, weights, now).items():
+            entitled[step, samples.groups.index(group)] = part
+    return GroupUse(spans, used, entitled, (demands[:-1] > 0) & (demands[1:] > 0))
+
+
+def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasures]:
     rows, samples = result.jobs.rows, result.samples
-    kept = samples.rows[samples.rows["time"] <= last]
-    used = np.diff(kept["used"], axis=0)
-    with_work = (kept["entitled"][:-1] > 0) & (kept["entitled"][1:] > 0)
-    mean = (kept["entitled"][:-1] + kept["entitled"][1:]) / 2
-    entitled = mean * used.sum(axis=1, keepdims=True)
+    counted = samples.rows["time"][1:] <= last
     measured = []
     for place, group in enumerate(samples.groups):
         known = group in result.jobs.groups.names
         own = rows[rows["group"] == (result.jobs.groups.place(group) if known else -1)]
         waits, waiting = _waits(own, result.until)
-        busy = with_work[:, place]
+        busy = counted & use.has_work[:, place]
+        used, entitled = use.used[:, place] * use.spans, use.entitled[:, place] * use.spans
         measured.append(
             PartyMeasures(
                 group=group,
@@ -143,9 +175,9 @@ def _groups(result: TwinResult, last: float) -> list[PartyMeasures]:
                 jobs=len(own),
                 waiting=waiting,
                 waits=waits,
-                used=float(used[:, place].sum()),
-                entitled=float(entitled[busy, place].sum()),
-                used_with_work=float(used[busy, place].sum()),
+                used=float(used[counted].sum()),
+                entitled=float(entitled[busy].sum()),
+                used_with_work=float(used[busy].sum()),
             )
         )
     return sorted((group for group in measured if group.jobs), key=lambda group: -group.jobs)
@@ -254,28 +286,24 @@ def _ces(result: TwinResult, ces: Sequence[TwinCe]) -> list[CeMeasures]:
     return measured
 
 
-def _curves(result: TwinResult) -> TwinCurves:
-    rows = result.samples.rows
+def _curves(result: TwinResult, use: GroupUse) -> TwinCurves:
+    rows, groups = result.samples.rows[:-1], result.samples.groups
+    if not len(rows):
+        return TwinCurves((), (), (), (), (), groups, ((),) * len(groups), ((),) * len(groups))
     bounds = np.unique(np.linspace(0, len(rows), min(len(rows), POINTS), endpoint=False).astype(int))
+    sizes = np.diff(np.append(bounds, len(rows)))
 
-    def mean(values: Array) -> Array:
-        sizes = np.diff(np.append(bounds, len(values)))
-        reduced: Array = (np.add.reduceat(values, bounds, axis=0).T / sizes).T
+    def mean(values: Array) -> list[Any]:
+        reduced: list[Any] = (np.add.reduceat(values, bounds, axis=0).T / sizes).tolist()
         return reduced
 
-    if not len(rows):
-        return TwinCurves((), (), (), (), (), result.samples.groups, (), ())
-    spans = np.diff(rows["time"], append=rows["time"][-1] + 1.0)
-    changes = np.diff(rows["used"], axis=0, append=rows["used"][-1:])
-    rates = changes / np.maximum(spans, 1e-9)[:, None]
-    if len(rates) > 1:
-        rates[-1] = rates[-2]
-    entitled = mean(rows["entitled"] * rates.sum(axis=1, keepdims=True))
-    plain = {name: tuple(mean(rows[name]).tolist()) for name in ("busy", "idle", "starting", "waiting")}
     return TwinCurves(
         times=tuple(rows["time"][bounds].tolist()),
-        **plain,
-        groups=result.samples.groups,
-        entitled=tuple(tuple(column) for column in entitled.T.tolist()),
-        used=tuple(tuple(column) for column in mean(rates).T.tolist()),
+        busy=tuple(mean(rows["busy"])),
+        idle=tuple(mean(rows["idle"])),
+        starting=tuple(mean(rows["starting"])),
+        waiting=tuple(mean(rows["waiting"])),
+        groups=groups,
+        entitled=tuple(map(tuple, mean(use.entitled))),
+        used=tuple(map(tuple, mean(use.used))),
     )

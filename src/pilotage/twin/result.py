@@ -171,7 +171,7 @@ class TwinSample:
 
     time: float
     entitled: Mapping[str, float]
-    """The fraction of the busy cores that each group is entitled to now; groups without work are left out."""
+    """The fraction that the share of each group is of the shares of all groups with work."""
     used: Mapping[str, float]
     """Core-seconds of each group since the begin of the run."""
     busy: int

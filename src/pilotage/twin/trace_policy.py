@@ -9,7 +9,6 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import toml
 from pilotage.core.policy.default_policy import CORRECTION
 from pilotage.core.policy.model import ADMINISTRATOR, NORMAL_USER
-from pilotage.core.policy.preset import Preset
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.workload import TraceJobs
 
@@ -21,12 +20,10 @@ HEARTBEAT: Final = 300.0
 SUBMIT_RATE: Final = 100.0
 
 
-def policy_of_trace(
-    jobs: TraceJobs, ces: Sequence[TwinCe], shares: Mapping[str, float], preset: Preset | None = None
-) -> str:
+def policy_of_trace(jobs: TraceJobs, ces: Sequence[TwinCe], shares: Mapping[str, float]) -> str:
     """A policy that admits all jobs. Groups without an entry in `shares` have equal ones.
 
-    Past use corrects the shares of groups, and of the owners in each group. `preset` gives other rules.
+    Past use corrects the shares of groups, and of the owners in each group.
     """
     members: dict[str, list[str]] = {}
     groups_of: dict[str, list[str]] = {}
@@ -49,8 +46,7 @@ def policy_of_trace(
         CORRECTION,
         *(line for group, owners in sorted(members.items()) if len(owners) > 1 for line in _owners_of(group)),
     ]
-    text = "\n".join(lines).rstrip() + "\n"
-    return text if preset is None else preset.applied_to(text)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _groups(members: Mapping[str, Sequence[str]], shares: Mapping[str, float]) -> Iterator[str]:

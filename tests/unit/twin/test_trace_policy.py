@@ -6,7 +6,6 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import parse
-from pilotage.core.policy.presets import PRESETS
 from pilotage.twin.ces import TwinCe, TwinNodes
 from pilotage.twin.trace_policy import policy_of_trace
 from pilotage.twin.workload import TraceJobs
@@ -43,9 +42,3 @@ def test_pilots_take_whole_nodes_with_room_for_the_largest_job() -> None:
     assert ce.max_running == 4 + 2
     assert ce.serves_everybody
     assert not ce.binds_pilots
-
-
-def test_a_preset_gives_other_rules() -> None:
-    policy = parse(policy_of_trace(JOBS, CES, {}, PRESETS["dirac"]))
-    assert policy.matching.rule == "dirac"
-    assert {instance.settings.form for instance in policy.correction.instances} == {"ratio"}  # type: ignore[attr-defined]

@@ -1,0 +1,201 @@
+"""`pilotage twin`: policies are tried on the jobs of a trace, in virtual time. No server is asked or changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pilotage.cli.console import CommandOutput
+    from pilotage.main.twin_runs import FinishedRuns, SeededRun
+    from pilotage.twin.ces import TwinCe
+    from pilotage.twin.report.study import Study
+    from pilotage.twin.workload import TraceJobs
+
+INTERRUPTED: Final = 130
+FAILED_RUNS: Final = 70
+
+TraceOption = Annotated[
+    Path,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Trace in the Standard Workload Format (.swf), also compressed by gzip",
+    ),
+]
+MemoryUnitOption = Annotated[
+    str,
+    typer.Option(
+        "--memory-unit",
+        metavar="UNIT",
+        help="Unit of requested memory in the trace: kb-per-processor (the format's), bytes, none (not read)",
+    ),
+]
+CesOption = Annotated[
+    Path | None, typer.Option("--ces", metavar="FILE", help="CEs with their nodes, waits and failures (TOML)")
+]
+CoresOption = Annotated[
+    int,
+    typer.Option(
+        "--cores",
+        metavar="N",
+        min=0,
+        max=1_000_000,
+        help="Cores of one CE, instead of --ces; default: MaxProcs of the trace",
+    ),
+]
+ShareOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--share", metavar="GROUP=NUMBER", help="Share of a group in the default policy; all others have 1000"
+    ),
+]
+
+
+def run(
+    trace: TraceOption,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New or empty folder for the report")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="Policy to try; several are compared with the first. Default: equal shares of all groups",
+        ),
+    ] = None,
+    ces: CesOption = None,
+    cores: CoresOption = 0,
+    share: ShareOption = None,
+    memory_unit: MemoryUnitOption = "kb-per-processor",
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=1000, help="Number of runs of each policy")
+    ] = 5,
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Virtual time of a run, such as 7d; default: until all jobs have ended",
+        ),
+    ] = "",
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="N", min=0, help="Runs at the same time; 0: one a core")
+    ] = 0,
+) -> int:
+    """Try policies on the jobs of a trace, and write a report. Ctrl-C keeps the finished runs."""
+    from pilotage.cli.console import CommandOutput
+    from pilotage.cli.time_format import parse_duration
+    from pilotage.main.twin_inputs import parse_policies, read_inputs
+    from pilotage.main.twin_runs import SeededRun, run_seeds
+    from pilotage.twin.preparation import prepare_jobs
+    from pilotage.twin.report.files import open_folder
+
+    screen, limit = CommandOutput(), parse_duration(until) if until else None
+    if limit is not None and limit <= 0:
+        raise InvalidInput("--until must be longer than 0 s")
+    inputs = read_inputs(trace, memory_unit, ces, cores, screen)
+    texts = inputs.policy_texts(policy or [], share or [])
+    prepared = prepare_jobs(inputs.trace.jobs, parse_policies(texts), inputs.ces, limit)
+    open_folder(out)
+    notes = (*inputs.notes, *prepared.notes)
+    for note in notes:
+        screen.note(f"note: {note}")
+    runs = [SeededRun(name, text, seed) for seed in range(1, seeds + 1) for name, text in texts.items()]
+    count = min(processes or len(os.sched_getaffinity(0)), len(runs))
+    with screen.progress("twin") as advance:
+        finished = run_seeds(runs, prepared.jobs, inputs.ces, limit, count, advance)
+    study = _study(trace.name, runs, finished, prepared.jobs, inputs.ces, notes)
+    return _report(study, finished, out, screen)
+
+
+def policy(
+    trace: TraceOption,
+    ces: CesOption = None,
+    cores: CoresOption = 0,
+    share: ShareOption = None,
+    memory_unit: MemoryUnitOption = "kb-per-processor",
+) -> int:
+    """Print the default policy of a trace, with its groups and users: the one to change for `twin run --policy`."""
+    from pilotage.cli.console import CommandOutput
+    from pilotage.main.twin_inputs import read_inputs
+
+    inputs = read_inputs(trace, memory_unit, ces, cores, CommandOutput())
+    (text,) = inputs.policy_texts([], share or []).values()
+    sys.stdout.write(text)
+    return 0
+
+
+def _study(
+    name: str,
+    runs: Sequence[SeededRun],
+    finished: FinishedRuns,
+    jobs: TraceJobs,
+    ces: tuple[TwinCe, ...],
+    notes: tuple[str, ...],
+) -> Study:
+    from pilotage.twin.report.study import PolicyRuns, Study, describe_fits
+
+    policies = {run.policy: PolicyRuns(run.policy) for run in runs}
+    for run in runs:
+        if (measures := finished.measures.get(run)) is not None:
+            policies[run.policy].runs.append(measures)
+    return Study(
+        trace=name,
+        jobs=len(jobs),
+        seeds=tuple(dict.fromkeys(run.seed for run in runs)),
+        policies=tuple(policies.values()),
+        fits=describe_fits(jobs, ces),
+        notes=notes,
+        interrupted=finished.interrupted,
+    )
+
+
+def _report(study: Study, finished: FinishedRuns, out: Path, screen: CommandOutput) -> int:
+    """Write and print the report of the finished runs, and give the exit code."""
+    from pilotage.twin.report.files import write_report
+
+    for run, reason in finished.failures.items():
+        screen.note(f"pilotage: the run of {run.policy} with seed {run.seed} failed: {reason}")
+    if study.finished:
+        _print_report(study, screen)
+        page, *others = write_report(study, out)
+        screen.line(f"{page} has the report, with {len(others)} further files beside it")
+    else:
+        with contextlib.suppress(OSError):
+            out.rmdir()
+    if finished.interrupted:
+        screen.note("pilotage: interrupted" + ("" if study.finished else ": no run had finished"))
+        return INTERRUPTED
+    return FAILED_RUNS if finished.failures else 0
+
+
+def _print_report(study: Study, screen: CommandOutput) -> None:
+    from pilotage.cli.console import Column
+    from pilotage.twin.report.differences import SHOWN, compare_policies
+    from pilotage.twin.report.tables import tables_of
+
+    for runs in study.finished:
+        for table in tables_of(runs):
+            screen.line(f"{runs.name}: {table.title}")
+            columns = [Column(name, right=place >= table.texts) for place, name in enumerate(table.columns)]
+            screen.table(columns, table.rows)
+    for comparison in compare_policies(study.finished):
+        screen.line(f"{comparison.name} instead of {comparison.base}:")
+        for difference in comparison.differences[:SHOWN]:
+            screen.line(f"  {difference.text}")
+        for sentence in comparison.unchanged:
+            screen.line(f"  unchanged: {sentence}")
+    for sentence in study.fits:
+        screen.line(f"fit: {sentence}")
+    for sentence in study.not_simulated:
+        screen.line(f"not simulated: {sentence}")
+    if study.partial:
+        screen.line(study.partial)

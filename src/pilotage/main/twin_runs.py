@@ -1,0 +1,162 @@
+"""Runs of the twin, each in a process of its own, as many at once as there are cores."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Final
+
+from pilotage.core.errors import PilotageError
+from pilotage.core.jobs.durations import format_duration
+from pilotage.core.policy import parse
+from pilotage.twin.ces import TwinCe
+from pilotage.twin.measures import RunMeasures, measure_run
+from pilotage.twin.plan import TwinPlan, TwinProgress
+from pilotage.twin.run import run_twin
+from pilotage.twin.workload import TraceJobs
+
+TOLD_EACH: Final = 0.5
+"""Seconds between two messages of a run about its progress."""
+
+Advance = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SeededRun:
+    """One policy with one seed."""
+
+    policy: str
+    """The name of the policy."""
+    text: str
+    seed: int
+
+
+@dataclass(slots=True)
+class FinishedRuns:
+    """The end of all runs, or of those that were finished before an interruption."""
+
+    measures: dict[SeededRun, RunMeasures] = field(default_factory=dict)
+    failures: dict[SeededRun, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def run_seeds(
+    runs: Sequence[SeededRun],
+    jobs: TraceJobs,
+    ces: tuple[TwinCe, ...],
+    until: float | None,
+    processes: int,
+    advance: Advance,
+) -> FinishedRuns:
+    """Run all; Ctrl-C ends the open ones. The finished ones are kept in any case."""
+    pool = _Processes(jobs, ces, until, len(runs), advance)
+    open_runs = list(runs)
+    try:
+        while open_runs or pool.running:
+            while open_runs and len(pool.running) < processes:
+                pool.start(open_runs.pop(0))
+            pool.listen()
+    except KeyboardInterrupt:
+        pool.finished.interrupted = True
+    finally:
+        pool.end()
+    return pool.finished
+
+
+class _Processes:
+    """The processes of the open runs, and what they have told."""
+
+    def __init__(
+        self, jobs: TraceJobs, ces: tuple[TwinCe, ...], until: float | None, total: int, advance: Advance
+    ) -> None:
+        self._inputs = (jobs, ces, until)
+        self._total, self._advance = total, advance
+        self._began = time.monotonic()
+        self._parts: dict[SeededRun, float] = {}
+        """How far each run is, from 0 to 1."""
+        self.running: dict[Connection, tuple[SpawnProcess, SeededRun]] = {}
+        self.finished = FinishedRuns()
+
+    def start(self, run: SeededRun) -> None:
+        context = get_context("spawn")
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_run_in_child, args=(there, run, *self._inputs), daemon=True)
+        process.start()
+        there.close()
+        self.running[here] = (process, run)
+
+    def listen(self) -> None:
+        """Wait for messages of the runs, and take them."""
+        for connection in wait(list(self.running), timeout=TOLD_EACH):
+            assert isinstance(connection, Connection)
+            process, run = self.running[connection]
+            try:
+                told = connection.recv()
+            except EOFError:
+                process.join()
+                told = f"its process ended with code {process.exitcode}"
+            if isinstance(told, float):
+                self._parts[run] = told
+            else:
+                self._close(connection, told)
+        self._tell()
+
+    def _close(self, connection: Connection, told: RunMeasures | str) -> None:
+        process, run = self.running.pop(connection)
+        if isinstance(told, RunMeasures):
+            self.finished.measures[run] = told
+        else:
+            self.finished.failures[run] = told
+        self._parts[run] = 1.0
+        process.join()
+        connection.close()
+
+    def _tell(self) -> None:
+        done = sum(self._parts.values()) / self._total
+        ended = len(self.finished.measures) + len(self.finished.failures)
+        text = f"{ended} of {self._total} runs done"
+        if done > 0.02:
+            left = (time.monotonic() - self._began) * (1 - done) / done
+            text += f", {format_duration(left)} left"
+        self._advance(int(1000 * done), 1000, text)
+
+    def end(self) -> None:
+        """End the open runs."""
+        for connection, (process, _) in self.running.items():
+            process.terminate()
+            process.join()
+            connection.close()
+        self.running.clear()
+
+
+def _run_in_child(
+    connection: Connection,
+    run: SeededRun,
+    jobs: TraceJobs,
+    ces: tuple[TwinCe, ...],
+    until: float | None,
+) -> None:
+    """Run, and send the progress as numbers, then the measures or the reason of a failure."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides
+    policy = parse(run.text)
+    told = time.monotonic()
+
+    def progress(state: TwinProgress) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TOLD_EACH:
+            told = time.monotonic()
+            connection.send(state.fraction)
+
+    # Without its parent a run has nobody to report to, and ends.
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            result = run_twin(TwinPlan(jobs, policy, run.text, ces, run.seed, until), progress)
+            connection.send(measure_run(result, policy, ces))
+        except PilotageError as error:
+            connection.send(str(error))
