@@ -94,7 +94,7 @@ def run(
     from pilotage.cli.console import CommandOutput
     from pilotage.cli.time_format import parse_duration
     from pilotage.main.twin_inputs import parse_policies, read_inputs
-    from pilotage.main.twin_runs import SeededRun, run_seeds
+    from pilotage.main.twin_runs import RunInputs, SeededRun, run_seeds
     from pilotage.twin.preparation import prepare_jobs
     from pilotage.twin.report.files import open_folder
 
@@ -110,8 +110,10 @@ def run(
         screen.note(f"note: {note}")
     runs = [SeededRun(name, text, seed) for seed in range(1, seeds + 1) for name, text in texts.items()]
     count = min(processes or len(os.sched_getaffinity(0)), len(runs))
+    from pilotage.twin.run import run_twin
+
     with screen.progress("twin") as advance:
-        finished = run_seeds(runs, prepared.jobs, inputs.ces, limit, count, advance)
+        finished = run_seeds(runs, RunInputs(prepared.jobs, inputs.ces, limit, run_twin), count, advance)
     study = _study(trace.name, runs, finished, prepared.jobs, inputs.ces, notes)
     return _report(study, finished, out, screen)
 

@@ -18,13 +18,15 @@ from pilotage.core.policy import parse
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.measures import RunMeasures, measure_run
 from pilotage.twin.plan import TwinPlan, TwinProgress
-from pilotage.twin.run import run_twin
+from pilotage.twin.result import TwinResult
 from pilotage.twin.workload import TraceJobs
 
 TOLD_EACH: Final = 0.5
 """Seconds between two messages of a run about its progress."""
 
 Advance = Callable[[int, int, str], None]
+Simulate = Callable[[TwinPlan, Callable[[TwinProgress], None]], TwinResult]
+"""Runs a plan. A function of a module, as it goes to other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,19 @@ class FinishedRuns:
     interrupted: bool = False
 
 
-def run_seeds(
-    runs: Sequence[SeededRun],
-    jobs: TraceJobs,
-    ces: tuple[TwinCe, ...],
-    until: float | None,
-    processes: int,
-    advance: Advance,
-) -> FinishedRuns:
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """The input that all runs share."""
+
+    jobs: TraceJobs
+    ces: tuple[TwinCe, ...]
+    until: float | None
+    simulate: Simulate
+
+
+def run_seeds(runs: Sequence[SeededRun], inputs: RunInputs, processes: int, advance: Advance) -> FinishedRuns:
     """Run all; Ctrl-C ends the open ones. The finished ones are kept in any case."""
-    pool = _Processes(jobs, ces, until, len(runs), advance)
+    pool = _Processes(inputs, len(runs), advance)
     open_runs = list(runs)
     try:
         while open_runs or pool.running:
@@ -72,11 +77,8 @@ def run_seeds(
 class _Processes:
     """The processes of the open runs, and what they have told."""
 
-    def __init__(
-        self, jobs: TraceJobs, ces: tuple[TwinCe, ...], until: float | None, total: int, advance: Advance
-    ) -> None:
-        self._inputs = (jobs, ces, until)
-        self._total, self._advance = total, advance
+    def __init__(self, inputs: RunInputs, total: int, advance: Advance) -> None:
+        self._inputs, self._total, self._advance = inputs, total, advance
         self._began = time.monotonic()
         self._parts: dict[SeededRun, float] = {}
         """How far each run is, from 0 to 1."""
@@ -86,7 +88,7 @@ class _Processes:
     def start(self, run: SeededRun) -> None:
         context = get_context("spawn")
         here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_run_in_child, args=(there, run, *self._inputs), daemon=True)
+        process = context.Process(target=_run_in_child, args=(there, run, self._inputs), daemon=True)
         process.start()
         there.close()
         self.running[here] = (process, run)
@@ -135,13 +137,7 @@ class _Processes:
         self.running.clear()
 
 
-def _run_in_child(
-    connection: Connection,
-    run: SeededRun,
-    jobs: TraceJobs,
-    ces: tuple[TwinCe, ...],
-    until: float | None,
-) -> None:
+def _run_in_child(connection: Connection, run: SeededRun, inputs: RunInputs) -> None:
     """Run, and send the progress as numbers, then the measures or the reason of a failure."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides
     policy = parse(run.text)
@@ -156,7 +152,7 @@ def _run_in_child(
     # Without its parent a run has nobody to report to, and ends.
     with contextlib.suppress(BrokenPipeError):
         try:
-            result = run_twin(TwinPlan(jobs, policy, run.text, ces, run.seed, until), progress)
-            connection.send(measure_run(result, policy, ces))
+            plan = TwinPlan(inputs.jobs, policy, run.text, inputs.ces, run.seed, inputs.until)
+            connection.send(measure_run(inputs.simulate(plan, progress), policy, inputs.ces))
         except PilotageError as error:
             connection.send(str(error))
