@@ -113,7 +113,8 @@ def run(
     from pilotage.twin.run import run_twin
 
     with screen.progress("twin") as advance:
-        finished = run_seeds(runs, RunInputs(prepared.jobs, inputs.ces, limit, run_twin), count, advance)
+        shared = RunInputs(prepared.jobs, inputs.ces, limit, run_twin)
+        finished = run_seeds(runs, shared, count, advance, tells_time=screen.moving)
     study = _study(trace.name, runs, finished, prepared.jobs, inputs.ces, notes)
     return _report(study, finished, out, screen)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.policy.files import policy_for_server, policy_text
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy, parse
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.ces_file import one_ce, parse_ces
@@ -117,6 +118,6 @@ def _notes(trace: SwfTrace) -> Iterator[str]:
     overran = trace.jobs.rows
     longer = int(((overran["wall"] > 0) & (overran["run"] > overran["wall"])).sum())
     if longer:
-        yield f"{longer:,} jobs ran longer than they had asked for; they run without a limit of their own"
+        yield f"{plural(longer, 'job')} ran longer than asked for; here their time has no limit of its own"
     if trace.dependent:
-        yield f"{trace.dependent:,} jobs waited for another job in the trace; here they come at their time"
+        yield f"{plural(trace.dependent, 'job')} followed another job in the trace; here they do not wait for it"

@@ -58,9 +58,19 @@ class RunInputs:
     simulate: Simulate
 
 
-def run_seeds(runs: Sequence[SeededRun], inputs: RunInputs, processes: int, advance: Advance) -> FinishedRuns:
-    """Run all; Ctrl-C ends the open ones. The finished ones are kept in any case."""
-    pool = _Processes(inputs, len(runs), advance)
+def run_seeds(
+    runs: Sequence[SeededRun],
+    inputs: RunInputs,
+    processes: int,
+    advance: Advance,
+    *,
+    tells_time: bool = False,
+) -> FinishedRuns:
+    """Run all; Ctrl-C ends the open ones. The finished ones are kept in any case.
+
+    With `tells_time`, the progress has the time that is left.
+    """
+    pool = _Processes(inputs, len(runs), advance, tells_time)
     open_runs = list(runs)
     try:
         while open_runs or pool.running:
@@ -77,8 +87,9 @@ def run_seeds(runs: Sequence[SeededRun], inputs: RunInputs, processes: int, adva
 class _Processes:
     """The processes of the open runs, and what they have told."""
 
-    def __init__(self, inputs: RunInputs, total: int, advance: Advance) -> None:
+    def __init__(self, inputs: RunInputs, total: int, advance: Advance, tells_time: bool) -> None:
         self._inputs, self._total, self._advance = inputs, total, advance
+        self._tells_time = tells_time
         self._began = time.monotonic()
         self._parts: dict[SeededRun, float] = {}
         """How far each run is, from 0 to 1."""
@@ -123,7 +134,7 @@ class _Processes:
         done = sum(self._parts.values()) / self._total
         ended = len(self.finished.measures) + len(self.finished.failures)
         text = f"{ended} of {self._total} runs done"
-        if done > 0.02:
+        if self._tells_time and 0.02 < done < 1:
             left = (time.monotonic() - self._began) * (1 - done) / done
             text += f", {format_duration(left)} left"
         self._advance(int(1000 * done), 1000, text)

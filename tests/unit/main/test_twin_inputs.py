@@ -37,7 +37,7 @@ def test_cores_come_from_the_header_an_option_or_a_file(trace: Path, tmp_path: P
 def test_notes_tell_what_is_left_out_and_simplified(trace: Path) -> None:
     assert inputs_of(trace).notes == (
         "1 line (5): the line has fewer than 18 fields",
-        "1 jobs ran longer than they had asked for; they run without a limit of their own",
+        "1 job ran longer than asked for; here their time has no limit of its own",
     )
 
 

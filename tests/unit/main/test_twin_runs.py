@@ -53,7 +53,7 @@ def ended(simulate: Simulate, told: list[str] | None = None, interrupt_after: in
             raise KeyboardInterrupt
 
     inputs = RunInputs(TraceJobs([job(1), job(2)]), CES, 60.0, simulate)
-    return run_seeds(RUNS, inputs, 2, advance)
+    return run_seeds(RUNS, inputs, 2, advance, tells_time=True)
 
 
 def test_all_seeds_are_run_and_told() -> None:
@@ -62,7 +62,8 @@ def test_all_seeds_are_run_and_told() -> None:
     assert {run.seed: measures.seed for run, measures in finished.measures.items()} == {1: 1, 2: 2, 3: 3}
     assert not finished.failures
     assert not finished.interrupted
-    assert told[-1].startswith("3 of 3 runs done")
+    assert told[-1] == "3 of 3 runs done"
+    assert any(text.endswith(" left") for text in told)
 
 
 @pytest.mark.parametrize(

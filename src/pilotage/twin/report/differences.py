@@ -71,13 +71,13 @@ def _compare(base: PolicyRuns, other: PolicyRuns) -> PolicyComparison:
                 found += [difference for difference in (use, wait) if difference]
                 same_use, same_wait = same_use + (use is None), same_wait + (wait is None)
             total = len(parties)
-            unchanged.append(
-                f"core-seconds of {same_use:,} of {total:,} {kind}s (within {percent(LEAST_PART)})"
-            )
-            unchanged.append(
-                f"median waits of {same_wait:,} of {total:,} {kind}s"
-                f" (within {percent(LEAST_WAIT_PART)} or {format_duration(LEAST_WAIT)})"
-            )
+            least_wait = f"{percent(LEAST_WAIT_PART)} or {format_duration(LEAST_WAIT)}"
+            for name, same, least in (
+                ("core-seconds", same_use, percent(LEAST_PART)),
+                ("median waits", same_wait, least_wait),
+            ):
+                if same:
+                    unchanged.append(f"{name} of {same:,} of {total:,} {kind}s (within {least})")
     found.sort(key=lambda difference: -difference.weight)
     return PolicyComparison(other.name, base.name, seeds, tuple(found), tuple(unchanged))
 

@@ -36,7 +36,7 @@ def write_report(study: Study, folder: Path) -> list[Path]:
     texts = {
         PAGE: page_of(study, pictures, comparisons),
         DOCUMENT: msgspec.json.format(msgspec.json.encode(_document(study, comparisons))).decode() + "\n",
-        **{picture.file: picture.drawing.render(with_style=True) for picture in pictures},
+        **{picture.file: picture.drawing.render() for picture in pictures},
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

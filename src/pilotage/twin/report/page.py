@@ -9,7 +9,6 @@ from typing import Final
 from pilotage.twin.report.differences import SHOWN, PolicyComparison
 from pilotage.twin.report.pictures import Picture
 from pilotage.twin.report.study import Study
-from pilotage.twin.report.svg import style_sheet
 from pilotage.twin.report.tables import ReportTable, tables_of
 
 _STYLE: Final = """
@@ -36,11 +35,11 @@ def page_of(study: Study, pictures: Sequence[Picture], comparisons: Sequence[Pol
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            f"<title>{escape(study.trace)}: what if</title><style>{_STYLE}{style_sheet()}</style></head><body>",
+            f"<title>{escape(study.trace)}: what if</title><style>{_STYLE}</style></head><body>",
             *_head(study),
             *_comparisons(comparisons),
             "<h2>Pictures</h2>" if pictures else "",
-            *(picture.drawing.render(with_style=False) for picture in pictures),
+            *(picture.drawing.render() for picture in pictures),
             *_tables(study),
             *_list("Fits", "Where run times, waits and failures of the runs come from.", study.fits),
             *_list("Not simulated", "", study.not_simulated),

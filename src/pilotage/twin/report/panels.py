@@ -58,7 +58,7 @@ class Panel:
         """A line across, with its name."""
         y = self._y.place(value)
         self._drawing.line((self._left, y), (self._right, y), "limit")
-        self._drawing.text(self._right, y - 4, label, anchor="end", look="soft", size=11)
+        self._drawing.text(self._left, y - 4, label, look="soft", size=11)
 
     def _points(self, values: Sequence[float]) -> list[Point]:
         return [

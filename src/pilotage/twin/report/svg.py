@@ -86,15 +86,14 @@ class Drawing:
         if path := _path([*upper, *reversed(lower)]):
             self._parts.append(f'<path d="{path}Z" class="{look}"{_opacity(opacity)}/>')
 
-    def render(self, *, with_style: bool) -> str:
-        """The picture as text. Without its style sheet, the page around it must have the rules."""
-        style = f"<style>{style_sheet()}</style>" if with_style else ""
+    def render(self) -> str:
+        """The picture as text, with its style sheet: the same for a file and inside a page."""
         size = f'width="{_number(self.width)}" height="{_number(self.height)}"'
         view = f'viewBox="0 0 {_number(self.width)} {_number(self.height)}"'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} role="img"'
             ' font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif">'
-            f"<title>{escape(self.title)}</title>{style}"
+            f"<title>{escape(self.title)}</title><style>{style_sheet()}</style>"
             f'<rect width="100%" height="100%" class="paper"/>{"".join(self._parts)}</svg>\n'
         )
 
