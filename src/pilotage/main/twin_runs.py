@@ -21,7 +21,7 @@ from pilotage.twin.plan import TwinPlan, TwinProgress
 from pilotage.twin.result import TwinResult
 from pilotage.twin.workload import TraceJobs
 
-TOLD_EACH: Final = 0.5
+MESSAGE_PERIOD: Final = 0.5
 """Seconds between two messages of a run about its progress."""
 
 Advance = Callable[[int, int, str], None]
@@ -41,7 +41,7 @@ class SeededRun:
 
 @dataclass(slots=True)
 class FinishedRuns:
-    """The end of all runs, or of those that were finished before an interruption."""
+    """The figures of the runs that have finished, and the reasons of the others."""
 
     measures: dict[SeededRun, RunMeasures] = field(default_factory=dict)
     failures: dict[SeededRun, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def run_seeds(
 
     With `tells_time`, the progress has the time that is left.
     """
-    pool = _Processes(inputs, len(runs), advance, tells_time)
+    pool = _RunProcesses(inputs, len(runs), advance, tells_time)
     open_runs = list(runs)
     try:
         while open_runs or pool.running:
@@ -84,8 +84,8 @@ def run_seeds(
     return pool.finished
 
 
-class _Processes:
-    """The processes of the open runs, and what they have told."""
+class _RunProcesses:
+    """The processes of the open runs, and their messages."""
 
     def __init__(self, inputs: RunInputs, total: int, advance: Advance, tells_time: bool) -> None:
         self._inputs, self._total, self._advance = inputs, total, advance
@@ -106,26 +106,26 @@ class _Processes:
 
     def listen(self) -> None:
         """Wait for messages of the runs, and take them."""
-        for connection in wait(list(self.running), timeout=TOLD_EACH):
+        for connection in wait(list(self.running), timeout=MESSAGE_PERIOD):
             assert isinstance(connection, Connection)
             process, run = self.running[connection]
             try:
-                told = connection.recv()
+                message = connection.recv()
             except EOFError:
                 process.join()
-                told = f"its process ended with code {process.exitcode}"
-            if isinstance(told, float):
-                self._parts[run] = told
+                message = f"its process ended with code {process.exitcode}"
+            if isinstance(message, float):
+                self._parts[run] = message
             else:
-                self._close(connection, told)
+                self._close(connection, message)
         self._tell()
 
-    def _close(self, connection: Connection, told: RunMeasures | str) -> None:
+    def _close(self, connection: Connection, message: RunMeasures | str) -> None:
         process, run = self.running.pop(connection)
-        if isinstance(told, RunMeasures):
-            self.finished.measures[run] = told
+        if isinstance(message, RunMeasures):
+            self.finished.measures[run] = message
         else:
-            self.finished.failures[run] = told
+            self.finished.failures[run] = message
         self._parts[run] = 1.0
         process.join()
         connection.close()
@@ -152,12 +152,12 @@ def _run_in_child(connection: Connection, run: SeededRun, inputs: RunInputs) -> 
     """Run, and send the progress as numbers, then the measures or the reason of a failure."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides
     policy = parse(run.text)
-    told = time.monotonic()
+    last_message = time.monotonic()
 
     def progress(state: TwinProgress) -> None:
-        nonlocal told
-        if time.monotonic() - told >= TOLD_EACH:
-            told = time.monotonic()
+        nonlocal last_message
+        if time.monotonic() - last_message >= MESSAGE_PERIOD:
+            last_message = time.monotonic()
             connection.send(state.fraction)
 
     # Without its parent a run has nobody to report to, and ends.

@@ -10,8 +10,8 @@ def entitled_cores(
 ) -> dict[str, float]:
     """The cores that each party with a demand is entitled to.
 
-    Each gets its part by weight, at most its demand. What a party does not need is divided among the others in the
-    same way. Parties of weight 0 get what all others leave.
+    Each gets its part by weight, at most its demand. Cores that a party does not need are divided among the others in
+    the same way. Parties of weight 0 get the rest.
     """
     parts = {party: 0.0 for party, demand in demands.items() if demand > 0}
     open_parties = {party for party in parts if weights.get(party, 0.0) > 0}

@@ -133,7 +133,7 @@ class GroupUse:
     used: Array
     """Cores, a column for each group."""
     entitled: Array
-    """Cores: by share of those that all groups use, at most those that the group's jobs can use."""
+    """Cores: the group's share of all used cores, at most as many as its jobs can use."""
     has_work: Array
     """Whether the group has jobs that wait or run at both samples."""
 
@@ -215,7 +215,7 @@ def _owners(result: TwinResult, policy: Policy, last: float) -> list[PartyMeasur
 
 
 def _grid(result: TwinResult, last: float) -> Array:
-    """Instants for owners: those of the samples, thinned out."""
+    """The instants at which owners are looked at: some of the samples' instants."""
     times = result.samples.rows["time"]
     times = times[times <= last]
     chosen = np.unique(np.linspace(0, len(times) - 1, min(len(times), POINTS)).astype(int))
@@ -245,12 +245,12 @@ def _sums_before(times: Array, values: Array, grid: Array) -> Array:
     """The sum of the values whose time is at most each instant."""
     order = np.argsort(times, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(values[order])])
-    found: Array = sums[np.searchsorted(times[order], grid, side="right")]
-    return found
+    at_instants: Array = sums[np.searchsorted(times[order], grid, side="right")]
+    return at_instants
 
 
 def _used(rows: Array, grid: Array, until: float) -> Array:
-    """Core-seconds until each instant; those of a job are spread evenly from its start to its end."""
+    """Core-seconds until each instant. The core-seconds of a job are spread evenly from its start to its end."""
     started = rows[~np.isnan(rows["start"])]
     ends = np.where(np.isnan(started["end"]), until, started["end"])
     lengths = np.maximum(ends - started["start"], 1e-9)
@@ -264,7 +264,7 @@ def _used(rows: Array, grid: Array, until: float) -> Array:
 
 
 def _entitled(cores: Array, demands: dict[str, Array]) -> dict[str, Array]:
-    """The cores that each owner of a group is entitled to, of those that the group uses."""
+    """The part of the group's used cores that each of its owners is entitled to."""
     weights = dict.fromkeys(demands, 1.0)
     entitled = {owner: np.zeros(len(cores)) for owner in demands}
     for place, available in enumerate(cores.tolist()):

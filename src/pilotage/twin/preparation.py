@@ -71,7 +71,7 @@ def _without(jobs: TraceJobs, kept: Array, reason: str, notes: list[str]) -> Tra
 
 
 def _pilot_size(policy: Policy, ce: TwinCe) -> PilotSize:
-    """The size of pilots: what the policy asks for, as far as a node has it."""
+    """The size of pilots: the demand of the policy, as far as a node has it."""
     settings = policy.ces[ce.name]
     seconds = wall_of_new_pilot(min(settings.wall, ce.wall))
     if not ce.fits(settings.pilot_processors, settings.pilot_memory):

@@ -91,7 +91,7 @@ def _pilot_size(ce: TwinCe, largest: int) -> tuple[int, int]:
 
 
 def _owners_of(group: str) -> Iterator[str]:
-    yield toml.table("correction", "WMSHistory", f"owners of {group}")
+    yield f"[correction.WMSHistory.{toml.quoted(f'owners of {group}')}]"
     yield f"group = {toml.quoted(group)}"
     yield 'form = "integral"'
     yield "slices.day = { time_span = 86400, max_correction = 5 }"

@@ -1,4 +1,4 @@
-"""Durations: those with colons and days, in the syntax of Slurm, and durations for people."""
+"""Durations in the syntax of Slurm, with colons and days, and durations for people."""
 
 from __future__ import annotations
 

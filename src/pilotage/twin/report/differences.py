@@ -59,16 +59,16 @@ def _compare(base: PolicyRuns, other: PolicyRuns) -> PolicyComparison:
     after = {run.seed: run for run in other.runs}
     seeds = tuple(seed for seed in before if seed in after)
     pairs = [(before[seed], after[seed]) for seed in seeds]
-    found: list[MeasureDifference] = []
+    differences: list[MeasureDifference] = []
     unchanged: list[str] = []
     if pairs:
-        _add_utilisation(pairs, found, unchanged)
+        _add_utilisation(pairs, differences, unchanged)
         for kind, attribute in (("group", "groups"), ("user", "owners")):
             parties = list(_pairs_of_parties(pairs, attribute))
             same_use, same_wait = 0, 0
             for name, runs in parties:
                 use, wait = _use(f"{kind} {name}", runs), _wait(f"{kind} {name}", runs)
-                found += [difference for difference in (use, wait) if difference]
+                differences += [difference for difference in (use, wait) if difference]
                 same_use, same_wait = same_use + (use is None), same_wait + (wait is None)
             total = len(parties)
             least_wait = f"{percent(LEAST_WAIT_PART)} or {format_duration(LEAST_WAIT)}"
@@ -78,19 +78,21 @@ def _compare(base: PolicyRuns, other: PolicyRuns) -> PolicyComparison:
             ):
                 if same:
                     unchanged.append(f"{name} of {same:,} of {total:,} {kind}s (within {least})")
-    found.sort(key=lambda difference: -difference.weight)
-    return PolicyComparison(other.name, base.name, seeds, tuple(found), tuple(unchanged))
+    differences.sort(key=lambda difference: -difference.weight)
+    return PolicyComparison(other.name, base.name, seeds, tuple(differences), tuple(unchanged))
 
 
 def _add_utilisation(
-    pairs: Sequence[tuple[RunMeasures, RunMeasures]], found: list[MeasureDifference], unchanged: list[str]
+    pairs: Sequence[tuple[RunMeasures, RunMeasures]],
+    differences: list[MeasureDifference],
+    unchanged: list[str],
 ) -> None:
     before = tuple(run.utilisation for run, _ in pairs)
     after = tuple(run.utilisation for _, run in pairs)
     text = f"{over_seeds(before, percent)} → {over_seeds(after, percent)}"
     name = "cores that run payloads"
     if _moved([b - a for a, b in zip(before, after, strict=True)], LEAST_PART):
-        found.append(MeasureDifference("", "utilisation", before, after, f"{name}: {text}", 1e9))
+        differences.append(MeasureDifference("", "utilisation", before, after, f"{name}: {text}", 1e9))
     else:
         unchanged.append(f"{name}: {text}")
 
@@ -99,17 +101,17 @@ def _pairs_of_parties(
     pairs: Sequence[tuple[RunMeasures, RunMeasures]], attribute: str
 ) -> Iterator[tuple[str, list[tuple[PartyMeasures, PartyMeasures]]]]:
     """Each party of all runs with its measures before and after, seed by seed."""
-    found: dict[str, list[tuple[PartyMeasures, PartyMeasures]]] = {}
+    measures: dict[str, list[tuple[PartyMeasures, PartyMeasures]]] = {}
     for before, after in pairs:
         others = {party_name(party): party for party in getattr(after, attribute)}
         for party in getattr(before, attribute):
             if (other := others.get(party_name(party))) is not None:
-                found.setdefault(party_name(party), []).append((party, other))
-    yield from found.items()
+                measures.setdefault(party_name(party), []).append((party, other))
+    yield from measures.items()
 
 
 def _use(name: str, runs: Sequence[tuple[PartyMeasures, PartyMeasures]]) -> MeasureDifference | None:
-    before, after = tuple(one.used for one, _ in runs), tuple(two.used for _, two in runs)
+    before, after = tuple(first.used for first, _ in runs), tuple(second.used for _, second in runs)
     parts = [(b - a) / a for a, b in zip(before, after, strict=True) if a > 0]
     if len(parts) < len(runs) or not _moved(parts, LEAST_PART):
         return None
@@ -119,8 +121,8 @@ def _use(name: str, runs: Sequence[tuple[PartyMeasures, PartyMeasures]]) -> Meas
 
 
 def _wait(name: str, runs: Sequence[tuple[PartyMeasures, PartyMeasures]]) -> MeasureDifference | None:
-    before = tuple(one.waits[MEDIAN] for one, _ in runs)
-    after = tuple(two.waits[MEDIAN] for _, two in runs)
+    before = tuple(first.waits[MEDIAN] for first, _ in runs)
+    after = tuple(second.waits[MEDIAN] for _, second in runs)
     changes = [b - a for a, b in zip(before, after, strict=True)]
     parts = [change / max(a, 1.0) for a, change in zip(before, changes, strict=True)]
     if not (_moved(changes, LEAST_WAIT) and _moved(parts, LEAST_WAIT_PART)):

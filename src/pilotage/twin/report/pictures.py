@@ -1,4 +1,4 @@
-"""The pictures of a study, one for each question. Curves are those of the first seed."""
+"""The pictures of a study, one for each question. Curves show the first seed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def draw_shares(policy: PolicyRuns) -> Drawing:
 
 
 def draw_cores(policy: PolicyRuns) -> Drawing:
-    """What do the cores do? Busy, starting and idle cores of pilots, on top of each other."""
+    """The use of the cores: busy, starting and idle cores of pilots, on top of each other."""
     run = policy.runs[0]
     curves = run.curves
     drawing = Drawing(WIDTH, 330, "What do the cores do?")

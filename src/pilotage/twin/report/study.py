@@ -36,7 +36,7 @@ class Study:
     seeds: tuple[int, ...]
     """The seeds that were asked for."""
     policies: tuple[PolicyRuns, ...]
-    """The first one is what the others are compared with."""
+    """The others are compared with the first one."""
     fits: tuple[str, ...]
     """The run times and waits of the runs, one sentence each."""
     notes: tuple[str, ...] = ()

@@ -42,13 +42,13 @@ def party_name(party: PartyMeasures) -> str:
     return f"{party.owner} ({party.group})" if party.owner else party.group
 
 
-def by_party(parties: Iterable[Sequence[PartyMeasures]]) -> dict[str, list[PartyMeasures]]:
+def by_party(runs: Iterable[Sequence[PartyMeasures]]) -> dict[str, list[PartyMeasures]]:
     """The same party of all runs, by its name, in the order of the first run."""
-    found: dict[str, list[PartyMeasures]] = {}
-    for run in parties:
+    parties: dict[str, list[PartyMeasures]] = {}
+    for run in runs:
         for party in run:
-            found.setdefault(party_name(party), []).append(party)
-    return found
+            parties.setdefault(party_name(party), []).append(party)
+    return parties
 
 
 def _count(value: float) -> str:

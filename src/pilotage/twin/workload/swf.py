@@ -62,7 +62,7 @@ class MemoryUnit(StrEnum):
     """Meaning of the field of the requested memory."""
 
     SWF = "kb-per-processor"
-    """As the format defines it."""
+    """The unit of the format."""
     BYTES = "bytes"
     """Bytes of the whole job, as some traces have it."""
     NONE = "none"
