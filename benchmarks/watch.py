@@ -31,6 +31,7 @@ from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
 from pilotage.services.director.ce_director import CeDirector
@@ -247,7 +248,12 @@ class _Site:
 
     def duty(self) -> CeDuty:
         batch = SlurmBatch(self.cluster, "bench", SlurmOptions())
-        return CeDuty(self._context(), CeDirector(CE, IterationOrders("linux")), batch)
+        return CeDuty(
+            self._context(),
+            CeDirector(CE, IterationOrders("linux")),
+            batch,
+            OwnBatchClients(self._context(), 64),
+        )
 
     def _context(self) -> Any:
         """The part of a server's `Context` that the duty uses."""

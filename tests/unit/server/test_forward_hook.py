@@ -18,6 +18,7 @@ from pilotage.core.ids import QueueId
 from pilotage.core.provisioning.iteration import BatchOrder
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.server.context import Context
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
 from pilotage.server.failing_rows import FailingRows
@@ -95,7 +96,7 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
             pilots=SimpleNamespace(program=b""),
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
-        duty = CeDuty(cast(Context, context), director, batch)
+        duty = CeDuty(cast(Context, context), director, batch, OwnBatchClients(cast(Context, context), 64))
         try:
             for intent in intents:
                 await duty._submit(intent, [])
@@ -204,7 +205,7 @@ def test_a_server_that_stops_ends_its_hook_at_once(
         monotonic=time.monotonic,
         duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
     )
-    duty = CeDuty(cast(Context, context), director, PaperBatch())
+    duty = CeDuty(cast(Context, context), director, PaperBatch(), OwnBatchClients(cast(Context, context), 64))
     duty._hook = ForwardHook(time.monotonic, timeout=1000)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:

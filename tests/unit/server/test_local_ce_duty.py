@@ -12,6 +12,7 @@ import pytest
 
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt
 from pilotage.outside.batch.submission import BatchListing
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.local_orders import LocalOrders
@@ -51,7 +52,7 @@ def started(pool: Pool, processors: int) -> Sequence[BatchSubmission]:
     """The pilots that one cycle starts on a machine with so many cores."""
     machine = Machine()
     director = CeDirector("local", LocalOrders(replace(NODE, processors=processors)), local=True)
-    asyncio.run(CeDuty(pool.context, director, cast(Any, machine), "python3").cycle())
+    asyncio.run(CeDuty(pool.context, director, cast(Any, machine), OwnBatchClients(pool.context, 64)).cycle())
     return machine.submissions
 
 

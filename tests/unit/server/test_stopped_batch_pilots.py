@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pilotage.core.pilots.states import PilotState
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.iteration_orders import IterationOrders
@@ -30,7 +31,7 @@ def test_pilots_that_a_stopping_server_cancels_are_no_failures(
     ordered = [pilot.id for pilot in pilots.live(site.bench.connection, "batch")]
     assert len(ordered) == MAX_WAITING
     context = Pool(QueueBench(site.bench), monkeypatch).context
-    duty = CeDuty(context, site.director, cast(Any, site.batch))
+    duty = CeDuty(context, site.director, cast(Any, site.batch), OwnBatchClients(context, 64))
     asyncio.run(duty.cancel_all(waiting_only=waiting_only))
     duty.close()
     assert not site.batch.list_pilots().tasks

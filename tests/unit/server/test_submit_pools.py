@@ -14,6 +14,7 @@ from typing import Any, cast
 from pilotage.core.policy import parse
 from pilotage.outside.batch.adapter import BatchSubmission, Receipt, Shape
 from pilotage.server.context import Context
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.server_address import ServerAddress
@@ -60,7 +61,12 @@ class Site:
         ]
         context = cast(Context, self._context())
         self.duties = [
-            CeDuty(context, CeDirector(f"c{number}", IterationOrders(NODE.platform)), batch)
+            CeDuty(
+                context,
+                CeDirector(f"c{number}", IterationOrders(NODE.platform)),
+                batch,
+                OwnBatchClients(context, 64),
+            )
             for number, batch in enumerate(self.batches)
         ]
 

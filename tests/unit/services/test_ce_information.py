@@ -319,7 +319,7 @@ class Site:
         )
         self.duty = InformationDuty(cast(Context, context), self._make)
 
-    def _make(self, ce: Ce) -> BatchAdapter:
+    def _make(self, name: str, ce: Ce) -> BatchAdapter:
         name = next(name for name, known in self.bench.pool.policy.ces.items() if known is ce)
         self.batches[name] = self.make()
         return self.batches[name]

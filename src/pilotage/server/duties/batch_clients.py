@@ -5,12 +5,16 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import sys
 from pathlib import Path
+from typing import Protocol
 
 from pilotage.core.policy import Ce
-from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
+from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
-from pilotage.server.context import Context
+from pilotage.outside.batch.script import PilotSettings, pilot_program, render
+from pilotage.server.context import Context, proxy_of
 
 SERVER_PREFIXES = ("PILOTAGE_", "PG")
 """Prefixes of environment variables for the server and its database. Pilots do not get these variables."""
@@ -25,6 +29,54 @@ def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -
     return ServerMachine(
         environment, getpass.getuser(), logs, socket.gethostname() if shared else "", open_files
     )
+
+
+class BatchClients(Protocol):
+    """The way of the directors to their batch systems."""
+
+    def adapter(self, name: str, ce: Ce) -> BatchAdapter:
+        """The adapter of the CE `name`."""
+
+    def script(
+        self, ce: str, secret: str, submission: BatchSubmission, batch: BatchAdapter, *, local: bool
+    ) -> str:
+        """The script of equal pilots. `submission`: theirs, without the script. `local`: they run on this machine."""
+
+
+class OwnBatchClients:
+    """The batch systems that this machine reaches, and the pilot program of this version."""
+
+    def __init__(self, context: Context, open_files: int) -> None:
+        """`open_files`: the limit of open files for local pilots."""
+        self._context = context
+        self._open_files = open_files
+
+    def adapter(self, name: str, ce: Ce) -> BatchAdapter:
+        logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
+        return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
+
+    def script(
+        self, ce: str, secret: str, submission: BatchSubmission, batch: BatchAdapter, *, local: bool
+    ) -> str:
+        shape, address = submission.shape, self._context.address
+        settings = PilotSettings(
+            servers=address.pilot_urls,
+            fingerprints=address.pool_fingerprints,
+            ca_file=address.ca_file,
+            proxy=proxy_of(self._context, ce),
+            secret=secret,
+            index=0,
+            processors=shape.processors,
+            memory=shape.memory,
+            stamp=submission.stamp,
+            # This machine's pilots run by the server's own Python.
+            python=sys.executable if local else "",
+            index_variable=batch.index_variable,
+            # Batch systems show them by themselves; of a process only its arguments are seen.
+            properties=write_properties(all_properties(submission)) if local else "",
+            node_options=batch.pilot_options,
+        )
+        return render(pilot_program(compiled=local), settings)
 
 
 def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:

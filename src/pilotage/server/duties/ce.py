@@ -21,16 +21,15 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
-from pilotage.outside.batch.properties import all_properties, write_properties
-from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.outside.batch.submission import (
     BatchListing,
     NativeState,
     SubmissionFailed,
     is_same_failure,
 )
-from pilotage.server.context import Context, proxy_of
+from pilotage.server.context import Context
 from pilotage.server.disk_space import disk_usage
+from pilotage.server.duties.batch_clients import BatchClients
 from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
 from pilotage.server.duties.row_by_row import POSTGRESQL_AIM, SLICE_AIM, RowByRow
@@ -63,12 +62,14 @@ Answer = TypeVar("Answer")
 class CeDuty:
     """Submits and monitors the pilots of one CE."""
 
-    def __init__(self, context: Context, director: CeDirector, batch: BatchAdapter, python: str = "") -> None:
-        """`python`: the interpreter that its pilots try first."""
+    def __init__(
+        self, context: Context, director: CeDirector, batch: BatchAdapter, clients: BatchClients
+    ) -> None:
+        """`clients`: makes the scripts of its pilots."""
         self._context = context
         self._director = director
         self._batch = batch
-        self._python = python
+        self._clients = clients
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
         self._hook = ForwardHook(context.monotonic)
         aim = SLICE_AIM if context.writer.in_loop else POSTGRESQL_AIM
@@ -308,28 +309,11 @@ class CeDuty:
             flags=flags,
             beside=(*order.beside, *started) if self._director.local else (),
         )
-        return replace(unwritten, script=self._script(intent, unwritten))
-
-    def _script(self, intent: SubmissionIntent, submission: BatchSubmission) -> str:
-        shape, local = submission.shape, self._director.local
-        settings = PilotSettings(
-            servers=self._context.address.pilot_urls,
-            fingerprints=self._context.address.pool_fingerprints,
-            ca_file=self._context.address.ca_file,
-            proxy=proxy_of(self._context, self._director.ce),
-            secret=intent.secret,
-            index=0,
-            processors=shape.processors,
-            memory=shape.memory,
-            stamp=intent.stamp,
-            python=self._python,
-            index_variable=self._batch.index_variable,
-            # Batch systems show them by themselves; of a process only its arguments are seen.
-            properties=write_properties(all_properties(submission)) if local else "",
-            node_options=self._batch.pilot_options,
+        director = self._director
+        script = self._clients.script(
+            director.ce, intent.secret, unwritten, self._batch, local=director.local
         )
-        # This machine's pilots run by the server's own Python.
-        return render(pilot_program(compiled=local), settings)
+        return replace(unwritten, script=script)
 
     async def _attempt(self, call: Callable[[], None]) -> bool:
         """Make a call that a later cycle makes again if it fails."""

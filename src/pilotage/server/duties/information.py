@@ -94,7 +94,7 @@ class InformationDuty(Duty):
     local: ClassVar[bool] = False
     """It asks the local CEs instead."""
 
-    def __init__(self, context: Context, make: Callable[[Ce], BatchAdapter]) -> None:
+    def __init__(self, context: Context, make: Callable[[str, Ce], BatchAdapter]) -> None:
         super().__init__(context)
         self.wake = asyncio.Event()
         """Set when an answer has come."""
@@ -158,7 +158,7 @@ class InformationDuty(Duty):
         if adapter is None or adapter.ce != ce:
             if adapter is not None:
                 adapter.batch.close()
-            adapter = self._adapters[name] = _CeAdapter(ce, self._make(ce))
+            adapter = self._adapters[name] = _CeAdapter(ce, self._make(name, ce))
         self._due[name] = now + ce.information_period
         question = self._questions[name] = _InformationQuestion(name, ce, now)
         asked = asyncio.get_running_loop().run_in_executor(self._threads, question.ask, adapter.batch)

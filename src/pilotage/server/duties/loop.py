@@ -22,6 +22,8 @@ async def every(
     duty: Duty,
     wake: asyncio.Event | None = None,
     run: Callable[[Duty], Awaitable[None]] | None = None,
+    *,
+    least_period: float = 0.0,
 ) -> None:
     """Run `duty` once per period, or when woken, until the server stops. Log each of its failures once.
 
@@ -43,7 +45,7 @@ async def every(
         else:
             failures.record_success()
             shown.discard(CYCLE, "")
-        woken = await pause(context, duty.period(), wake)
+        woken = await pause(context, max(duty.period(), least_period), wake)
         while not woken and seen is not None and seen == context.writer.changes:
             idle = duty.idle_until - context.monotonic()
             if idle <= 0 or context.stop.is_set():

@@ -23,17 +23,16 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens, WorkIntake
-from pilotage.server.director_state import DirectorState, new_seed
+from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
+from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.own_state import AnnouncementDuty, CertificateDuty, DiskDuty, RenewalDuty
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
-from pilotage.server.failing_rows import FailingRows
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
 from pilotage.server.http.admission import Admission
@@ -45,16 +44,13 @@ from pilotage.server.http.connection_limits import (
     raise_file_limit,
 )
 from pilotage.server.http.sockets import accept_handles, listen, listen_again
-from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
+from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
-from pilotage.server.prospects import Prospects
 from pilotage.server.server_address import ServerAddress
-from pilotage.server.submission_gate import SubmissionGate
-from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Issuer, fingerprint, signing_key
 from pilotage.services.peers.membership import evict_server, join
 from pilotage.services.pilots.exchange import exchange_handler
@@ -62,11 +58,9 @@ from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.state import Pool
 from pilotage.services.pool.token_state import read_token_state
-from pilotage.services.shares.corrections import UseBook, read_corrections
-from pilotage.services.submission.job_creation import AIM, POSTGRESQL_TARGET, new_pace
-from pilotage.services.workqueue.state import WorkQueue
+from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.engine.connection import WriterConnection
-from pilotage.store.tables import instance, work_queue_depth
+from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
@@ -205,23 +199,15 @@ class _Server:
             ),
             tokens=tokens,
             pilots=PilotService(home.folder / "pilots", exchange_handler(pool, self._clock)),
-            work=self._work_intake(pool),
-            duties=DutyState(
-                UseBook(pool.policy.accounting.history),
-                FailingRows(self._clock),
-                SubmitPools(lambda name: pool.policy.director.pool(name).max_threads),
-                DirectorState(new_seed(pool.secrets)),
+            work=make_work_intake(
+                pool,
+                self._writer,
+                self._readers,
+                on_file=self._connection.dialect == "sqlite",
+                clock=self._clock,
+                monotonic=time.monotonic,
             ),
-        )
-
-    def _work_intake(self, pool: Pool) -> WorkIntake:
-        on_file = self._connection.dialect == "sqlite"
-        pace = new_pace(time.monotonic, AIM if on_file else POSTGRESQL_TARGET)
-        return WorkIntake(
-            SubmissionGate(self._writer, pace),
-            Prospects(pool, self._writer, self._clock),
-            WorkQueue(pool),
-            CachedCounts(self._readers, time.monotonic, work_queue_depth.read),
+            duties=make_duty_state(pool, self._clock),
         )
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:
@@ -324,7 +310,8 @@ class _Server:
             running.append(every(context, RenewalDuty(context, duty_leases)))
             running.append(every(context, AddressDuty(context, publish)))
         running += self._tls_duties(context, server)
-        schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, self._open_files)
+        clients = OwnBatchClients(context, self._open_files)
+        schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, clients)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
         await schedule.close()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from pilotage.core.policy import Ce
-from pilotage.outside.batch.adapter import BatchAdapter
-from pilotage.outside.batch.registry import make_adapter_of
 from pilotage.server.context import Context
 from pilotage.server.duties.agents import AgentDuty
-from pilotage.server.duties.batch_clients import server_machine
+from pilotage.server.duties.batch_clients import BatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.ces import BatchCesDuty, LocalCesDuty
 from pilotage.server.duties.costs import CostDuty
@@ -71,19 +67,21 @@ class DutySchedule:
         context: Context,
         duty_leases: DutyLeases | None,
         notifications: Notifications | None,
-        open_files: int,
+        clients: BatchClients,
+        least_period: float = 0.0,
     ) -> None:
-        """`duty_leases`: None for a single server. `open_files`: the limit of open files for local pilots."""
+        """`duty_leases`: None for a single server. `least_period`: seconds between two cycles of a duty, at least."""
         self._settings = settings
         self._context = context
         self._duty_leases = duty_leases
         self._notifications = notifications
-        self._open_files = open_files
+        self._clients = clients
+        self._least_period = least_period
         self._local_ces = LocalCesDuty(context, self._local_ce)
         self._batch_ces = BatchCesDuty(context, self._batch_ce)
         # A CE is described by the server that submits to it: others may not reach its batch system.
-        self._local_information = LocalInformationDuty(context, self._adapter)
-        self._batch_information = InformationDuty(context, self._adapter)
+        self._local_information = LocalInformationDuty(context, clients.adapter)
+        self._batch_information = InformationDuty(context, clients.adapter)
         self._director = DirectorDuty(context)
         self._embedded_agent = EmbeddedAgentDuty(context, settings.home.folder)
         self._started = False
@@ -99,7 +97,7 @@ class DutySchedule:
         """Run a duty in its periods. Of several servers, the one with its lease runs it."""
         leases = self._duty_leases
         if leases is None or not duty.lease:
-            await every(self._context, duty, wake)
+            await every(self._context, duty, wake, least_period=self._least_period)
         else:
             await every(self._context, duty, wake, lambda duty: leases.run(duty.lease, duty.cycle))
 
@@ -155,18 +153,15 @@ class DutySchedule:
             running.append(until_stopped(context, self._notifications.listen(peers.on_notification)))
         return running
 
-    def _adapter(self, ce: Ce) -> BatchAdapter:
-        logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
-        return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
-
     def _local_ce(self, name: str) -> CeDuty:
-        batch = self._adapter(self._context.pool.policy.ces[name])
+        batch = self._clients.adapter(name, self._context.pool.policy.ces[name])
         director = CeDirector(name, LocalOrders(self._settings.node), local=True, place=batch.place)
-        return CeDuty(self._context, director, batch, sys.executable)
+        return CeDuty(self._context, director, batch, self._clients)
 
     def _batch_ce(self, name: str) -> CeDuty:
         director = CeDirector(name, IterationOrders(self._settings.node.platform))
-        return CeDuty(self._context, director, self._adapter(self._context.pool.policy.ces[name]))
+        batch = self._clients.adapter(name, self._context.pool.policy.ces[name])
+        return CeDuty(self._context, director, batch, self._clients)
 
     async def stop_pilots(self) -> None:
         """End the pilots as `down` has asked: after their running jobs, at once, or not at all."""
