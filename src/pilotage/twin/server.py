@@ -1,0 +1,142 @@
+"""One server in virtual time: its real services, duties and store, without HTTP and without files of pilots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pilotage.core.policy import Policy
+from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.context import Context, Disk, PilotService, Tokens
+from pilotage.server.disk_space import DiskSpace
+from pilotage.server.duties.batch_clients import BatchClients
+from pilotage.server.duties.leases import LeaseDuty
+from pilotage.server.duties.loop import every
+from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
+from pilotage.server.home_token import HomeToken
+from pilotage.server.process.home import Home
+from pilotage.server.process.parts import make_duty_state, make_work_intake
+from pilotage.server.process.policy_at_start import read_policy
+from pilotage.server.process.schedule import DutySchedule
+from pilotage.server.process.settings import Settings
+from pilotage.server.server_address import ServerAddress
+from pilotage.server.tokens import Caller, Issuer
+from pilotage.services.pilots.exchange import exchange_handler
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.peers import NoPeers
+from pilotage.services.pool.state import Pool
+from pilotage.store.engine.sqlite import SqliteConnection
+from pilotage.store.tables import instance
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
+from pilotage.twin.chance import SeededSecrets, Streams
+from pilotage.wire.pilot import Node
+
+URL = "http://server.twin"
+OWNER = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class TwinServerSettings:
+    """The settings of one server."""
+
+    folder: Path
+    """Its home: an empty folder, or that of the server which it follows."""
+    policy: str
+    """The text of the policy."""
+    streams: Streams
+    clients: BatchClients
+    revise: Callable[[Policy], Policy] = lambda policy: policy
+    """Changes the policy that the server works by."""
+    least_period: float = 0.0
+    """Seconds between two cycles of a duty, at least."""
+
+
+class TwinServer:
+    """A server on a store without syncs: a file that no power cut will ever hit."""
+
+    def __init__(self, settings: TwinServerSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._home = Home.at(settings.folder)
+        self._home.make()
+        connection = self._home.database.open(settings.folder / "backups", "twin")
+        assert isinstance(connection, SqliteConnection)
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.commits_in_thread = False
+        self._connection = connection
+        self._readers = self._home.database.readers()
+        self._clock = loop.time
+        self._writer = Writer(connection)
+        self._writer.move_to_loop(loop)
+        self.context = self._context()
+
+    async def run(self) -> None:
+        """Run all duties until the server stops."""
+        context = self.context
+        leases = LeaseDuty(context, None)
+        await leases.cycle()
+        await forget_unaccepted(context)
+        await load_index(context)
+        await finish_submissions(context)
+        least, clients = self._settings.least_period, self._settings.clients
+        schedule = DutySchedule(self._server_settings(), context, None, None, clients, least)
+        await asyncio.gather(every(context, leases, least_period=least), schedule.run())
+        await schedule.close()
+
+    def close(self) -> None:
+        self._writer.stop()
+        self._readers.close()
+        self._connection.close()
+
+    def _server_settings(self) -> Settings:
+        return Settings(self._home, "", 0, "", OWNER, Node(), lambda url: None)
+
+    def _context(self) -> Context:
+        settings, home, clock = self._settings, self._home, self._clock
+        sandbox = DirectorySandbox(home.folder / "sandboxes")
+        uuid, pool = self._writer.call(self._load)
+        issuer = Issuer("twin", uuid, lambda: pool.server.token_state)
+        return Context(
+            pool=pool,
+            writer=self._writer,
+            readers=self._readers,
+            clock=clock,
+            monotonic=clock,
+            disk=Disk(sandbox, DiskSpace({}, clock)),
+            address=ServerAddress(uuid, "server", URL, URL),
+            tokens=Tokens(issuer, HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock)),
+            pilots=PilotService(settings.folder / "pilots", exchange_handler(pool, clock)),
+            work=make_work_intake(
+                pool, self._writer, self._readers, on_file=True, clock=clock, monotonic=clock
+            ),
+            duties=make_duty_state(pool, clock),
+        )
+
+    def _load(self, tx: Transaction) -> tuple[str, Pool]:
+        connection, now, settings = tx.connection, self._clock(), self._settings
+        loaded = instance.load(connection)
+        if loaded is None:
+            loaded = instance.create(connection, "twin", now)
+        start = read_policy(connection, settings.policy, "", settings.folder, by=OWNER, now=now)
+        pool = open_pool(
+            tx,
+            settings.revise(start.policy),
+            version=start.version,
+            incarnation=loaded.incarnation,
+            rng=settings.streams.stream("decisions"),
+            secrets=SeededSecrets(settings.streams.stream("secrets")),
+            home_owner=OWNER,
+            id_floor=loaded.id_floor,
+            load=False,
+            peers=NoPeers(),
+            counters=None,
+        )
+        pool.server.home_storage = str(self._home.storage)
+        return loaded.uuid, pool
+
+
+def caller(owner: str, group: str, properties: frozenset[str]) -> Caller:
+    """A person who submits jobs."""
+    return Caller(owner, group, properties, expires=float("inf"))
