@@ -12,7 +12,7 @@ import numpy as np
 from pilotage.twin.columns import Array, NameIndex, RowBuffer
 
 NOT_SIMULATED = (
-    "the network: messages arrive at once, and none is lost",
+    "the network: each message takes 10 ms, and none is lost",
     "disks: no job waits for a disk, and none fills it",
     "data transfers: inputs and outputs take no time",
 )

@@ -127,7 +127,7 @@ def test_the_page_stands_alone_and_escapes_names(report: Path) -> None:
     assert page.tags.count("svg") == 6
     assert "<b>&lt;-0 (<b>&lt;)" in page.text
     assert "cms-first.toml instead of base.toml" in page.text
-    for sentence in ("the network: messages arrive at once", "521 lines", "CE grid (120 cores)"):
+    for sentence in ("the network: each message takes 10 ms", "521 lines", "CE grid (120 cores)"):
         assert sentence in page.text
 
 

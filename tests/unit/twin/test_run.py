@@ -1,0 +1,115 @@
+"""Whole runs of small traces."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pilotage.core.policy import parse
+from pilotage.twin.ces import TwinCe, TwinNodes
+from pilotage.twin.plan import TwinPlan, TwinProgress
+from pilotage.twin.result import TwinOutcome, TwinResult
+from pilotage.twin.run import run_twin
+from pilotage.twin.trace_policy import policy_of_trace
+from pilotage.twin.workload import TraceJob, TraceJobs
+
+CE = TwinCe("farm", (TwinNodes(4, 2),), start_delay=5.0)
+
+
+def small_trace(count: int = 40) -> TraceJobs:
+    """Jobs of two groups, a few at a time; every fifth has two cores."""
+    return TraceJobs(
+        TraceJob(
+            number,
+            submit=10.0 * number,
+            run=60.0 + 7.0 * (number % 11),
+            processors=2 if number % 5 == 0 else 1,
+            memory=0,
+            wall=0.0,
+            owner=f"user{number % 3}",
+            group="one" if number % 3 else "two",
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def run(jobs: TraceJobs, seed: int = 1, ce: TwinCe = CE, until: float | None = None) -> TwinResult:
+    text = policy_of_trace(jobs, [ce], {})
+    seen: list[TwinProgress] = []
+    result = run_twin(TwinPlan(jobs, parse(text), text, (ce,), seed, until), seen.append)
+    assert seen
+    return result
+
+
+def test_each_job_runs_once_to_its_end() -> None:
+    jobs = small_trace()
+    result = run(jobs)
+    rows = result.jobs.rows
+    assert list(rows["outcome"]) == [TwinOutcome.DONE] * len(jobs)
+    assert list(rows["attempts"]) == [1] * len(jobs)
+    assert rows["end"] - rows["start"] == pytest.approx(jobs.rows["run"])
+    assert np.all(rows["start"] > rows["submit"])
+    assert rows["used"].sum() == pytest.approx((jobs.rows["run"] * jobs.rows["processors"]).sum())
+
+
+def test_the_cores_of_pilots_add_up() -> None:
+    result = run(small_trace())
+    rows = result.pilots.rows
+    parts = rows["payload"] + rows["startup"] + rows["idle"] + rows["lost"]
+    ended = np.where(np.isnan(rows["ended"]), result.until, rows["ended"])
+    assert parts == pytest.approx(rows["processors"] * (ended - rows["started"]), abs=1e-3)
+    assert rows["payload"].sum() == pytest.approx(result.jobs.rows["used"].sum())
+    assert np.all(result.samples.rows["busy"] <= CE.cores)
+
+
+def test_an_end_before_the_last_job_leaves_the_rest_as_it_is() -> None:
+    result = run(small_trace(), until=200.0)
+    assert result.until == pytest.approx(200.0, abs=15.0)
+    outcomes = set(result.jobs.rows["outcome"])
+    assert TwinOutcome.RUNNING in outcomes
+    assert TwinOutcome.DONE in outcomes
+
+
+def test_jobs_of_pilots_that_fail_run_again() -> None:
+    failing = TwinCe("farm", (TwinNodes(4, 2),), start_delay=5.0, failure_rate=20.0)
+    result = run(small_trace(20), ce=failing)
+    rows = result.jobs.rows
+    assert rows["attempts"].max() > 1
+    assert result.pilots.rows["lost"].sum() > 0
+    assert TwinOutcome.WAITING not in set(rows["outcome"])
+
+
+def fingerprint(result: TwinResult) -> bytes:
+    return result.jobs.rows.tobytes() + result.pilots.rows.tobytes() + result.samples.rows.tobytes()
+
+
+def test_another_seed_gives_another_run() -> None:
+    assert fingerprint(run(small_trace(), 1)) != fingerprint(run(small_trace(), 2))
+
+
+SCRIPT = """
+import hashlib
+from tests.unit.twin.test_run import fingerprint, run, small_trace
+print(hashlib.sha256(fingerprint(run(small_trace(), 3))).hexdigest())
+"""
+
+
+def test_the_same_seed_gives_the_same_run_in_other_processes() -> None:
+    root = Path(__file__).parents[3]
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
