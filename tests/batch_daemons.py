@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE = 90.0
+from tests.deadlines import PATIENCE
+
 """Seconds."""
 
 
@@ -49,7 +50,7 @@ class BatchDaemons:
         """Stop the controller, which saves its state then."""
         process = self._daemons.pop(self.controller)
         process.terminate()
-        process.wait(DEADLINE)
+        process.wait(PATIENCE)
 
     @contextmanager
     def stopped(self, daemon: str = "") -> Iterator[None]:
@@ -63,7 +64,7 @@ class BatchDaemons:
 
     def wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
         """Wait for an event; fails if a daemon ends meanwhile."""
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + PATIENCE
         while not reached():
             ended = [name for name, process in self._daemons.items() if process.poll() is not None]
             if ended or time.monotonic() > end:

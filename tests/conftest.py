@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import failure_reports, postgres
+from tests.deadlines import OF_A_TEST
 from tests.order import order_tests, read_durations, write_durations
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -32,6 +33,9 @@ settings.load_profile("steady")
 # Else every server and pilot of the tests would compile its modules, which takes longer than its start.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# pytest-timeout reads it. It also counts in the workers of pytest-xdist.
+os.environ.setdefault("PYTEST_TIMEOUT", str(OF_A_TEST))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.deadlines import PATIENCE
+
 
 def still_lacking(lacking: Callable[[], list[str]], packages: Sequence[str]) -> list[str]:
     """What `lacking` names after the packages were installed, as root on Debian; elsewhere nothing is installed.
@@ -34,5 +36,5 @@ def _install(packages: Sequence[str]) -> None:
             env=environment,
             check=False,
             capture_output=True,
-            timeout=600,
+            timeout=5 * PATIENCE,
         )

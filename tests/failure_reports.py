@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tests.deadlines import PATIENCE
+
 if TYPE_CHECKING:
     from tests.instance import Instance
 
 LINES = 40
 """Lines of a log."""
 QUESTIONS = (("ce", "list"), ("pilot", "list"))
-TIMEOUT = 15.0
+TIMEOUT = PATIENCE / 8
+"""Seconds for an answer of a server that may be the failure."""
 
 _open: list[Instance] = []
 _states: list[tuple[str, str]] = []

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from tests import fork_server
+from tests.deadlines import PATIENCE
 from tests.namespaces import Namespace
 
 STARTED_WITH = ("PYTHON", "LD_", "LC_", "LANG", "OPENSSL_", "SSL_")
@@ -168,7 +169,7 @@ def _orders() -> socket.socket:
 
     def end() -> None:
         ours.close()
-        process.wait(60)
+        process.wait(PATIENCE)
 
     atexit.register(end)
     return ours

@@ -26,6 +26,7 @@ from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.submission import NativeState
 from pilotage.wire.jobs import JobSummary
 from tests import failure_reports, forked, writer_guard
+from tests.deadlines import PATIENCE
 from tests.forked import ForkedProcess
 from tests.namespaces import Namespace
 from tests.ports import free_port
@@ -57,7 +58,7 @@ max_reschedules = 3
 """
 
 
-def until(find: Callable[[], Found | None], within: float = 120.0, what: str = "it") -> Found:
+def until(find: Callable[[], Found | None], within: float = PATIENCE, what: str = "it") -> Found:
     """Wait for an event; the deadline is for failures only. Looks grow rarer with the wait: each costs a request."""
     begun = time.monotonic()
     while True:
@@ -189,7 +190,7 @@ class Instance:
                 environment=environment,
                 folder=more.get("cwd"),
                 stdin=given,
-                timeout=120,
+                timeout=PATIENCE,
                 network=self.network,
             )
         return subprocess.run(
@@ -210,7 +211,7 @@ class Instance:
     def stop_server(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(90) == 0
+        assert self.process.wait(PATIENCE) == 0
         assert writer_guard.VIOLATION not in self.log()
 
     def job(self, job: int) -> JobSummary:
@@ -244,7 +245,7 @@ class Instance:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(60)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -298,7 +299,7 @@ def python_for(user: int) -> tuple[str, dict[str, str]]:
                 group=user,
                 extra_groups=[],
                 capture_output=True,
-                timeout=120,
+                timeout=PATIENCE,
             )
         except OSError:
             continue

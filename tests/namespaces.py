@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.debian_packages import still_lacking
 
 SERVER_ADDRESS = "198.51.100.1"
@@ -54,7 +55,7 @@ def _lacking() -> list[str]:
 
 
 def _ip(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True, timeout=60)
+    return subprocess.run(["ip", *words], check=check, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.deadlines import PATIENCE
 from tests.ports import free_port
 
 NOBODY = 65534
@@ -99,7 +100,7 @@ class Server:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", user=self._user,
                 group=self._user, preexec_fn=end_with_parent,
             )  # fmt: skip
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 psycopg.connect(self.url("postgres")).close()
@@ -113,7 +114,7 @@ class Server:
         """By default at once, as in a crash."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(90)
+            self._process.wait(PATIENCE)
             self._process = None
 
     def end(self) -> None:

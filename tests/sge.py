@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pilotage.outside.batch.sge.cell import Cell
 from tests.batch_daemons import BatchDaemons, skip_or_fail
+from tests.deadlines import PATIENCE
 from tests.debian_packages import still_lacking
 from tests.ports import free_port
 
@@ -180,7 +181,7 @@ class GridEngine(BatchDaemons):
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=PATIENCE,
             cwd="/",
         )
 
@@ -194,7 +195,7 @@ class GridEngine(BatchDaemons):
             if (execution := self._daemons.pop("execd", None)) is not None:
                 execution.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    execution.wait(30)
+                    execution.wait(PATIENCE)
                 execution.kill()
                 execution.wait()
             # The master takes 10 s to stop by itself, and its state is thrown away.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tests import slurm_accounting
 from tests.batch_daemons import BatchDaemons, skip_or_fail
+from tests.deadlines import PATIENCE
 from tests.debian_packages import still_lacking
 from tests.namespaces import Namespace
 from tests.ports import free_port
@@ -149,7 +150,7 @@ class Cluster(BatchDaemons):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
         return done.stdout
 
@@ -172,7 +173,7 @@ class Cluster(BatchDaemons):
                 process.terminate()
             for process in self._daemons.values():
                 try:
-                    process.wait(60)
+                    process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.debian_packages import still_lacking
 from tests.ports import free_port
 
@@ -96,7 +97,7 @@ class AccountingDatabase:
             env={"PATH": PATH},
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         grants = self._cluster.folder / "grants.sql"
         grants.write_text(GRANT)
@@ -133,6 +134,6 @@ class AccountingDatabase:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, f"sacctmgr {' '.join(words)}: {done.stdout}{done.stderr}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests import forked
 from tests.acceptance import pilots_elsewhere
+from tests.deadlines import PATIENCE
 from tests.instance import Instance
 from tests.namespaces import SERVER_ADDRESS, Namespace, joined_namespaces
 
@@ -67,7 +68,7 @@ class Site:
                 ["-m", "pilotage.main", "--home", str(home), *words],
                 environment=os.environ,
                 stdin=stdin,
-                timeout=120,
+                timeout=PATIENCE,
                 network=self.users,
             )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 from tests.namespaces import SERVER_ADDRESS, Namespace, joined_namespaces
 
@@ -37,7 +38,7 @@ class SlurmSite:
         sent = self.json("submit", "--json", "--params-from", str(lines), "--", "sh", "-c", f"{command} # %s")
         return str(sent["submissions"][0]["submission"])
 
-    def wait(self, submission: str, count: int, within: float = 300.0) -> None:
+    def wait(self, submission: str, count: int, within: float = 2 * PATIENCE) -> None:
         """Wait until all jobs are done."""
         until(lambda: self.states(submission) == {"Done": count}, within, f"the end of {count} jobs")
 
@@ -52,8 +53,8 @@ class SlurmSite:
 
     def assert_all_ended(self) -> None:
         """No batch job and no live pilot is left."""
-        until(lambda: not self.cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
-        until(lambda: all(pilot["ended"] for pilot in self.pilots()), 120, "the end of all pilots")
+        until(lambda: not self.cluster.run("squeue", "-h"), what="the end of all batch jobs")
+        until(lambda: all(pilot["ended"] for pilot in self.pilots()), what="the end of all pilots")
 
 
 @contextmanager

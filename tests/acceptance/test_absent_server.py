@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 AT_ONCE = 40.0
@@ -67,7 +68,7 @@ def connections_to(port: int, home: Path, words: list[str], **more: str) -> tupl
         env={**os.environ, "PILOTAGE_HOME": str(home), **more},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stderr, int(done.stdout.split()[-1])
 

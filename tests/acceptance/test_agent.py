@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.https_site import https_site
+from tests.deadlines import PATIENCE
 from tests.faults.request_tables import add_request, all_split, audited, read
 from tests.instance import Instance, alive, children, running, until
 
@@ -107,7 +108,7 @@ def test_a_policy_without_a_team_starts_no_agent_and_one_elsewhere_does_the_work
     assert embedded_agent(instance) is None
 
     agent.send_signal(signal.SIGTERM)
-    out, log = agent.communicate(timeout=60)
+    out, log = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 0
     assert out.startswith("Agent far@")
     assert "splits requests of team far for http://127.0.0.1" in out
@@ -121,24 +122,24 @@ def test_the_second_process_of_a_name_replaces_the_first(instance: Instance) -> 
     first = start_agent(instance, "--name", "one")
     joined(instance, 1)
     second = start_agent(instance, "--name", "one")
-    _, log = first.communicate(timeout=60)
+    _, log = first.communicate(timeout=PATIENCE)
     assert first.returncode == 5
     assert "another process has joined as one" in log
     assert "--name" in log
     second.send_signal(signal.SIGINT)
-    second.communicate(timeout=60)
+    second.communicate(timeout=PATIENCE)
     assert second.returncode == 0
 
 
 def test_a_token_without_the_right_or_of_another_server_is_refused_with_a_hint(instance: Instance) -> None:
     plain = start_agent(instance, token=instance.client().create_token("alice").token)
-    _, log = plain.communicate(timeout=60)
+    _, log = plain.communicate(timeout=PATIENCE)
     assert plain.returncode == 3
     assert "alice (others) may not do this" in log
     assert "property AGENT" in log
 
     foreign = start_agent(instance, token="eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl")
-    _, log = foreign.communicate(timeout=60)
+    _, log = foreign.communicate(timeout=PATIENCE)
     assert foreign.returncode == 3
     assert "hint:" in log
     assert "Traceback" not in log
@@ -156,7 +157,7 @@ def test_an_agent_of_another_version_is_told_to_change_it(instance: Instance) ->
         [sys.executable, "-c", code, "agent", "--team", "far", "--server", url, "--home", str(instance.home)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert ended.returncode == 2
@@ -182,7 +183,7 @@ def test_an_agent_in_another_network_works_over_tls_and_refuses_another_server(t
             )
 
         refused = start(wrong)
-        _, log = refused.communicate(timeout=60)
+        _, log = refused.communicate(timeout=PATIENCE)
         assert refused.returncode == 6
         assert "the server is away" not in log, "it waits for a server that it will never trust"
         assert "is not accepted" in log
@@ -192,5 +193,5 @@ def test_an_agent_in_another_network_works_over_tls_and_refuses_another_server(t
             audited(site.server, request, jobs=4)
         finally:
             agent.send_signal(signal.SIGTERM)
-            agent.communicate(timeout=60)
+            agent.communicate(timeout=PATIENCE)
         assert agent.returncode == 0

@@ -17,6 +17,7 @@ import pytest
 from pilotage.core.errors import InvalidInput
 from pilotage.server.process.home import Home, file_system_of
 from pilotage.wire.uploads import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, bundle_header
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -31,13 +32,13 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture
 def raw(pool: Instance) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}"}
-    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=90) as client:
+    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=PATIENCE) as client:
         yield client
 
 
 def _up(home: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
 
 
 def test_a_second_server_on_the_same_home_is_refused_and_the_first_goes_on(pool: Instance) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from pilotage.wire.limits import MAX_PAGE, MAX_PAGE_BYTES
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 def raw(pool: Instance) -> httpx.Client:
     headers = {"Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}"}
-    return httpx.Client(base_url=pool.client().url, headers=headers, timeout=90)
+    return httpx.Client(base_url=pool.client().url, headers=headers, timeout=PATIENCE)
 
 
 def peak(pool: Instance) -> int:

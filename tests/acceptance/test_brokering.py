@@ -13,7 +13,7 @@ from tests import sge, slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.instance import Instance, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 CONDITIONAL = (
     "other.GlueHostBenchmarkSI00 > 500"
@@ -53,7 +53,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         try:
             made.start()
             made.apply()
-            until(lambda: all(facts(made, name) for name in RULES), 120, "the facts of both CEs")
+            until(lambda: all(facts(made, name) for name in RULES), what="the facts of both CEs")
             yield made
         finally:
             made.close()
@@ -101,11 +101,11 @@ def ran_at(
     description = {"executable": "/bin/sh", "arguments": ["-c", script], "requirements": requirements}
     sent = client.submit(description, values=range(jobs))
     if at_both:
-        until(lambda: ces() == set(RULES), 120, "pilots at both CEs")
+        until(lambda: ces() == set(RULES), what="pilots at both CEs")
     end.touch()
     for job in client.jobs(Selection(submission=sent.submission)):
         instance.reaches(job.id, "Done")
-    until(lambda: all(pilot.ended for pilot in instance.client().pilots()), 120, "the end of all pilots")
+    until(lambda: all(pilot.ended for pilot in instance.client().pilots()), what="the end of all pilots")
     return ces()
 
 
@@ -171,7 +171,7 @@ def test_a_job_that_fits_nowhere_gets_no_pilot_and_the_reason(instance: Instance
         report = client.director()
         return report if [queue.queue for queue in report.queues] == [number] else None
 
-    report = until(iteration, 60, "an iteration with the queue")
+    report = until(iteration, what="an iteration with the queue")
     assert report.pilots == 0
     assert report.queues[0].shortfall == "its Requirements can be true at no CE that fits otherwise"
     client.kill([job.id for job in client.jobs(Selection(submission=sent.submission))])

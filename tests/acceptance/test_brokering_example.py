@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests import sge, slurm
+from tests.deadlines import PATIENCE
 from tests.ports import free_port
 
 RUN = Path(__file__).parents[2] / "examples/brokering/run"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +33,13 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "SGE_PORTS": " ".join(str(free_port()) for _ in range(2)),
     }
     return subprocess.run(
-        [RUN, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=350
+        [RUN, *words],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3 * PATIENCE,
     )
 
 
@@ -86,7 +93,7 @@ def test_a_grid_engine_is_ended_without_naming_its_ports_again(short_folder: Pat
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         return done.stdout
 

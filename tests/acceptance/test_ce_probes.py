@@ -13,8 +13,6 @@ from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 NODE_STEPS = ["Python", "server", "scratch", "cores", "memory", "time left", "offer", "clock"]
 
 
@@ -42,7 +40,7 @@ def test_a_probe_of_slurm_tells_all_steps(instance: Instance, cluster: slurm.Clu
     client = instance.client()
     [pilot] = [row for row in client.pilots() if row.ce == "slurm"]
     assert (pilot.state, pilot.reason, pilot.finished) == ("Done", "probe", 0)
-    until(lambda: not cluster.run("squeue", "-h"), 120, "the end of the probe's batch job")
+    until(lambda: not cluster.run("squeue", "-h"), what="the end of the probe's batch job")
     again = instance.cli("ce", "test", "slurm", "--json")
     assert again.returncode == 0, again.stderr
     probe = json.loads(again.stdout)
@@ -166,12 +164,12 @@ def test_a_probe_survives_the_death_of_the_server(instance: Instance, cluster: s
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     try:
         number = client.probe_ce("slurm").number
-        until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), 120, "a waiting probe")
+        until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), what="a waiting probe")
         instance.kill_server()
         instance.start()
     finally:
         cluster.run("scontrol", "update", "partitionname=short", "state=up")
-    until(lambda: instance.client().ce_probe("slurm").ended, 120, "the end of the probe")
+    until(lambda: instance.client().ce_probe("slurm").ended, what="the end of the probe")
     probe = instance.client().ce_probe("slurm")
     assert probe.number == number
     assert {step.state for step in probe.steps} <= {"ok", "warning"}

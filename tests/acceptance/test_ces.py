@@ -20,8 +20,6 @@ from tests.instance import Instance, until
 
 CLIENTS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo")
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[slurm.Cluster]:
@@ -68,7 +66,7 @@ def test_a_cluster_is_added_and_runs_jobs(instance: Instance) -> None:
     assert "# Jobs of all CEs.\n[jobs]" in after.text
     client.apply_policy(after.text.replace("listing_period = 60", "listing_period = 0.5"))
     sent = client.submit({"executable": "true", "grid_ces": ["cluster"]}, values=range(3))
-    until(lambda: client.counts(Selection(submission=sent.submission)).final == 3, 120, "the end of the jobs")
+    until(lambda: client.counts(Selection(submission=sent.submission)).final == 3, what="the end of the jobs")
     assert client.counts(Selection(submission=sent.submission)).states == {"Done": 3}
     assert {pilot.ce for pilot in client.pilots()} == {"cluster"}
 
@@ -79,7 +77,7 @@ def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Insta
     assert ces
     for ce in ces:
         sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
-        until(lambda sent=sent: client.job(sent.first).job.state == "Running", 120, "a running job")
+        until(lambda sent=sent: client.job(sent.first).job.state == "Running", what="a running job")
         # Other pilots may be there: they were submitted before another one took the job.
         [pilot] = [pilot for pilot in client.pilots() if pilot.id == client.job(sent.first).job.pilot]
         [job] = [job for job in client.ce_jobs(ce) if job.pilot == pilot.id]
@@ -180,7 +178,7 @@ def test_pilots_that_fail_alike_stop_the_ce_and_their_output_says_why(
         text = text.replace("listing_period = 60", "listing_period = 0.5\nsettle = 0.5\nmax_failures = 2", 1)
         client.apply_policy(text)
         sent = client.submit({"executable": "true", "grid_ces": ["broken"]}, values=range(2))
-        until(lambda: report(instance, "broken").ce.state == "stopped", 120, "the stop")
+        until(lambda: report(instance, "broken").ce.state == "stopped", what="the stop")
         stopped = report(instance, "broken")
         assert "its batch job has ended without a word: FAILED, NonZeroExitCode" in stopped.ce.reason
         assert "ce enable broken" in stopped.ce.advice
@@ -200,7 +198,7 @@ def test_pilots_that_fail_alike_stop_the_ce_and_their_output_says_why(
         enabled = instance.cli("ce", "enable", "broken", "--reason", "Python is there")
         assert (enabled.returncode, enabled.stdout) == (0, "CE broken is enabled\n")
         selection = Selection(submission=sent.submission)
-        until(lambda: client.counts(selection).final == 2, 120, "the end of the jobs")
+        until(lambda: client.counts(selection).final == 2, what="the end of the jobs")
         assert client.counts(selection).states == {"Done": 2}
 
 
@@ -220,4 +218,4 @@ def test_an_administrator_disables_a_ce(instance: Instance) -> None:
         client.enable_ce("lcoal")
     assert client.job(sent.first).job.state == "Waiting"
     client.enable_ce("local")
-    until(lambda: client.job(sent.first).job.state == "Done", 120, "the job")
+    until(lambda: client.job(sent.first).job.state == "Done", what="the job")

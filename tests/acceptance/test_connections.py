@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pilotage.server.http.pilot_endpoints import MAX_BODY
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 ENROL = json.dumps(
@@ -28,7 +29,7 @@ class Raw:
     """A connection on which bytes are written as they are."""
 
     def __init__(self, instance: Instance) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", instance.port), timeout=90)
+        self.socket = socket.create_connection(("127.0.0.1", instance.port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self.socket.makefile("rb")
 

@@ -13,7 +13,7 @@ from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.instance import Instance, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 DIRECTOR = """\
 [director]
@@ -49,7 +49,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     assert "of 100 submissions, 1 at the same time" in dry.stdout
     for _ in range(6):
         client.submit({"executable": "sleep", "arguments": ["1"], "job_group": "six"})
-    until(lambda: client.director().acted, 120, "an iteration")
+    until(lambda: client.director().acted, what="an iteration")
     told = instance.cli("director", "--explain", "--json")
     assert told.returncode == 0, told.stderr
     report = json.loads(told.stdout)
@@ -60,7 +60,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
     # The CE may have been too new at the first dry run.
     assert "s CPU time at speed 1" in instance.cli("director", "--explain").stdout
     selection = Selection(job_group="six")
-    until(lambda: client.counts(selection).final == 6, 120, "the end of all jobs")
+    until(lambda: client.counts(selection).final == 6, what="the end of all jobs")
     assert client.counts(selection).states == {"Done": 6}
     pilot = next(iter(client.pilots()))
     detail = client.pilot(pilot.id)
@@ -73,7 +73,7 @@ def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instanc
 def test_a_queue_for_an_unknown_pool_is_told_so(instance: Instance) -> None:
     client = instance.client()
     # A pilot that is there would take the job: pools concern the submission of pilots only.
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of idle pilots")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of idle pilots")
     sent = client.submit({"executable": "true", "submit_pools": ["SAM"]})
     assert any("no pool SAM" in warning for warning in sent.warnings)
     why = client.why(sent.first)

@@ -14,6 +14,7 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from pilotage.wire.limits import MAX_INSTANT
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ def raw(pool: Instance) -> Iterator[httpx.Client]:
         "Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}",
         "Content-Type": "application/json",
     }
-    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=90) as client:
+    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=PATIENCE) as client:
         yield client
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.deadlines import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,7 +28,7 @@ def run_job(folder: Path, program: str, files: Sequence[Path] = (), **variables:
     environment = {**os.environ, "PILOTAGE_INPUT": str(order), **variables}
     command = [sys.executable, "-I", str(EXAMPLES / program)]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     [written] = folder.glob("*.json")

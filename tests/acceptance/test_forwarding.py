@@ -13,8 +13,6 @@ from tests import sge, slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE, instance_on
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 SI00 = "GlueHostBenchmarkSI00"
 CONDITIONAL = (
     f"other.{SI00} > 500 ? other.GlueCEPolicyMaxCPUTime > 1000 : other.GlueCEPolicyMaxCPUTime > 2000"
@@ -71,7 +69,7 @@ def test_the_conditional_of_the_document_runs_on_the_valid_node(
     with instance_on(cluster, tmp_path / "home", information_period="1") as instance:
         apply(instance, 1500)
         job = submit(instance, CONDITIONAL)
-        until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+        until(lambda: state(instance, job) == "Done", what="the end of the job")
         assert shown(cluster, "Features") == {"si00_600"}
         ran = [
             line for line in cluster.run("scontrol", "show", "job").split() if line.startswith("NodeList=n")
@@ -87,7 +85,7 @@ def test_the_site_reads_back_the_facts_of_batch_jobs(cluster: slurm.Cluster, tmp
         def jobs() -> list[dict[str, Any]]:
             return list(json.loads(instance.cli("ce", "jobs", "slurm", "--json").stdout)["jobs"])
 
-        until(lambda: jobs(), 120, "a batch job")
+        until(lambda: jobs(), what="a batch job")
         [job, *_] = jobs()
         assert job["properties"]["unmapped"] == 'other.colour =!= "a,b=c $(id)"'
         assert len(job["properties"]["identity"]) == 16
@@ -102,7 +100,7 @@ def test_requirements_that_cannot_be_true_lead_to_no_submission(
         apply(instance, 500)
         refused = submit(instance, CONDITIONAL)
         job = submit(instance, "true")
-        until(lambda: state(instance, job) == "Done", 120, "the end of the other job")
+        until(lambda: state(instance, job) == "Done", what="the end of the other job")
         assert state(instance, refused) == "Waiting"
 
 
@@ -120,11 +118,11 @@ def test_a_hook_that_fails_stops_its_requirements_and_ce_list_says_why(
         apply(instance, 1500)
         job = submit(instance, CONDITIONAL)
         reason = f"forward_hook {hook}: it ended with status 1: no such partition"
-        until(lambda: reason in " ".join(instance.cli("ce", "list").stdout.split()), 120, "the reason")
+        until(lambda: reason in " ".join(instance.cli("ce", "list").stdout.split()), what="the reason")
         assert stamps(cluster) <= before
         hook.write_text("#!/bin/sh\necho --nice=5\n")
         assert instance.cli("ce", "enable", "slurm").returncode == 0
-        until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+        until(lambda: state(instance, job) == "Done", what="the end of the job")
         assert "5" in {value for value in shown(cluster, "Nice")}
 
 
@@ -187,7 +185,7 @@ def test_grid_engine_is_asked_for_the_residual(tmp_path: Path) -> None:
             instance.start()
             instance.apply()
             job = submit(instance, CONDITIONAL)
-            until(lambda: state(instance, job) == "Done", 120, "the end of the job")
+            until(lambda: state(instance, job) == "Done", what="the end of the job")
             shown = engine.run("qstat", "-j", "*")
             [requests] = {line for line in shown.splitlines() if line.startswith("hard resource_list:")}
             assert "si00=501" in requests.split()[-1].split(",")

@@ -16,8 +16,6 @@ from pilotage.wire.jobs import Selection
 from tests import sge
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 QUEUES = {"all.q": {}, "long.q": {"h_rt": "48:00:00"}}
 
 
@@ -68,9 +66,9 @@ def ce(instance: Instance, logs: Path) -> str:
 
 
 def assert_nothing_left(instance: Instance, engine: sge.GridEngine) -> None:
-    until(lambda: not engine.run("qstat", "-u", "*"), 120, "the end of all batch jobs")
+    until(lambda: not engine.run("qstat", "-u", "*"), what="the end of all batch jobs")
     client = instance.client()
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
 
 
 def test_a_cell_is_described_by_its_queues(instance: Instance) -> None:
@@ -129,7 +127,7 @@ def test_jobs_run_in_pilots_of_grid_engine(
     assert (added.type, added.options_as(SgeOptions).queue, added.wall) == ("sge", "all.q", 1200.0)
     sent = client.submit({"executable": "true", "grid_ces": [ce]}, values=range(30))
     selection = Selection(submission=sent.submission)
-    until(lambda: client.counts(selection).final == 30, 120, "the end of all jobs")
+    until(lambda: client.counts(selection).final == 30, what="the end of all jobs")
     assert client.counts(selection).states == {"Done": 30}
     assert_nothing_left(instance, engine)
     pilots = [pilot for pilot in client.pilots() if pilot.ce == ce]
@@ -148,7 +146,7 @@ def test_jobs_run_in_pilots_of_grid_engine(
 def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance, ce: str) -> None:
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
-    until(lambda: client.job(sent.first).job.state == "Running", 120, "a running job")
+    until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     [job] = [job for job in client.ce_jobs(ce) if job.state == "running"]
     [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
     assert (job.pilot, job.batch_id) == (pilot.id, pilot.batch_id)
@@ -164,11 +162,11 @@ def test_a_pilot_is_cancelled_by_hand_and_its_job_runs_again(
     """Grid Engine warns a pilot with SIGUSR2, and the pilot hands its job back before it leaves."""
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
-    until(lambda: client.job(sent.first).job.state == "Running", 120, "a running job")
+    until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
     [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
     engine.run("qdel", pilot.batch_id)
-    until(lambda: client.pilot(pilot.id).pilot.ended, 120, "the end of the pilot")
-    until(lambda: client.job(sent.first).job.state == "Done", 120, "the end of the job")
+    until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
+    until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")
     assert instance.events(sent.first).count("finished") == 1
     assert client.pilot(pilot.id).pilot.state == "Done", "it left by itself"
     assert_nothing_left(instance, engine)

@@ -18,6 +18,7 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import Overloaded
 from pilotage.server.home_token import HomeToken
 from pilotage.server.tokens import LIFETIME, Issuer
+from tests.deadlines import PATIENCE
 from tests.instance import POLICY, Instance, running
 
 HOUR, DAY = 3600.0, 86400.0
@@ -42,7 +43,7 @@ def down(instance: Instance) -> None:
     done = instance.cli("down")
     assert done.returncode == 0, done.stderr
     assert instance.process is not None
-    assert instance.process.wait(90) == 0
+    assert instance.process.wait(PATIENCE) == 0
 
 
 def write_home_token(instance: Instance, issued: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture
 def raw(pool: Instance) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {(pool.home / 'token').read_text().strip()}"}
-    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=90) as client:
+    with httpx.Client(base_url=pool.client().url, headers=headers, timeout=PATIENCE) as client:
         yield client
 
 

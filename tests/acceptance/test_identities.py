@@ -16,6 +16,7 @@ import pytest
 
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.wire.requests import RequestAssignment
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
 pytestmark = pytest.mark.slow
@@ -163,7 +164,7 @@ def test_no_answer_tells_of_the_jobs_of_another(world: World) -> None:
     asked = 0
     for who, sender in world.senders.items():
         headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
-        with httpx.Client(base_url=world.url, headers=headers, timeout=90) as raw:
+        with httpx.Client(base_url=world.url, headers=headers, timeout=PATIENCE) as raw:
             for address in world.addresses():
                 answer = raw.get(address)
                 asked += 1
@@ -196,7 +197,7 @@ def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
         if sender.sees:
             continue
         headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
-        with httpx.Client(base_url=world.url, headers=headers, timeout=90) as raw:
+        with httpx.Client(base_url=world.url, headers=headers, timeout=PATIENCE) as raw:
             for verb in ACTS:
                 for selection in ({"ids": [world.job, world.waiting]}, {"submission": world.submission}, {}):
                     answer = raw.post(f"/v1/jobs/{verb}", json={"selection": selection})

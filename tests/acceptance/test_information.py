@@ -6,13 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.instance import Instance, until
-
-pytestmark = pytest.mark.timeout(300)
 
 FEATURES = {"n1": "si00_400", "n2": "si00_600,avx", "n3": "si00_600,avx"}
 
@@ -40,7 +36,7 @@ def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> 
             forward='{ GlueHostBenchmarkSI00 = "feature si00_{}" }',
         ) as server,
     ):
-        until(lambda: "GlueCEStateFreeCPUs = 12" in info(server), 60, "free processors")
+        until(lambda: "GlueCEStateFreeCPUs = 12" in info(server), what="free processors")
         for fact in (
             'GlueCEName = "short"',
             'GlueCEStateStatus = "Production"',
@@ -55,24 +51,24 @@ def test_facts_of_a_real_slurm_expire_and_outlive_the_server(tmp_path: Path) -> 
         assert speeds == [("400", "n1"), ("600", "n2"), ("600", "n3")], "n2 has a graphics card too"
         assert listed(server)["information"] == ""
         with cluster.stopped():
-            until(lambda: "has expired" in listed(server)["information"], 60, "the expiry")
+            until(lambda: "has expired" in listed(server)["information"], what="the expiry")
             assert "GlueCEState" not in info(server)
             assert "GlueHostBenchmarkSI00 = 400" in info(server)
-            until(lambda: server.client().ce_ad("slurm").problem, 120, "the reason")
+            until(lambda: server.client().ce_ad("slurm").problem, what="the reason")
             server.kill_server()
             server.start()
             assert "GlueHostBenchmarkSI00 = 400" in info(server), "the last facts are in the store"
             assert "GlueCEState" not in info(server)
-        until(lambda: "GlueCEStateFreeCPUs = 12" in info(server), 60, "new facts")
+        until(lambda: "GlueCEStateFreeCPUs = 12" in info(server), what="new facts")
         cluster.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=disk State=IDLE")
         until(
-            lambda: "GlueHostBenchmarkSI00 = 600" in info(server), 60, "the least of the nodes that are left"
+            lambda: "GlueHostBenchmarkSI00 = 600" in info(server), what="the least of the nodes that are left"
         )
         assert "UnavailableHosts = 1" in info(server)
         cluster.run("scontrol", "update", "NodeName=n2", "AvailableFeatures=si00_600,si00_500,avx")
-        until(lambda: "several values" in listed(server)["information"], 60, "the contradiction")
+        until(lambda: "several values" in listed(server)["information"], what="the contradiction")
         shown = server.cli("ce", "list").stdout
         assert "information: host n2: GlueHostBenchmarkSI00 has several values" in " ".join(shown.split())
         cluster.run("scontrol", "update", "PartitionName=short", "State=DRAIN")
-        until(lambda: 'GlueCEStateStatus = "Draining"' in info(server), 60, "the partition's state")
+        until(lambda: 'GlueCEStateStatus = "Draining"' in info(server), what="the partition's state")
         assert "last information" in server.cli("ce", "show", "slurm").stdout

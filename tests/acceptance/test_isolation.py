@@ -16,9 +16,10 @@ import pytest
 
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 NOBODY = 65534
 ACCOUNT = NOBODY if os.getuid() == 0 else None
@@ -197,7 +198,7 @@ def test_a_hostile_payload_in_a_slurm_job_reaches_neither_munge_nor_the_batch_sc
                     user=ACCOUNT,
                     group=ACCOUNT,
                     check=False,
-                    timeout=120,
+                    timeout=PATIENCE,
                 )
                 assert done.returncode == 0, done.stderr
                 assert len(done.stdout) > 100, done.stderr

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from pilotage.services.pilots.enrolment import secret_hash
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ class Speaker:
     """A pilot that says what a test wants."""
 
     def __init__(self, url: str) -> None:
-        self.raw = httpx.Client(base_url=url, timeout=90)
+        self.raw = httpx.Client(base_url=url, timeout=PATIENCE)
         enrol = {"secret": SECRET, "index": 0, "nonce": "n"}
         answer = self.raw.post("/v1/pilot/enrol", content=json.dumps(enrol))
         assert answer.status_code == 200, answer.text

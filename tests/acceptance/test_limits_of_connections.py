@@ -22,6 +22,7 @@ from pilotage.server.http.connection_limits import (
     ConnectionLimits,
 )
 from tests.acceptance.test_connections import ENROL, TAKE, Raw, code, request
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 LIMITS = ConnectionLimits()
@@ -30,7 +31,6 @@ ROOM = 60 * MB
 """What an attack may add to the server's memory; before there were limits it was hundreds of MB to GB."""
 PROMPTLY = 10.0
 """Seconds in which a server takes more bytes, if it takes more at all."""
-ANSWERED = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def memory(server: Instance) -> int:
 
 
 def lives(server: Instance) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{server.port}/live", timeout=ANSWERED, trust_env=False)
+    answer = httpx.get(f"http://127.0.0.1:{server.port}/live", timeout=PATIENCE, trust_env=False)
     assert answer.json()["status"] == "live"
 
 
@@ -61,7 +61,7 @@ def send_until_refused(raw: Raw, piece: bytes, most: int) -> int:
         except OSError:
             break
         sent += len(piece)
-    raw.socket.settimeout(ANSWERED)
+    raw.socket.settimeout(PATIENCE)
     return sent
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.https_site import Site, https_site
+from tests.deadlines import PATIENCE
 from tests.namespaces import SERVER_ADDRESS
 
 SILENT = 10_000
@@ -100,6 +101,6 @@ def test_a_large_body_without_a_valid_token_is_refused_before_it_is_sent(site: S
         [*site.users.prefix, sys.executable, "-c", LARGE_BODY, *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.stdout.strip() == "HTTP/1.1 401", done.stderr

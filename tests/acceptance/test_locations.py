@@ -14,6 +14,7 @@ from pilotage.agent.calls import AgentCalls
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Conflict
 from pilotage.wire.agents import ElementReference, JoinRequest, SyncRequest, SyncResponse
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,7 @@ class Agent:
 
 def states(server: Instance) -> dict[str, str]:
     """The state of the element of each block, by the name of the block."""
-    with closing(sqlite3.connect(server.home / "pilotage.db", timeout=60)) as connection:
+    with closing(sqlite3.connect(server.home / "pilotage.db", timeout=PATIENCE)) as connection:
         sql = "SELECT b.name, e.state FROM elements e JOIN blocks b ON e.blocks = '[' || b.id || ']'"
         return dict(connection.execute(sql).fetchall())
 

@@ -28,9 +28,10 @@ from pilotage.server.http.routes import routers
 from pilotage.services.pilots.enrolment import secret_hash
 from tests import loop_guard
 from tests.acceptance.loop_entries import DUTIES, ENTRIES, OF_SEVERAL_SERVERS, OVER_TLS, World
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(10 * PATIENCE)]
 
 LONGEST = 0.050
 """Seconds of processor time."""
@@ -92,7 +93,7 @@ def raw(server: Instance) -> Iterator[httpx.Client]:
     with httpx.Client(
         base_url=server.client().url,
         headers={"Authorization": f"Bearer {token}"},
-        timeout=300,
+        timeout=2 * PATIENCE,
         trust_env=False,
     ) as client:
         yield client
@@ -138,7 +139,7 @@ def _enrolled(server: Instance, raw: httpx.Client) -> tuple[str, int]:
         " submitted, batch_id) VALUES (999, 'paper', ?, 0, 'Submitted', 'here', 'local', 'generic', 1, 0, 0, '@x')"
     )
     with (
-        contextlib.closing(sqlite3.connect(server.home / "pilotage.db", timeout=60)) as connection,
+        contextlib.closing(sqlite3.connect(server.home / "pilotage.db", timeout=PATIENCE)) as connection,
         connection,
     ):
         connection.execute(sql, (secret_hash(SECRET),))
@@ -238,7 +239,7 @@ def _held_by_duties(file: Path) -> list[str]:
     # The first cycle that ends may have begun earlier.
     until(
         lambda: all(cycles()[name] >= begun[name] + 2 for name in DUTIES),
-        within=300,
+        within=3 * PATIENCE,
         what="two cycles of each duty",
     )
     held = [hold for hold in loop_guard.holds(file, before) if hold.seconds > LONGEST]

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 CASES = int(os.environ.get("PILOTAGE_API_CASES", "900"))
 SEED = int(os.environ.get("PILOTAGE_API_SEED", "1"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + CASES // 5)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + CASES // 5)]
 
 CHECKS = (
     "not_a_server_error",
@@ -131,7 +132,7 @@ def test_every_address_answers_as_it_declares(api: Api, identity: str) -> None:
             if not harmless(identity, case.method.lower(), case.path, case.body):
                 return
             SENT[identity] += 1
-            case.call_and_validate(headers=headers, checks=to_check, timeout=90)
+            case.call_and_validate(headers=headers, checks=to_check, timeout=PATIENCE)
 
         try:
             send()

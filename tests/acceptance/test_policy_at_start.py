@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 
@@ -34,7 +35,7 @@ def test_a_stored_policy_that_is_not_valid_any_more_is_replaced(tmp_path: Path) 
             )
         instance.start(wait=False)
         assert instance.process is not None
-        assert instance.process.wait(60) == 2
+        assert instance.process.wait(PATIENCE) == 2
         stored = instance.home / "policy-2.toml"
         log = instance.log()
         assert "the stored policy, version 2, is not valid for this version of Pilotage: line " in log
@@ -66,7 +67,7 @@ def test_the_policy_of_the_first_start_is_given(tmp_path: Path, detached: bool) 
         assert instance.cli("down").returncode == 0
         if not detached:
             assert instance.process is not None
-            instance.process.wait(60)
+            instance.process.wait(PATIENCE)
             instance.start("--policy", str(file))
             assert history(instance) == [(1, "given at the start")], "the same text is no new version"
     finally:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-jobs.md"
@@ -62,7 +64,7 @@ def run(tmp_path: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done

@@ -13,6 +13,7 @@ import pytest
 
 from pilotage.core.errors import NotFound
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit
 from tests.instance import Instance, running, until
 
@@ -101,7 +102,7 @@ def test_old_jobs_answer_as_before_and_are_acted_on(instance: Instance, tmp_path
     after = answers(instance, [*jobs], tmp_path)
     for question, answer in before.items():
         assert after[question] == answer, question
-    assert client.wait(Selection(submission=1), timeout=90).final == 2
+    assert client.wait(Selection(submission=1), timeout=PATIENCE).final == 2
     assert metric(instance, 'pilotage_jobs{state="Failed"}') == 1
     assert metric(instance, "pilotage_retention_last_run_timestamp_seconds") > 1.7e9
     # A server that begins again knows them too.

@@ -12,6 +12,7 @@ import pytest
 
 from pilotage.server.process.certificates import LIFETIME, make_certificate
 from tests.acceptance.https_site import Site, https_site
+from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.namespaces import SERVER_ADDRESS
 
@@ -120,7 +121,9 @@ def test_a_waiting_pilot_without_any_valid_pin_leaves_and_the_ce_says_why(site: 
     restart(site)
     site.gate.unlink()
     cause = "it is another server, or has a new certificate"
-    until(lambda: cause in site.server.cli("ce", "show", "local").stdout, within=180, what="the cause")
+    until(
+        lambda: cause in site.server.cli("ce", "show", "local").stdout, within=2 * PATIENCE, what="the cause"
+    )
     assert "pilotage server certificate show" in site.server.cli("ce", "show", "local").stdout
     site.wait(job)
 

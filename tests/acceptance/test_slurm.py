@@ -13,8 +13,6 @@ from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 SLURM_CE = """\
 [ces.slurm]
 site = "here"
@@ -77,14 +75,14 @@ def test_jobs_run_in_pilots_of_slurm(cluster: slurm.Cluster, tmp_path: Path) -> 
             {"executable": "sh", "arguments": ["-c", "echo $SLURM_JOB_ID > /dev/null"]}, values=range(60)
         )
         selection = Selection(submission=sent.submission)
-        until(lambda: client.counts(selection).final == 60, 120, "the end of all jobs")
+        until(lambda: client.counts(selection).final == 60, what="the end of all jobs")
         assert client.counts(selection).states == {"Done": 60}
         pilots = list(client.pilots())
         assert 1 <= len(pilots) <= 8
         assert all(pilot.ce == "slurm" and pilot.processors == 2 for pilot in pilots)
         # Idle pilots leave, and nothing of them stays in the batch system.
-        until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+        until(lambda: not cluster.run("squeue", "-h"), what="the end of all batch jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
 
 
 def test_the_output_of_ended_pilots_goes_with_their_rows(cluster: slurm.Cluster, tmp_path: Path) -> None:
@@ -96,8 +94,8 @@ def test_the_output_of_ended_pilots_goes_with_their_rows(cluster: slurm.Cluster,
         client.apply_policy(text + "[retention]\npilots = 0\n")
         sent = client.submit({"executable": "true"}, values=range(3))
         selection = Selection(submission=sent.submission)
-        until(lambda: client.counts(selection).final == 3, 120, "the end of the jobs")
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 60, "the end of all pilots")
+        until(lambda: client.counts(selection).final == 3, what="the end of the jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
         pilots = list(client.pilots())
         assert len(list(logs.iterdir())) == len(pilots) >= 2
         foreign = logs / "foreign-0.log"
@@ -107,6 +105,6 @@ def test_the_output_of_ended_pilots_goes_with_their_rows(cluster: slurm.Cluster,
         with closing(sqlite3.connect(instance.home / "pilotage.db")) as connection, connection:
             connection.execute("UPDATE pilots SET ended = ended - 10000")
         instance.start()
-        until(lambda: len(list(logs.iterdir())) == 2, 60, "the end of the files")
+        until(lambda: len(list(logs.iterdir())) == 2, what="the end of the files")
         newest = client.pilot(max(pilot.id for pilot in pilots)).stamp.replace("/", "-")
         assert {path.name for path in logs.iterdir()} == {f"{newest}.log", foreign.name}

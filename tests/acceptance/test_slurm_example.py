@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests import slurm
+from tests.deadlines import PATIENCE
 from tests.ports import free_port
 
 RUN = Path(__file__).parents[2] / "examples/slurm/run"
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,13 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "PORTS": " ".join(str(free_port()) for _ in range(3)),
     }
     return subprocess.run(
-        [RUN, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=350
+        [RUN, *words],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3 * PATIENCE,
     )
 
 

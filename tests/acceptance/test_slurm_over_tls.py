@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.slurm_site import slurm_site
+from tests.deadlines import PATIENCE
 from tests.namespaces import CLIENT_ADDRESS
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 JOBS = 500
 

@@ -10,9 +10,8 @@ import pytest
 
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
-
-pytestmark = pytest.mark.timeout(300)
 
 WALL, LONG, SHORT, RUN = 60, 40, 5, 20
 """Seconds: of a pilot, of the two CPU buckets, and of the job that uses up a pilot's time."""
@@ -37,17 +36,17 @@ def test_a_pilot_near_its_end_takes_the_short_job_and_a_fresh_one_the_long(
         instance.reaches(first, "Running")
         client.disable_ce("slurm", "only the first pilot may ask")
         # A slow machine may have begun another pilot before the first one had its job.
-        until(lambda: sum(not pilot.ended for pilot in client.pilots()) == 1, 120, "the end of other pilots")
+        until(lambda: sum(not pilot.ended for pilot in client.pilots()) == 1, what="the end of other pilots")
         # The long job comes first, and its CPU bucket goes first in the draw.
         long = client.submit({"executable": "true", "cpu_time": LONG}).first
         short = client.submit({"executable": "true", "cpu_time": SHORT}).first
-        instance.reaches(short, "Done", within=180)
+        instance.reaches(short, "Done", within=2 * PATIENCE)
         assert instance.job(long).state == "Waiting"
         assert client.job(short).job.pilot == client.job(first).job.pilot
         client.enable_ce("slurm")
-        instance.reaches(long, "Done", within=180)
+        instance.reaches(long, "Done", within=2 * PATIENCE)
         assert client.job(long).job.pilot != client.job(first).job.pilot
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
         _check_costs(instance)
 
 

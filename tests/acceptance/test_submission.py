@@ -15,6 +15,7 @@ import pytest
 
 from pilotage.core.jobs.per_job_inputs import PerJobFile, encode_file
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,7 @@ def pilotage(
         place = words.index("--")
         command[3:] = [*map(str, words[:place]), "--home", str(instance.home), *map(str, words[place:])]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False
     )
 
 

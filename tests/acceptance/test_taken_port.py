@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.instance import alive, until
 from tests.ports import free_port
 
@@ -38,7 +39,7 @@ class Home:
             str(self.folder),
             *options,
         ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def facts(self) -> tuple[int, int]:
         """Port and process of the server."""

@@ -138,10 +138,10 @@ def test_other_servers_of_the_pool_follow_within_seconds(tmp_path: Path) -> None
         tokens = [pair.first.client().create_token("alice") for _ in range(3)]
         assert all(is_accepted(pair.second, each.token) for each in tokens)
         pair.first.client().revoke_token(tokens[0].id)
-        until(lambda: not is_accepted(pair.second, tokens[0].token), 120, "the revocation")
+        until(lambda: not is_accepted(pair.second, tokens[0].token), what="the revocation")
         assert is_accepted(pair.second, tokens[1].token)
         pair.second.client().rotate_token_key(grace=0)
-        until(lambda: not is_accepted(pair.first, tokens[1].token), 120, "the rotation")
+        until(lambda: not is_accepted(pair.first, tokens[1].token), what="the rotation")
         for each in (pair.first, pair.second):
             assert each.cli("whoami").returncode == 0
     finally:

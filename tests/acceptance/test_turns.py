@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.instance import running, until
 
 SECONDS = float(os.environ.get("PILOTAGE_TURNS_SECONDS", "75"))
 QUANTUM = float(os.environ.get("PILOTAGE_TURNS_QUANTUM", "5"))
 USERS = ("alice", "bob", "carol")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 2 * SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE + 2 * SECONDS)]
 
 
 def test_three_users_have_their_shares(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pilotage.core.errors import NotFound
 from pilotage.wire.why import Why
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,7 @@ def test_the_history_is_kept_over_a_restart(pool: Instance) -> None:
     def written() -> list[str]:
         return [entry.reason for entry in pool.client().why_queue(queue).history]
 
-    until(written, within=180, what="a look at the queues")
+    until(written, within=2 * PATIENCE, what="a look at the queues")
     before = pool.client().why_queue(queue).history
     assert before[-1].reason == "needs"
     pool.stop_server()

@@ -37,10 +37,9 @@ from pilotage.store.tables import (
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.deadlines import PATIENCE
 from tests.pilot_intent import pilot_intent
 from tests.postgres import server
-
-DEADLINE = 90.0
 
 
 @dataclass
@@ -198,8 +197,8 @@ class Gate:
     def __init__(self, writer: Writer) -> None:
         self.opened, self.reached = threading.Event(), threading.Event()
         writer.submit(self._wait, lambda result, error: None)
-        assert self.reached.wait(DEADLINE)
+        assert self.reached.wait(PATIENCE)
 
     def _wait(self, tx: Transaction) -> None:
         self.reached.set()
-        assert self.opened.wait(DEADLINE)
+        assert self.opened.wait(PATIENCE)

@@ -51,6 +51,7 @@ from pilotage.twin.batch.faults import BatchFault, BatchFaultKind, NoFaults
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart
 from tests import sge, slurm, transcripts
+from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 from tests.transcripts import Player, Recorder, Transcript, marked
@@ -59,11 +60,10 @@ from tests.virtual_timers import VirtualTimers
 SHAPE = Shape(processors=1, memory=100, wall=120.0)
 SLEEP = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM\nsleep 60 &\nwait\n"
 """The shell stays, since its arguments are the identity of a local pilot."""
-DEADLINE = 120
 
 RECORDS = bool(os.environ.get("PILOTAGE_RECORD_TRANSCRIPTS"))
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class World:
         assert len(set(receipt.batch_ids)) == count
         assert all(receipt.batch_ids)
         # A process that is just being started has no arguments yet.
-        until(lambda: sum(self.states(stamp).values()) == before + count, DEADLINE, "a listing")
+        until(lambda: sum(self.states(stamp).values()) == before + count, PATIENCE, "a listing")
         return receipt.array
 
     def alive(self, stamp: str, batch: BatchAdapter | None = None) -> list[ListedTask]:
@@ -126,7 +126,7 @@ class World:
             self.start()
             return self.states(stamp) == wanted
 
-        until(reached, DEADLINE, f"{states} instead of {self.states(stamp)}")
+        until(reached, PATIENCE, f"{states} instead of {self.states(stamp)}")
 
     def run(self, stamp: str, count: int = 1, script: str = SLEEP, **properties: str) -> str:
         """Submit, release and wait until all pilots run; the id of the whole submission."""
@@ -241,7 +241,7 @@ def local(folder: Path) -> Iterator[World]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         until(
-            lambda batch=batch: not batch.list_pilots([]).tasks and not batch._children, DEADLINE, "its end"
+            lambda batch=batch: not batch.list_pilots([]).tasks and not batch._children, PATIENCE, "its end"
         )
 
 
@@ -483,7 +483,7 @@ def stamp(world: World, case: None) -> Iterator[str]:
         world.transcript.values["STAMP"] = made
     yield made
     world.batch.cancel([made])
-    until(lambda: not world.states(made), DEADLINE, "the end of the test's pilots")
+    until(lambda: not world.states(made), PATIENCE, "the end of the test's pilots")
 
 
 def test_a_submission_is_held_until_it_is_released(world: World, stamp: str) -> None:
@@ -501,7 +501,7 @@ def test_a_submission_is_held_until_it_is_released(world: World, stamp: str) -> 
 
 def test_the_receipt_has_the_ids_of_the_listing(world: World, stamp: str) -> None:
     receipt = world.batch.submit(world.submission(stamp, 3))
-    until(lambda: len(world.alive(stamp)) == 3, DEADLINE, "a listing")
+    until(lambda: len(world.alive(stamp)) == 3, PATIENCE, "a listing")
     listed = {task.index: task.batch_id for task in world.alive(stamp)}
     assert listed == dict(enumerate(receipt.batch_ids))
 
@@ -515,7 +515,7 @@ def test_release_and_cancel_concern_their_submission_alone(world: World, stamp: 
     world.reach(stamp, running=1)
     assert world.states(other) == before
     world.batch.cancel([other])
-    until(lambda: not world.states(other), DEADLINE, "the end of the other one")
+    until(lambda: not world.states(other), PATIENCE, "the end of the other one")
     assert world.states(stamp) == {NativeState.RUNNING: 1}
 
 
@@ -540,13 +540,13 @@ def test_waiting_pilots_can_be_cancelled_without_the_running_ones(world: World, 
     if not world.batch.holds:
         assert world.states(stamp) == {NativeState.RUNNING: 2}
         return
-    until(lambda: not world.states(stamp), DEADLINE, "the end of held pilots")
+    until(lambda: not world.states(stamp), PATIENCE, "the end of held pilots")
     again = f"{stamp}1"
     world.run(again)
     world.batch.cancel([again], waiting_only=True)
     assert world.states(again) == {NativeState.RUNNING: 1}
     world.batch.cancel([again])
-    until(lambda: not world.states(again), DEADLINE, "the end of running pilots")
+    until(lambda: not world.states(again), PATIENCE, "the end of running pilots")
 
 
 def test_of_two_submissions_of_one_stamp_one_can_be_cancelled(world: World, stamp: str) -> None:
@@ -558,7 +558,7 @@ def test_of_two_submissions_of_one_stamp_one_can_be_cancelled(world: World, stam
     [doubled] = {task.array or task.batch_id for task in tasks} - {first}
     assert doubled == second
     world.batch.cancel_tasks([doubled, "999999"], listing.epoch)
-    until(lambda: len(world.alive(stamp)) == 1, DEADLINE, "the end of the second one")
+    until(lambda: len(world.alive(stamp)) == 1, PATIENCE, "the end of the second one")
     [kept] = world.alive(stamp)
     assert first in (kept.array, kept.batch_id)
 
@@ -577,7 +577,7 @@ def test_a_started_controller_has_another_epoch_and_the_same_pilots(world: World
 
     if world.restart is not None:
         # Slurm tells its start in whole seconds.
-        until(restarted, DEADLINE, "another epoch")
+        until(restarted, PATIENCE, "another epoch")
     with pytest.raises(Unreachable, match="started again"):
         world.batch.cancel_tasks([task.batch_id], "an earlier epoch" if world.restart is None else before)
     assert world.states(stamp) == {NativeState.RUNNING: 1}
@@ -623,7 +623,7 @@ def test_a_batch_job_that_was_killed_is_absent_by_id_and_by_stamp(world: World, 
     ids = {f"{stamp}/{task.index}": task.batch_id for task in world.alive(stamp)}
     [dead] = (task for task in world.alive(stamp) if task.index == 1)
     world.kill(dead)
-    until(lambda: world.batch.status(ids).find(stamp, 1)[0] is Seen.ABSENT, DEADLINE, "its end")
+    until(lambda: world.batch.status(ids).find(stamp, 1)[0] is Seen.ABSENT, PATIENCE, "its end")
     assert world.another().list_pilots([stamp]).find(stamp, 1)[0] is Seen.ABSENT
     assert world.batch.status(ids).find(stamp, 0)[0] is Seen.SEEN
 
@@ -637,9 +637,9 @@ def test_a_cancelled_pilot_can_say_goodbye(world: World, stamp: str, tmp_path: P
         f"#!/bin/sh\ntrap 'echo > {goodbye}; exit 0' {signal_name}\necho ready\nwhile :; do sleep 0.1; done\n"
     )
     world.run(stamp, 1, script)
-    until(lambda: world.batch.output(stamp, 0, 100) == "ready\n", DEADLINE, "its trap")
+    until(lambda: world.batch.output(stamp, 0, 100) == "ready\n", PATIENCE, "its trap")
     world.batch.cancel([stamp])
-    until(goodbye.exists, DEADLINE, "its goodbye")
+    until(goodbye.exists, PATIENCE, "its goodbye")
 
 
 def test_each_pilot_finds_its_index_and_its_output_is_read_back(world: World, stamp: str) -> None:
@@ -649,7 +649,7 @@ def test_each_pilot_finds_its_index_and_its_output_is_read_back(world: World, st
     world.run(stamp, 2, script)
     for index in range(2):
         text = f"first\npilot {index}: \u00fc"
-        until(lambda index=index, text=text: world.batch.output(stamp, index, 100) == text, DEADLINE, text)
+        until(lambda index=index, text=text: world.batch.output(stamp, index, 100) == text, PATIENCE, text)
         assert world.another().output(stamp, index, 4) == text[-4:]
     assert world.batch.output(stamp, 2, 100) == ""
 
@@ -661,7 +661,7 @@ def test_a_pilot_knows_its_batch_job_as_the_listing_does(world: World, stamp: st
     said = " ".join(f"{name} {text}" for name, text in options.items())
     world.run(stamp, 2, f'#!/bin/sh\nprintf "%s" "{said}"\n' + SLEEP)
     for task in world.alive(stamp):
-        until(lambda task=task: world.batch.output(stamp, task.index, 1000), DEADLINE, "its word")
+        until(lambda task=task: world.batch.output(stamp, task.index, 1000), PATIENCE, "its word")
         words = world.batch.output(stamp, task.index or 0, 1000).split()
         told = dict(zip(words[::2], words[1::2], strict=True))
         assert told.keys() == options.keys()
@@ -727,7 +727,7 @@ def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp:
         with pytest.raises(SubmissionFailed) as failed:
             batch.submit(world.submission(lost))
         assert failed.value.refusal is SubmissionRefusal.IN_DOUBT
-    until(lambda: world.batch.list_pilots().complete, DEADLINE, "an answer")
+    until(lambda: world.batch.list_pilots().complete, PATIENCE, "an answer")
     world.batch.cancel([lost])
 
 
@@ -769,7 +769,7 @@ def test_the_information_counts_hosts_and_jobs(world: World, stamp: str) -> None
         states = Counter(task.state for task in world.batch.list_pilots().tasks)
         return states[NativeState.RUNNING], states[NativeState.WAITING] + states[NativeState.HELD]
 
-    until(lambda: listed()[0] >= 2 and jobs() == listed(), DEADLINE, "the jobs of the listing")
+    until(lambda: listed()[0] >= 2 and jobs() == listed(), PATIENCE, "the jobs of the listing")
     if world.batch.holds:
         assert count("GlueCEStateFreeCPUs") == free - 2
         assert count("GlueCEStateTotalJobs") == sum(listed())

@@ -21,7 +21,8 @@ from pilotage.store.tables import datasets, location_sets, replicas
 from pilotage.store.tables.selections import Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import DEADLINE, Store
+from tests.contract.stores import Store
+from tests.deadlines import PATIENCE
 
 ADA = Viewer("ada")
 HERE, THERE = Replica("here", "/data"), Replica("there", "root://there//store")
@@ -451,9 +452,9 @@ def test_finishes_on_two_servers_and_closings_lose_and_double_no_file(store: Sto
             finishing = [threads.submit(finish, server) for server in (0, 1)]
             closing = threads.submit(close, over)
             for future in finishing:
-                future.result(DEADLINE)
+                future.result(PATIENCE)
             over.set()
-            closing.result(DEADLINE)
+            closing.result(PATIENCE)
         for dataset in ids:
             while not writers[2].call(lambda tx, dataset=dataset: outputs.close_output(tx, dataset, 3.0)):
                 pass
@@ -498,7 +499,7 @@ def test_two_servers_add_to_one_data_set_at_the_same_time(store: Store) -> None:
             )
 
         with ThreadPoolExecutor(2) as threads:
-            added = [future.result(DEADLINE) for future in [threads.submit(send, w) for w in writers]]
+            added = [future.result(PATIENCE) for future in [threads.submit(send, w) for w in writers]]
         assert sum(added) == 200
         closed = datasets.closed_blocks(sessions[0], 1, 0, 1000)
         assert sum(block.files for block in closed) == 200

@@ -14,7 +14,8 @@ from pilotage.store.writer import stats
 from pilotage.store.writer.commit_thread import Commit, CommitThread
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import DEADLINE, Store, note, noted
+from tests.contract.stores import Store, note, noted
+from tests.deadlines import PATIENCE
 
 
 class Commits:
@@ -29,7 +30,7 @@ class Commits:
     def __call__(self) -> None:
         if self.held:
             self.begun.release()
-            assert self.free.acquire(timeout=DEADLINE)
+            assert self.free.acquire(timeout=PATIENCE)
         if self.fails:
             self.fails -= 1
             full = sqlite3.OperationalError("database or disk is full")
@@ -61,10 +62,10 @@ class Asked:
 
         def waits(_: Transaction) -> None:
             at_work.set()
-            assert go_on.wait(DEADLINE)
+            assert go_on.wait(PATIENCE)
 
         self.writer.submit(waits, lambda result, error: None)
-        assert at_work.wait(DEADLINE)
+        assert at_work.wait(PATIENCE)
         for name, request in named:
             self.ask(name, request)
         if commits is None:
@@ -73,13 +74,13 @@ class Asked:
         commits.held = True
         go_on.set()
         # That of whoever waited for the others to come is let go.
-        assert commits.begun.acquire(timeout=DEADLINE)
+        assert commits.begun.acquire(timeout=PATIENCE)
         commits.free.release()
-        assert commits.begun.acquire(timeout=DEADLINE)
+        assert commits.begun.acquire(timeout=PATIENCE)
 
     def wait(self, count: int) -> None:
         for _ in range(count):
-            assert self.done.acquire(timeout=DEADLINE)
+            assert self.done.acquire(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_the_next_group_is_decided_meanwhile_and_answered_after_the_first(
     asked.writer.call(note(0))
     asked.together(("1", note(1)), ("2", note(2)), commits=commits)
     asked.ask("3", decides)
-    assert decided.wait(DEADLINE)
+    assert decided.wait(PATIENCE)
     assert asked.answers == {}
     assert noted(store.readers.connection()) == [0]
     commits.held = False
@@ -180,7 +181,7 @@ def test_a_commit_that_fails_takes_both_groups_back_and_each_is_done_again(
         return noting(3)(tx)
 
     asked.ask("3", decides)
-    assert decided.wait(DEADLINE)
+    assert decided.wait(PATIENCE)
     commits.fails, commits.held = 1, False
     commits.free.release()
     asked.wait(3)
@@ -215,7 +216,7 @@ def test_a_writer_stops_only_when_the_last_commit_has_ended(
     stopping.start()
     commits.held = False
     commits.free.release()
-    stopping.join(DEADLINE)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert asked.answers == {"1": 1, "2": 2}
     assert noted(store.readers.connection()) == [1, 2]
@@ -277,7 +278,7 @@ def test_a_commit_that_is_over_before_its_turn_is_answered(
 
         monkeypatch.setattr(self, "_over", tell)
         commit = begin(self)
-        assert told.wait(DEADLINE)
+        assert told.wait(PATIENCE)
         monkeypatch.setattr(self, "_over", over)
         return commit
 
@@ -287,7 +288,7 @@ def test_a_commit_that_is_over_before_its_turn_is_answered(
     async def ask() -> list[Any]:
         writer.move_to_loop(asyncio.get_running_loop())
         wanted = [writer.acall(note(number)) for number in range(2)]
-        return await asyncio.wait_for(asyncio.gather(*wanted), DEADLINE)
+        return await asyncio.wait_for(asyncio.gather(*wanted), PATIENCE)
 
     assert asyncio.run(ask()) == [0, 1]
     writer.stop()

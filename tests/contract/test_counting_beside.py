@@ -20,7 +20,8 @@ from pilotage.services.pool.index_loading import apply_counts, count_waiting
 from pilotage.store.tables import counts as count_rows
 from pilotage.store.tables import instance
 from tests.contract.one_of_several import POLICY, One
-from tests.contract.stores import DEADLINE, Gate, Store, fill, postgresql_store
+from tests.contract.stores import Gate, Store, fill, postgresql_store
+from tests.deadlines import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -71,15 +72,15 @@ class Held:
         self.open, self.made = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: one.make(queue, count, before_commit=self._wait))
         self._thread.start()
-        assert self.made.wait(DEADLINE)
+        assert self.made.wait(PATIENCE)
 
     def _wait(self) -> None:
         self.made.set()
-        assert self.open.wait(DEADLINE)
+        assert self.open.wait(PATIENCE)
 
     def commit(self) -> None:
         self.open.set()
-        self._thread.join(DEADLINE)
+        self._thread.join(PATIENCE)
 
 
 def anything(setting: Setting, rng: Random, *servers: One) -> None:
@@ -135,7 +136,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
     def held(connection: Any) -> Any:
         found = count_waiting(connection)
         reached.set()
-        assert opened.wait(DEADLINE)
+        assert opened.wait(PATIENCE)
         return found
 
     monkeypatch.setattr(startup, "count_waiting", held)
@@ -149,7 +150,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
             clock=lambda: 0.0,
         )
         counting = asyncio.create_task(load_index(context))
-        await asyncio.to_thread(reached.wait, DEADLINE)
+        await asyncio.to_thread(reached.wait, PATIENCE)
         # What pilots and people ask for is answered, but no job is given.
         assert await a.writer.acall(lambda _: "answered") == "answered"
         assert not await asyncio.to_thread(a.take, queue)
@@ -161,7 +162,7 @@ def test_a_server_answers_while_the_count_is_held(setting: Setting, monkeypatch:
         opened.set()
         await counting
 
-    asyncio.run(asyncio.wait_for(work(), DEADLINE))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
     assert a.pool.queues.loading is None
     assert sum(a.waiting(queue).values()) == 10 + 3 - 1 + 4 - 1
     setting.check()
@@ -189,7 +190,7 @@ def test_a_count_is_taken_up_once_though_its_group_fails(setting: Setting) -> No
         for request in requests:
             a.writer.submit(request, reply)
         gate.opened.set()
-        assert done.wait(DEADLINE)
+        assert done.wait(PATIENCE)
         return answers
 
     def make(tx: Any) -> None:

@@ -18,9 +18,10 @@ from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from tests import sge
 from tests.contract.test_forwarding_slurm import DOCUMENT, SI00
+from tests.deadlines import PATIENCE
 from tests.unit.core.forwarding.test_forward import HOSTILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 QUEUES = {
     "slow.q": {"complex_values": "si00=400"},

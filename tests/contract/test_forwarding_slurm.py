@@ -17,10 +17,11 @@ from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from tests import slurm
+from tests.deadlines import PATIENCE
 from tests.unit.core.forwarding.batch_systems import slurm_accepts
 from tests.unit.core.forwarding.test_forward import HOSTILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 SI00 = "GlueHostBenchmarkSI00"
 DOCUMENT = (

@@ -31,7 +31,8 @@ from pilotage.store.tables import (
     submissions,
 )
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, history_where
-from tests.contract.stores import DEADLINE, IDENTITY, Store, assert_counted, recount
+from tests.contract.stores import IDENTITY, Store, assert_counted, recount
+from tests.deadlines import PATIENCE
 from tests.pilot_intent import pilot_intent
 
 EVERYBODY = Viewer("", everything=True)
@@ -300,7 +301,7 @@ def test_a_job_is_in_one_table_wherever_the_process_is_killed(store: Store, conn
             assert process.stdout.readline() == b"committed\n"
         os.kill(process.pid, signal.SIGKILL)
         process.stdout.close()
-        process.wait(DEADLINE)
+        process.wait(PATIENCE)
         hot = list_of(connection, "SELECT id FROM jobs")
         old = list_of(connection, "SELECT id FROM history")
         gone = [job for one in retention.pending_removals(connection, 0, 10_000) for job in one.names]

@@ -18,7 +18,8 @@ from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import MAX_RETRIES, Writer
 from tests.contract.proxy import Proxy
-from tests.contract.stores import DEADLINE, Gate, Store, noted
+from tests.contract.stores import Gate, Store, noted
+from tests.deadlines import PATIENCE
 from tests.postgres import PASSWORD, server
 
 COLUMNS = ("owner", "digest", "size", "uploaded")
@@ -146,7 +147,7 @@ def test_an_error_is_told_to_its_sender_alone(writer: Writer, of_servers: None, 
     for request in (later_in(1), mistaken, later_in(2)):
         writer.submit(request, reply)
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     assert answers == [1, InvalidInput, 2]
     assert writer.replays == 1
     assert writer.call(lambda tx: noted(tx.connection)) == [1, 2]

@@ -16,7 +16,8 @@ from pilotage.store.postgresql.dsn import DatabaseAddress, lock_exclusive, lock_
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from tests.contract.proxy import Proxy
-from tests.contract.stores import DEADLINE, Gate, note, noted
+from tests.contract.stores import Gate, note, noted
+from tests.deadlines import PATIENCE
 from tests.postgres import PASSWORD, Server, server
 
 pytestmark = pytest.mark.slow
@@ -127,7 +128,7 @@ def test_a_group_lost_in_the_commit_is_answered_alike_and_not_carried_out_again(
     # The gate's own transaction ends first.
     told.writer.submit(lambda tx: proxy.cut_at(b"COMMIT", delivered=True), lambda result, error: None)
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     assert answers == calls == [1, 2, 3, 4, 5]
     told.agree({1, 2, 3, 4, 5})
 
@@ -201,7 +202,7 @@ def test_a_deadlock_is_carried_out_again(database: str) -> None:
             nonlocal tries
             tries += 1
             if tries > 1:
-                crosser.join(DEADLINE)
+                crosser.join(PATIENCE)
             told.noting(tx, 3)
             tx.connection.execute("UPDATE uploads SET size = 10 WHERE digest = '1'")
             if tries == 1:
@@ -253,7 +254,7 @@ def test_a_number_that_does_not_fit_is_told_to_its_sender_alone(database: str) -
     for request in (lambda tx: told.noting(tx, 1), too_large, lambda tx: told.noting(tx, 2)):
         told.writer.submit(request, reply)
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     assert answers == [1, InvalidInput, 2]
     told.agree({1, 2})
     told.end()
@@ -314,7 +315,7 @@ def test_readers_are_few_and_come_back(database: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(DEADLINE)
+        thread.join(PATIENCE)
     with psycopg.connect(server().url("postgres"), autocommit=True) as other:
         sql = "SELECT {} FROM pg_stat_activity WHERE datname = %s AND application_name = 'pilotage'"
         [count] = other.execute(sql.format("count(*)"), (database,)).fetchone() or (0,)

@@ -37,7 +37,8 @@ from pilotage.store.tables import (
 from pilotage.store.tables.partitions import month_of, month_start, next_month
 from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import DEADLINE, IDENTITY, Store, assert_counted, recount
+from tests.contract.stores import IDENTITY, Store, assert_counted, recount
+from tests.deadlines import PATIENCE
 from tests.postgres import server
 
 EVERYBODY = Viewer("", everything=True)
@@ -406,7 +407,7 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
         context.stop = asyncio.Event()
         for _ in range(2):
             # Each looks at everything.
-            await asyncio.wait_for(RetentionDuty(context, Path(), session).cycle(), DEADLINE)
+            await asyncio.wait_for(RetentionDuty(context, Path(), session).cycle(), PATIENCE)
 
     asyncio.run(cycles())
     found = listing.job_ids(store.readers.connection(), JobSelection(), EVERYBODY, 0, 99)

@@ -26,7 +26,8 @@ from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.postgresql.notify import PostgresqlNotifications
-from tests.contract.stores import DEADLINE, Store, postgresql_store
+from tests.contract.stores import Store, postgresql_store
+from tests.deadlines import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +69,7 @@ async def sessions(connection: Any, count: int) -> list[int]:
 
 
 def in_time(work: Any) -> None:
-    asyncio.run(asyncio.wait_for(work, DEADLINE))
+    asyncio.run(asyncio.wait_for(work, PATIENCE))
 
 
 def test_a_hint_is_heard_after_the_commit_once_for_a_transaction(postgresql: Store, writing: Any) -> None:

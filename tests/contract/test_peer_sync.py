@@ -30,6 +30,7 @@ from pilotage.store.tables import events, history, instance, jobs, pilots
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import fill, postgresql_store
+from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.pilot_intent import pilot_intent
 from tests.single_exchange import exchange
@@ -203,9 +204,9 @@ def test_one_of_two_reschedules_of_an_old_job_is_refused(pools: tuple[One, One, 
     begun = threading.Event()
     with ThreadPoolExecutor(1) as thread:
         first = thread.submit(does, a, "reschedule", waited_for)
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE)
         assert does(b, "reschedule") == []
-        assert first.result(90) == [job]
+        assert first.result(PATIENCE) == [job]
     row = b.writer.call(lambda tx: jobs.by_ids(tx.connection, [job])[job])
     moves = b.writer.call(lambda tx: events.history(tx.connection, job, row.last_event))
     assert [move.kind for move in moves] == ["killed", "rescheduled", "requeued"]

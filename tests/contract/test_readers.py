@@ -13,7 +13,8 @@ import pytest
 from pilotage.store.admin import sqlite_backup
 from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import DEADLINE, Store, note, noted, sqlite_store
+from tests.contract.stores import Store, note, noted, sqlite_store
+from tests.deadlines import PATIENCE
 
 
 def test_readers_see_what_is_committed_and_cannot_write(store: Store, writer: Writer) -> None:
@@ -32,7 +33,7 @@ def test_each_thread_has_a_reader_of_its_own(store: Store) -> None:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(store.readers.connection()))
     thread.start()
-    thread.join(DEADLINE)
+    thread.join(PATIENCE)
     assert found[0] is not store.readers.connection()
 
 

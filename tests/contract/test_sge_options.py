@@ -14,9 +14,10 @@ from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.submission import ListedTask, NativeState
 from tests import sge
+from tests.deadlines import PATIENCE
 from tests.instance import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 STAMP = "pilotage-options"
 
@@ -103,7 +104,7 @@ def test_a_pilot_that_no_queue_fits_has_the_schedulers_reason(cell: sge.GridEngi
             assert {task.state for task in tasks} == {NativeState.WAITING}
             return {task.reason for task in tasks if task.reason}
 
-        until(lambda: any("si00" in reason for reason in reasons()), 120, "the scheduler's reason")
+        until(lambda: any("si00" in reason for reason in reasons()), what="the scheduler's reason")
     finally:
         batch.cancel([STAMP])
 
@@ -123,7 +124,7 @@ def test_a_pilot_in_an_error_state_waits_with_its_error(cell: sge.GridEngine) ->
             tasks = batch.list_pilots([STAMP]).tasks
             return [task for task in tasks if task.native == "Eqw" and task.reason]
 
-        [task] = until(errors, 60, "the error")
+        [task] = until(errors, what="the error")
         assert task.state is NativeState.WAITING
     finally:
         batch.cancel([STAMP])
@@ -139,7 +140,7 @@ def test_a_pilot_that_an_administrator_starts_again_hides_no_other(cell: sge.Gri
     try:
         batch.release([STAMP])
         until(
-            lambda: {task.native for task in batch.list_pilots([STAMP]).tasks} == {"r"}, 60, "running pilots"
+            lambda: {task.native for task in batch.list_pilots([STAMP]).tasks} == {"r"}, what="running pilots"
         )
         cell.run("qmod", "-f", "-rj", receipt.batch_ids[0])
 
@@ -149,7 +150,7 @@ def test_a_pilot_that_an_administrator_starts_again_hides_no_other(cell: sge.Gri
             assert {task.index for task in listing.tasks} == {0, 1}
             return "Rr" in {task.native for task in listing.tasks}
 
-        until(runs_again, 60, "the second start")
+        until(runs_again, what="the second start")
         assert set(batch.properties([STAMP])) == {(STAMP, 0), (STAMP, 1)}
     finally:
         batch.cancel([STAMP])

@@ -12,8 +12,9 @@ from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from tests import slurm
+from tests.deadlines import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from pilotage.core.errors import Overloaded
 from pilotage.store.engine.sqlite import quick_check
 from pilotage.store.writer.transaction import BatchableRequest, Transaction
 from pilotage.store.writer.writer import Writer
-from tests.contract.stores import DEADLINE, Gate, Store, note, noted
+from tests.contract.stores import Gate, Store, note, noted
+from tests.deadlines import PATIENCE
 
 
 def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: Store) -> None:
@@ -39,7 +40,7 @@ def test_an_answer_comes_after_the_commit_that_holds_it(writer: Writer, store: S
     assert noted(store.readers.connection()) == []
     groups = writer.groups
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     assert seen == [[0, 1, 2, 3, 4]] * 5
     assert writer.groups == groups + 1
 
@@ -65,7 +66,7 @@ def test_one_request_that_fails_fails_alone(writer: Writer, store: Store) -> Non
     for request in (note(1), note(2), fails, note(3), note(4)):
         writer.submit(request, reply)
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     assert isinstance(answers[2], ValueError)
     assert answers[:2] + answers[3:] == [1, 2, 3, 4]
     assert noted(store.readers.connection()) == [1, 2, 3, 4]
@@ -111,7 +112,7 @@ def test_large_requests_share_a_commit_with_fewer(connection: Any) -> None:
         writer.submit(item, lambda result, error: done.set() if result == last else None)
     groups = writer.groups
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     writer.stop()
     assert writer.groups - groups == 3
     assert noted(connection) == list(range(last + 1))
@@ -125,7 +126,7 @@ def test_a_full_queue_refuses_instead_of_piling_up(writer: Writer, store: Store)
         writer.submit(note(99), lambda result, error: None)
     assert refused.value.retry_after > 0
     gate.opened.set()
-    assert done.wait(DEADLINE)
+    assert done.wait(PATIENCE)
     writer.call(note(8))
     assert noted(store.readers.connection()) == list(range(9))
 
@@ -141,7 +142,7 @@ def test_a_stopping_writer_does_waiting_requests_and_refuses_later_ones(
     stopping = threading.Thread(target=writer.stop)
     stopping.start()
     gate.opened.set()
-    stopping.join(DEADLINE)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
     assert noted(connection) == list(range(connection.group + 5))
     with pytest.raises(Overloaded):
@@ -173,7 +174,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(store: Store) -
             os.kill(process.pid, signal.SIGKILL)
             rest = process.stdout.read()
             process.stdout.close()
-            process.wait(DEADLINE)
+            process.wait(PATIENCE)
         said.update(int(line) for line in rest.splitlines(keepends=True) if line.endswith(b"\n"))
         connection = store.open_writer()
         if isinstance(connection, sqlite3.Connection):

@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from types import TracebackType
 
+from tests.deadlines import PATIENCE
+
 
 class ChaosProxy:
     """Forwards requests to `port`; each exchange meets a fault with probability `fault`."""
@@ -97,7 +99,7 @@ class ChaosProxy:
 def _forward(
     port: int, method: str, path: str, body: bytes, headers: dict[str, str]
 ) -> tuple[int, bytes] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()

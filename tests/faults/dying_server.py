@@ -40,7 +40,7 @@ class DyingBatch(LocalBatch):
             die()
         super()._feed(process, script)
         # In a thread of its own: the server answers the pilot meanwhile.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + float(os.environ["PILOTAGE_TEST_PATIENCE"])
         while not MARKER.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         die()

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, Finish, Node, Reference, Release, Take
+from tests.deadlines import PATIENCE
 
 PROCESSORS = 32
 MOST_HELD = 48
@@ -117,7 +118,7 @@ class PaperPilot:
     def line(self, server: int, number: int) -> http.client.HTTPConnection:
         if (server, number) not in self.lines:
             port = self.ports[server]
-            self.lines[server, number] = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            self.lines[server, number] = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         return self.lines[server, number]
 
     def move(self) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.requests.json_format import specification_to_text, splitting_to_text, stored_steps
 from pilotage.core.requests.specification import Program, Specification, Step, StepSplitting
+from tests.deadlines import PATIENCE
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.instance import Instance, until
 
@@ -21,7 +22,7 @@ FILES_PER_JOB = 2
 
 @contextmanager
 def database(instance: Instance) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(instance.home / "pilotage.db", timeout=60)) as connection:
+    with closing(sqlite3.connect(instance.home / "pilotage.db", timeout=PATIENCE)) as connection:
         yield connection
 
 

@@ -22,6 +22,7 @@ from pilotage.agent.loop import AgentLoop
 from pilotage.agent.stop_flag import StopFlag
 from pilotage.core.errors import Conflict, Unreachable
 from pilotage.wire.agents import JoinRequest
+from tests.deadlines import PATIENCE
 from tests.faults.request_tables import add_request, all_split, audited, element_states, read
 from tests.instance import Instance, running, until
 
@@ -190,7 +191,7 @@ def start(instance: Instance, name: str, *, posts: int = 1) -> subprocess.Popen[
 
 def stop(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
-    return process.wait(60)
+    return process.wait(PATIENCE)
 
 
 def jobs_of(instance: Instance, request: int, agent: str = "%") -> int:
@@ -207,7 +208,7 @@ def test_an_agent_that_sleeps_over_its_lease_makes_nothing_twice_when_it_wakes(i
     sleeper = start(instance, "sleeper")
     other = None
     try:
-        until(lambda: jobs_of(instance, request) > 20, within=30, what="the first masks")
+        until(lambda: jobs_of(instance, request) > 20, within=PATIENCE, what="the first masks")
         os.kill(sleeper.pid, signal.SIGSTOP)
         other = start(instance, "other", posts=100)
         all_split(instance, request, 6)
@@ -237,16 +238,16 @@ def test_agents_come_and_go_under_load(instance: Instance) -> None:
     requests = [add_request(instance, 20, 60, team="far") for _ in range(3)]
     agents = [start(instance, "one")]
     try:
-        until(lambda: jobs_of(instance, requests[0]) > 50, within=30, what="the first masks")
+        until(lambda: jobs_of(instance, requests[0]) > 50, within=PATIENCE, what="the first masks")
         agents += [start(instance, "two"), start(instance, "three")]
         for name in ("two", "three"):
             until(
                 lambda name=name: sum(jobs_of(instance, r, name) for r in requests) > 20,
-                within=40,
+                within=PATIENCE,
                 what=f"work for {name}",
             )
         agents[1].kill()
-        agents[1].wait(60)
+        agents[1].wait(PATIENCE)
         assert stop(agents[0]) == 0
         for request in requests:
             all_split(instance, request, 20)
@@ -276,10 +277,10 @@ def test_a_server_that_is_killed_and_restarted_keeps_its_agents(instance: Instan
 def test_a_second_process_of_the_same_name_takes_over_in_the_middle(instance: Instance) -> None:
     request = add_request(instance, 4, 100, team="far")
     first = start(instance, "same")
-    until(lambda: jobs_of(instance, request) > 20, within=30, what="the first masks")
+    until(lambda: jobs_of(instance, request) > 20, within=PATIENCE, what="the first masks")
     second = start(instance, "same", posts=50)
     try:
-        assert first.wait(60) == 5, Conflict.__name__
+        assert first.wait(PATIENCE) == 5, Conflict.__name__
         all_split(instance, request, 4)
         audited(instance, request, jobs=200)
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.wire.pool import PilotSummary
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit, audit_postgresql
 from tests.instance import Instance, alive, until
 from tests.postgres import server
@@ -48,7 +49,7 @@ def killed_while_starting(instance: Instance, moment: str, tmp_path: Path, patch
     script = f"touch {tmp_path}/marker; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done"
     job = instance.client().submit({"executable": "sh", "arguments": ["-c", script]}).first
     assert instance.process is not None
-    assert instance.process.wait(180) == -9
+    assert instance.process.wait(2 * PATIENCE) == -9
     instance.program = ("-m", "pilotage.main")
     instance.start()
     return job

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit
 from tests.instance import Instance, alive, children, descendants, running, until
 
@@ -102,7 +103,7 @@ def test_a_server_killed_again_and_again_during_matches_and_reports_loses_nothin
             until(lambda part=part: instance.client().counts(selection).final >= part, what="progress")
             instance.kill_server()
             instance.start()
-        until(lambda: instance.client().counts(selection).final == 300, within=180, what="the end")
+        until(lambda: instance.client().counts(selection).final == 300, within=2 * PATIENCE, what="the end")
         instance.close()
         assert audit(instance.home) == {"Done": 300}
 
@@ -142,7 +143,7 @@ def test_a_drain_lets_running_jobs_end_and_keeps_waiting_ones(tmp_path: Path) ->
         instance.client().shutdown("drain")
         assert instance.process is not None
         go_on.touch()
-        assert instance.process.wait(90) == 0
+        assert instance.process.wait(PATIENCE) == 0
         instance.start()
         assert instance.job(job).state == "Done"
         instance.reaches(waiting, "Done")
@@ -169,7 +170,7 @@ def test_cancelled_pilots_give_their_jobs_back_at_no_cost(tmp_path: Path) -> Non
         pids = descendants(instance.pilot_pids()[0])
         instance.client().shutdown("cancel")
         assert instance.process is not None
-        assert instance.process.wait(90) == 0
+        assert instance.process.wait(PATIENCE) == 0
         assert not [pid for pid in pids if alive(pid)]
         instance.start()
         done = instance.reaches(job, "Done")

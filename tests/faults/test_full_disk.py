@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from pilotage.core.errors import DiskFull
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
 SIZE = 160
@@ -61,7 +62,7 @@ def fill(disk: Path, leave: int = 0) -> None:
 
 
 def get(server: Instance, path: str) -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{server.port}{path}", trust_env=False, timeout=90)
+    return httpx.get(f"http://127.0.0.1:{server.port}{path}", trust_env=False, timeout=PATIENCE)
 
 
 def gated(server: Instance, gate: Path) -> int:

@@ -15,9 +15,8 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from tests import sge
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
-
-pytestmark = pytest.mark.timeout(300)
 
 JOBS = 8
 COMMANDS = ("qsub", "qstat", "qrls", "qdel", "qping", "qacct")
@@ -138,15 +137,15 @@ def submit(instance: Instance, seconds: float = 0.2, count: int = JOBS) -> Selec
 def assert_all_done(instance: Instance, engine: sge.GridEngine, jobs: Selection, count: int = JOBS) -> None:
     """Every job is done and was applied once; no pilot and no batch job is left."""
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Done") == count, 120, f"the end of {count} jobs")
-    until(lambda: not engine.run("qstat", "-u", "*"), 120, "the end of all batch jobs")
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+    until(lambda: client.counts(jobs).states.get("Done") == count, what=f"the end of {count} jobs")
+    until(lambda: not engine.run("qstat", "-u", "*"), what="the end of all batch jobs")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
     for job in client.jobs(jobs):
         assert instance.events(job.id).count("finished") == 1
 
 
 def wait_for_use(fault: Path) -> None:
-    until(lambda: not fault.exists(), 120, "the fault")
+    until(lambda: not fault.exists(), what="the fault")
 
 
 @pytest.mark.parametrize("command", ["qsub", "qrls"])
@@ -155,7 +154,7 @@ def test_a_server_that_dies_in_a_call(instance: Instance, faulty: Faulty, comman
     """Between intent and id, between id and release; before and after the master has acted."""
     faulty.set(command, fault)
     jobs = submit(instance)
-    until(lambda: instance.process is not None and instance.process.poll() is not None, 120, "its death")
+    until(lambda: instance.process is not None and instance.process.poll() is not None, what="its death")
     instance.start()
     assert_all_done(instance, faulty.engine, jobs)
 
@@ -186,7 +185,7 @@ def test_a_listing_that_is_no_listing(instance: Instance, faulty: Faulty, comman
     client = instance.client()
     before = {pilot.id for pilot in client.pilots()}
     jobs = submit(instance, seconds=1, count=6)
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     for _ in range(3):
         wait_for_use(faulty.set(command, fault))
     assert_all_done(instance, faulty.engine, jobs, 6)
@@ -196,7 +195,7 @@ def test_a_listing_that_is_no_listing(instance: Instance, faulty: Faulty, comman
 def test_a_master_that_hangs_during_a_submission(instance: Instance, faulty: Faulty) -> None:
     with faulty.engine.stopped():
         jobs = submit(instance)
-        until(lambda: "CE sge:" in instance.log(), 200, "the failure of a call")
+        until(lambda: "CE sge:" in instance.log(), 2 * PATIENCE, "the failure of a call")
     assert_all_done(instance, faulty.engine, jobs)
 
 
@@ -212,7 +211,7 @@ def test_a_master_that_crashes_right_after_its_answer(instance: Instance, faulty
 def test_a_master_that_is_started_again_while_pilots_run(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=3, count=4)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     before = {pilot.id for pilot in client.pilots() if not pilot.ended}
     faulty.engine.kill()
     faulty.engine.start_master()
@@ -223,7 +222,7 @@ def test_a_master_that_is_started_again_while_pilots_run(instance: Instance, fau
 def test_an_administrator_who_deletes_pilots(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     faulty.engine.run("qdel", "-u", "*")
     assert_all_done(instance, faulty.engine, jobs, 6)
 
@@ -232,7 +231,7 @@ def test_a_pilot_that_is_killed_on_its_node_has_a_reason(instance: Instance, fau
     client = instance.client()
     before = {pilot.id for pilot in client.pilots()}
     jobs = submit(instance, seconds=5, count=1)
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     [pilot] = [pilot for pilot in client.pilots() if pilot.id not in before and pilot.state == "Running"]
     for pid in faulty.engine.processes(pilot.batch_id):
         with suppress(ProcessLookupError):
@@ -249,7 +248,7 @@ def test_a_full_batch_system_is_no_failure(instance: Instance, faulty: Faulty) -
         more = submit(instance)
         client = instance.client()
         until(
-            lambda: client.counts(jobs).final == client.counts(more).final == JOBS, 120, "the end of all jobs"
+            lambda: client.counts(jobs).final == client.counts(more).final == JOBS, what="the end of all jobs"
         )
     finally:
         faulty.engine.limit(max_u_jobs="0")
@@ -271,12 +270,12 @@ def test_a_pilot_that_an_administrator_holds_goes_on_when_it_is_released(
             """Whether the server has released all pilots, so that it does not end the hold that follows."""
             return {pilot.state for pilot in client.pilots() if not pilot.ended} == {"Waiting"}
 
-        until(released, 120, "waiting pilots")
-        until(lambda: "disabled" in instance.cli("ce", "list").stdout, 120, "the reason of the wait")
+        until(released, what="waiting pilots")
+        until(lambda: "disabled" in instance.cli("ce", "list").stdout, what="the reason of the wait")
         engine.run("qhold", "-h", "o", "-u", "*")
     finally:
         engine.run("qmod", "-e", "*")
-    until(lambda: "hqw: held" in instance.cli("ce", "list").stdout, 120, "the hold")
+    until(lambda: "hqw: held" in instance.cli("ce", "list").stdout, what="the hold")
     engine.run("qrls", "-h", "o", "-u", "*")
     assert_all_done(instance, engine, jobs)
 
@@ -292,8 +291,8 @@ def test_batch_jobs_in_the_error_state_are_cancelled(
     engine.replace_queue("all.q", prolog=str(prolog))
     try:
         jobs = submit(instance)
-        until(lambda: "Eqw" in instance.cli("ce", "list").stdout, 120, "the reason of the pause")
-        until(lambda: not engine.run("qstat", "-u", "*"), 120, "the cancel")
+        until(lambda: "Eqw" in instance.cli("ce", "list").stdout, what="the reason of the pause")
+        until(lambda: not engine.run("qstat", "-u", "*"), what="the cancel")
     finally:
         engine.replace_queue("all.q", prolog="NONE")
     instance.cli("ce", "enable", "sge")

@@ -26,6 +26,7 @@ from pilotage.core.errors import PilotageError
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.store.admin.upgrade import sqlite_engine, upgrade
 from pilotage.wire import submissions
+from tests.deadlines import PATIENCE
 from tests.faults.answers import people_heard_the_truth, pilots_heard_the_truth
 from tests.faults.ledger import Ledger, read
 from tests.faults.pair import Pair, Reigns
@@ -45,7 +46,7 @@ DRAINED = 180.0 + SECONDS
 EXPECTED = ("finish accepted", "finish superseded", "confirm accepted", "twice", "unanswered")
 """Events that pilots of a load have met before it ends."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + 4 * SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5 * PATIENCE + 4 * SECONDS)]
 
 
 class Load:
@@ -79,7 +80,7 @@ class Load:
 
     def person(self, token: str, seed: int, administrator: str = "") -> Person:
         urls = [f"http://127.0.0.1:{one.port}" for one in self.servers]
-        clients = [Client(url, token, patience=0.5, timeout=90) for url in urls]
+        clients = [Client(url, token, patience=0.5, timeout=PATIENCE) for url in urls]
         self.clients += clients
         return Person(clients, MOST_WAITING, self.stop_people, SEED * 10 + seed, administrator)
 
@@ -259,7 +260,7 @@ def test_two_killed_servers_under_load_lose_and_double_nothing(pair: Pair) -> No
     load = Load(pair.servers, pair.launch, pair.url)
     load.run()
     for one in pair.servers:
-        until(lambda one=one: list(one.client().queues()) == [], 120, "no waiting jobs in any memory")
+        until(lambda one=one: list(one.client().queues()) == [], what="no waiting jobs in any memory")
     for one in pair.servers:
         one.stop_server()
     load.check()
@@ -287,7 +288,7 @@ def test_the_index_counts_waiting_jobs_while_it_is_loaded(instance: Instance) ->
                 raise one.error
         # Whatever the pilots have left over, this waits.
         instance.client().submit({"executable": "true", "tags": ["nowhere"]}, values=range(3))
-        until(lambda: told(instance) == read(instance.home).waiting(), 120, "the same counts")
+        until(lambda: told(instance) == read(instance.home).waiting(), what="the same counts")
     assert sum(told(instance).values()) >= 6
     for client in load.clients:
         client.close()

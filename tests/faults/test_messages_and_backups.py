@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit
 from tests.faults.chaos import ChaosProxy
 from tests.instance import Instance, alive, running, until
@@ -26,7 +27,9 @@ def test_messages_lost_doubled_delayed_and_reordered_change_nothing(tmp_path: Pa
             command = ["-c", f"echo %s >> {runs}; [ %s != 7 ]"]
             answer = client.submit({"executable": "sh", "arguments": command}, values=list(range(150)))
             selection = Selection(submission=answer.submission)
-            until(lambda: client.counts(selection).final == 150, within=180, what="the end of all jobs")
+            until(
+                lambda: client.counts(selection).final == 150, within=2 * PATIENCE, what="the end of all jobs"
+            )
             assert client.counts(selection).states == {"Done": 149, "Failed": 1}
             # No lease ran out, so no job was begun twice.
             assert sorted(map(int, runs.read_text().split())) == list(range(150))

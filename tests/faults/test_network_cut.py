@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.acceptance.slurm_site import SlurmSite, slurm_site
+from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.namespaces import cut
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 LEASE = 3.0
 JOBS = 4
@@ -40,12 +41,12 @@ def test_jobs_run_elsewhere_while_the_nodes_are_cut_off_and_are_applied_once(tmp
         # A trace for each start and end: what really ran, whatever the server was told.
         command = f"echo start $PPID >> {traces}; until [ -e {go} ]; do sleep 0.2; done; echo end >> {traces}"
         submission = site.submit(JOBS, command)
-        until(lambda: site.states(submission).get("Running") == JOBS, 120, "all jobs in Slurm")
+        until(lambda: site.states(submission).get("Running") == JOBS, what="all jobs in Slurm")
         assert len(running_in_slurm(site)) == 2
         with cut(site.network):
-            until(lambda: not running_in_slurm(site), 120, "the end of the leases")
+            until(lambda: not running_in_slurm(site), what="the end of the leases")
             assert site.server.cli("ce", "enable", "local").returncode == 0
-            until(lambda: traces.read_text().count("start") > JOBS, 120, "a job that runs elsewhere")
+            until(lambda: traces.read_text().count("start") > JOBS, what="a job that runs elsewhere")
             go.touch()
         site.wait(submission, JOBS)
         assert finished_events(site, submission) == [1] * JOBS

@@ -14,10 +14,9 @@ from pilotage.core.errors import NotFound
 from pilotage.wire.pool import PilotSummary
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
+from tests.deadlines import PATIENCE
 from tests.faults.test_slurm import assert_all_done, processes_of, submit
 from tests.instance import Instance, alive, until
-
-pytestmark = pytest.mark.timeout(300)
 
 PAYLOAD = """\
 echo begins
@@ -61,7 +60,7 @@ def start(instance: Instance, marks: Path, payload: str = PAYLOAD) -> tuple[int,
 
 def ended(instance: Instance, pilot: int) -> PilotSummary:
     client = instance.client()
-    until(lambda: client.pilot(pilot).pilot.ended, 120, f"the end of pilot {pilot}")
+    until(lambda: client.pilot(pilot).pilot.ended, what=f"the end of pilot {pilot}")
     return client.pilot(pilot).pilot
 
 
@@ -75,7 +74,7 @@ def test_a_pilot_that_slurm_signals_gives_its_job_back(
     """`scancel` sends SIGTERM, and SIGKILL after KillWait: the payload is told, and its job loses no try."""
     job, pilot = start(instance, tmp_path)
     cluster.run("scancel", *options, pilot.batch_id)
-    assert instance.reaches(job, "Done", within=180).failures == 0
+    assert instance.reaches(job, "Done", within=2 * PATIENCE).failures == 0
     assert (tmp_path / "caught").read_text() == "caught\n"
     row = ended(instance, pilot.id)
     assert (row.state, row.reason) == ("Done", f"received {name}")
@@ -98,9 +97,9 @@ def test_a_payload_that_ignores_signals_is_killed_with_its_pilot(
     )
     job, pilot = start(instance, tmp_path, deaf)
     cluster.run("scancel", pilot.batch_id)
-    assert instance.reaches(job, "Done", within=180).failures == 0
+    assert instance.reaches(job, "Done", within=2 * PATIENCE).failures == 0
     assert ended(instance, pilot.id).state == "Done"
-    until(lambda: not processes_of(cluster, pilot.batch_id), 120, "the end of its processes")
+    until(lambda: not processes_of(cluster, pilot.batch_id), what="the end of its processes")
 
 
 def test_a_node_that_crashes_and_boots_again(
@@ -119,7 +118,7 @@ def test_a_node_that_crashes_and_boots_again(
             os.kill(pid, signal.SIGKILL)
     until(lambda: not alive(payload), what="the end of the payload")
     cluster.start_node("n1")
-    assert instance.reaches(job, "Done", within=120).failures == 1
+    assert instance.reaches(job, "Done", within=PATIENCE).failures == 1
     row = ended(instance, pilot.id)
     assert row.state == "Failed"
     assert row.reason.startswith("its batch job has ended without a word")
@@ -143,12 +142,12 @@ def test_a_controller_that_forgets_ended_jobs_at_once(cluster: slurm.Cluster, tm
     with instance_on(cluster, tmp_path, settle="3", listing_period="6", lease="3600") as instance:
         jobs = submit(instance, seconds=10, count=6)
         client = instance.client()
-        until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+        until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
         # One without a job may leave by itself before the kill.
         running = [pilot for pilot in client.pilots() if pilot.jobs and not pilot.ended]
         killed = {pilot.id for pilot in running if killed_at_once(cluster, pilot.batch_id)}
         assert killed
-        until(lambda: not cluster.run("squeue", "-h", "--states=all"), 120, "Slurm's purge")
+        until(lambda: not cluster.run("squeue", "-h", "--states=all"), what="Slurm's purge")
         assert_all_done(instance, cluster, jobs, 6)
         ends = {(pilot.state, pilot.reason) for pilot in client.pilots() if pilot.id in killed}
         assert {state for state, _ in ends} == {"Failed"}, ends

@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.instance import Instance, running, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 EVENTS, EVENTS_PER_JOB = 4000, 100
 REQUEST = f"""\
@@ -66,7 +67,9 @@ def test_every_event_is_in_one_result_though_the_server_dies(tmp_path: Path) -> 
         instance.apply()
         request = submitted(instance, tmp_path)
         kill_and_start(instance, Random(1), 6)
-        until(lambda: state_of(instance, request) == "completed", within=200, what="the request's end")
+        until(
+            lambda: state_of(instance, request) == "completed", within=2 * PATIENCE, what="the request's end"
+        )
         audit = audited(instance, request)
         assert audit.events == EVENTS
         assert set(audit.jobs) == {"done"}

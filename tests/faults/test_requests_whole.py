@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from tests import postgres
+from tests.deadlines import PATIENCE
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.faults.pair import Pair
 from tests.instance import Instance, children, until
@@ -30,7 +31,7 @@ EVENTS = JOBS * EVENTS_PER_JOB
 pytestmark = pytest.mark.slow
 
 SITES = [f"site{number}" for number in range(10)]
-PATIENCE = 120 + JOBS / 20
+WHOLE = PATIENCE + JOBS / 20
 
 POLICY_OF_SITES = "".join(
     f"""
@@ -166,7 +167,7 @@ def run_request(
     submitted = json.loads(cli(instance, "request", "submit", str(folder / "request.toml"), "--json"))
     request = submitted["requests"][0]["request"]["id"]
     with agents([instance, *others], 3) as processes:
-        until(lambda: done_jobs(instance) >= JOBS // 3, PATIENCE, "a third of the jobs")
+        until(lambda: done_jobs(instance) >= JOBS // 3, WHOLE, "a third of the jobs")
         kill(processes)
 
         def completed() -> bool:
@@ -174,7 +175,7 @@ def run_request(
             assert shown["state"] not in ("failed", "aborted"), shown
             return shown["state"] in ("completed", "closed-out", "announced")
 
-        until(completed, PATIENCE, "the end of the request")
+        until(completed, WHOLE, "the end of the request")
     with database(instance) as connection:
         audit = audit_request(connection, request)
     assert set(audit.elements) == {"Done"}, audit
@@ -241,7 +242,7 @@ def test_one_process_of_each_kind_dies_with_two_servers_on_postgresql(tmp_path: 
         os.kill(until(busy_pilot, what="a pilot with a job"), signal.SIGKILL)
         processes[0].send_signal(signal.SIGKILL)
         for server, part in ((pair.second, JOBS // 2), (pair.first, 2 * JOBS // 3)):
-            until(lambda part=part: done_jobs(pair.first) >= part, PATIENCE, f"{part} jobs")
+            until(lambda part=part: done_jobs(pair.first) >= part, WHOLE, f"{part} jobs")
             server.kill_server()
             pair.launch(server)
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
 from tests.faults.pair import Pair
 from tests.instance import until
@@ -78,7 +79,7 @@ def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pa
             victim = pair.second if survivor is pair.first else pair.first
             until(
                 lambda part=part, one=survivor: one.client().counts(selection).final >= part,
-                within=180,
+                within=2 * PATIENCE,
                 what=f"{part} ended jobs",
             )
             victim.kill_server()
@@ -88,7 +89,7 @@ def test_servers_killed_at_random_lose_nothing_and_no_limit_is_exceeded(pair: Pa
         everything = Selection()
         until(
             lambda: pair.first.client().counts(everything).final == jobs + 12,
-            within=180,
+            within=2 * PATIENCE,
             what="the end of all jobs",
         )
     assert 1 <= watch.most <= 3, watch.most

@@ -19,8 +19,6 @@ from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 JOBS = 12
 WRAPPER = """\
 #!/bin/sh
@@ -125,9 +123,9 @@ def submit(instance: Instance, seconds: float = 0.2, count: int = JOBS) -> Selec
 def assert_all_done(instance: Instance, cluster: slurm.Cluster, jobs: Selection, count: int = JOBS) -> None:
     """Every job is done and was applied once; no pilot and no batch job is left."""
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Done") == count, 120, f"the end of {count} jobs")
-    until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+    until(lambda: client.counts(jobs).states.get("Done") == count, what=f"the end of {count} jobs")
+    until(lambda: not cluster.run("squeue", "-h"), what="the end of all batch jobs")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
     for job in client.jobs(jobs):
         assert instance.events(job.id).count("finished") == 1
 
@@ -135,7 +133,7 @@ def assert_all_done(instance: Instance, cluster: slurm.Cluster, jobs: Selection,
 def restarted(instance: Instance) -> None:
     """Wait for the death of the server, and start it again."""
     assert instance.process is not None
-    until(lambda: instance.process is not None and instance.process.poll() is not None, 120, "its death")
+    until(lambda: instance.process is not None and instance.process.poll() is not None, what="its death")
     instance.start()
 
 
@@ -153,7 +151,7 @@ def test_a_server_that_dies_in_a_call(instance: Instance, faulty: Faulty, comman
 def test_a_submission_without_a_clear_answer(instance: Instance, faulty: Faulty, fault: str) -> None:
     used = faulty.set("sbatch", fault)
     jobs = submit(instance)
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     assert_all_done(instance, faulty.cluster, jobs)
     names = [pilot.batch_id for pilot in instance.client().pilots() if pilot.batch_id]
     assert len(names) == len(set(names))
@@ -163,7 +161,7 @@ def test_a_submission_without_a_clear_answer(instance: Instance, faulty: Faulty,
 def test_a_release_without_an_answer(instance: Instance, faulty: Faulty, fault: str) -> None:
     used = faulty.set("release", fault)
     jobs = submit(instance)
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     assert_all_done(instance, faulty.cluster, jobs)
 
 
@@ -172,10 +170,10 @@ def test_a_listing_that_is_no_listing(instance: Instance, faulty: Faulty, fault:
     client = instance.client()
     before = {pilot.id for pilot in client.pilots()}
     jobs = submit(instance, seconds=1, count=8)
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     for _ in range(3):
         used = faulty.set("squeue", fault)
-        until(lambda used=used: not used.exists(), 120, "the fault")
+        until(lambda used=used: not used.exists(), what="the fault")
     assert_all_done(instance, faulty.cluster, jobs, 8)
     ends = {pilot.state for pilot in client.pilots() if pilot.id not in before}
     assert ends == {"Done"}
@@ -185,7 +183,7 @@ def test_a_controller_that_crashes_right_after_its_answer(instance: Instance, fa
     """It forgets an acknowledged array in most of such crashes, and gives the id to the next one."""
     used = faulty.set("sbatch", "crash-controller-after")
     jobs = submit(instance)
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     faulty.cluster.kill()
     faulty.cluster.start_controller()
     assert_all_done(instance, faulty.cluster, jobs)
@@ -194,14 +192,14 @@ def test_a_controller_that_crashes_right_after_its_answer(instance: Instance, fa
 def test_a_controller_that_hangs_during_a_submission(instance: Instance, faulty: Faulty) -> None:
     with faulty.cluster.stopped():
         jobs = submit(instance)
-        until(lambda: "CE slurm:" in instance.log(), 120, "the failure of a call")
+        until(lambda: "CE slurm:" in instance.log(), what="the failure of a call")
     assert_all_done(instance, faulty.cluster, jobs)
 
 
 def test_an_administrator_who_cancels_running_pilots(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     faulty.cluster.run("scancel", "--user=root", "--state=RUNNING")
     assert_all_done(instance, faulty.cluster, jobs, 6)
 
@@ -210,7 +208,7 @@ def test_an_administrator_who_cancels_waiting_pilots(instance: Instance, faulty:
     cluster = faulty.cluster
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     jobs = submit(instance)
-    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), 120, "a waiting pilot")
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T"), what="a waiting pilot")
     cluster.run("scancel", "--user=root", "--state=PENDING")
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
     assert_all_done(instance, cluster, jobs)
@@ -219,7 +217,7 @@ def test_an_administrator_who_cancels_waiting_pilots(instance: Instance, faulty:
 def test_a_pilot_that_an_administrator_kills_on_its_node(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     nodes = client.pilots()
     pids = [pid for pilot in nodes for pid in processes_of(faulty.cluster, pilot.batch_id)]
     assert pids
@@ -232,7 +230,7 @@ def test_a_pilot_that_an_administrator_kills_on_its_node(instance: Instance, fau
 def test_a_node_that_goes_down(instance: Instance, faulty: Faulty) -> None:
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     faulty.cluster.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     try:
         assert_all_done(instance, faulty.cluster, jobs, 6)
@@ -244,7 +242,7 @@ def test_an_administrator_who_requeues_a_running_pilot(instance: Instance, fault
     """A batch job that was submitted with --no-requeue is not started again."""
     jobs = submit(instance, seconds=2, count=6)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     for job in faulty.cluster.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split():
         faulty.cluster.run("scontrol", "requeue", job)
     assert_all_done(instance, faulty.cluster, jobs, 6)
@@ -265,14 +263,13 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(instance: Instan
         return len(states) == JOBS // 2 and set(states) == {"PENDING"} and set(phases) == {"released"}
 
     # Then the server does not end the hold that follows.
-    until(released, 120, "a listing without a hold")
+    until(released, what="a listing without a hold")
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "hold", job)
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
     until(
         lambda: any("Held" in line for _, line in open_submissions(instance, "reason")),
-        120,
-        "the reason in the store",
+        what="the reason in the store",
     )
     assert client.counts(jobs).states.get("Done") is None
     for job in cluster.run("squeue", "-h", "-o", "%F").split():

@@ -11,8 +11,6 @@ from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 WRONG = {
     "account": ('account = "nosuch"', "Invalid account or account/partition combination specified"),
     "qos": ('qos = "nosuch"', "Invalid qos specification"),
@@ -25,6 +23,8 @@ LIMITED = {
     "user": ('qos = "few"', "QOSMaxSubmitJobPerUserLimit", 2),
 }
 """By CE: the key, the name of the limit, and the number of jobs that it allows."""
+BEFORE_SETTLED = 100.0
+"""Half of the settle time of the CE `ends`."""
 COUNTER = """\
 #!/bin/sh
 echo "$*" >> {calls}
@@ -86,7 +86,7 @@ def test_wrong_accounts_and_qos_are_told_and_pause_their_ce(instance: Instance) 
     client = instance.client()
     for name in WRONG:
         client.submit({"executable": "true", "grid_ces": [name]})
-    until(lambda: all(client.ce(name).ce.alike >= 2 for name in WRONG), 90, f"refusals: {client.ces()}")
+    until(lambda: all(client.ce(name).ce.alike >= 2 for name in WRONG), what=f"refusals: {client.ces()}")
     for name, (_, words) in WRONG.items():
         ce = client.ce(name).ce
         assert (ce.state, words in ce.reason) == ("paused", True), ce
@@ -105,24 +105,24 @@ def test_a_limit_on_submitted_jobs_means_full(instance: Instance, cluster: slurm
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["3"], "grid_ces": [name]}, values=range(12))
     selection = Selection(submission=sent.submission)
-    until(lambda: client.ce(name).ce.state == "full", 60, f"its state: {client.ce(name).ce}")
+    until(lambda: client.ce(name).ce.state == "full", what=f"its state: {client.ce(name).ce}")
     ce = client.ce(name).ce
     assert limit in ce.reason
     assert ce.waiting + ce.running == most, "as many pilots as the limit allows"
     assert client.ce(name).failures == [], "nobody is to blame"
     assert (ce.alike, ce.failure) == (0, "")
-    until(lambda: client.counts(selection).final == 12, 120, "the end of all jobs")
+    until(lambda: client.counts(selection).final == 12, what="the end of all jobs")
     assert client.counts(selection).states == {"Done": 12}
 
 
 def test_pilots_that_wait_for_a_limit_on_running_jobs_are_no_failures(instance: Instance) -> None:
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["1"], "grid_ces": ["single"]}, values=range(6))
-    until(lambda: client.ce("single").ce.waits, 60, "a reason to wait")
+    until(lambda: client.ce("single").ce.waits, what="a reason to wait")
     ce = client.ce("single").ce
     assert [wait.reason for wait in ce.waits] == ["PENDING: QOSMaxJobsPerUserLimit"]
     assert (ce.state, ce.alike) == ("active", 0)
-    until(lambda: client.counts(Selection(submission=sent.submission)).final == 6, 120, "the end of all jobs")
+    until(lambda: client.counts(Selection(submission=sent.submission)).final == 6, what="the end of all jobs")
 
 
 def batch_id_of(instance: Instance, ce: str, job: int) -> tuple[int, str]:
@@ -133,7 +133,7 @@ def batch_id_of(instance: Instance, ce: str, job: int) -> tuple[int, str]:
         batch_id = instance.client().pilot(pilot).pilot.batch_id if pilot else ""
         return (pilot, batch_id) if pilot and batch_id else None
 
-    return until(running, 60, f"a running pilot of {ce}: {instance.client().ce(ce)}")
+    return until(running, what=f"a running pilot of {ce}: {instance.client().ce(ce)}")
 
 
 def test_the_accounting_tells_an_end_that_listings_do_not_have(
@@ -147,10 +147,10 @@ def test_the_accounting_tells_an_end_that_listings_do_not_have(
     instance.kill_server()
     cluster.run("scancel", "--signal=KILL", "--full", batch_id)
     until(
-        lambda: batch_id not in cluster.run("squeue", "-h", "-r", "-t", "all", "-o", "%F_%K"), 60, "oblivion"
+        lambda: batch_id not in cluster.run("squeue", "-h", "-r", "-t", "all", "-o", "%F_%K"), what="oblivion"
     )
     instance.start()
-    until(lambda: client.pilot(pilot).pilot.ended, 40, "its end, long before the settle time")
+    until(lambda: client.pilot(pilot).pilot.ended, BEFORE_SETTLED, "its end, before the settle time")
     reason = client.pilot(pilot).pilot.reason
     assert reason.endswith("CANCELLED, by root")
     report = client.ce("ends")

@@ -17,8 +17,6 @@ from tests.faults.test_slurm import Faulty, assert_all_done, submit
 from tests.faults.test_slurm_lies import SETTLE, attempts, let_end, running, wait_for_listings
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[slurm.Cluster]:
@@ -90,8 +88,7 @@ def test_suspended_pilots_go_on(instance: Instance, faulty: Faulty) -> None:
         faulty.cluster.run("scontrol", "suspend", job)
     until(
         lambda: faulty.cluster.run("squeue", "-h", "-o", "%T").split().count("SUSPENDED") == 2,
-        120,
-        "the suspension",
+        what="the suspension",
     )
     wait_for_listings(instance, 2 * SETTLE)
     for job in ids:
@@ -110,11 +107,11 @@ def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
     [batch_job] = running_batch_jobs(faulty)
     cluster.run("scontrol", "update", f"jobid={batch_job}", "requeue=1")
     cluster.run("scontrol", "requeue", batch_job)
-    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-j", batch_job, "-o", "%T"), 120, "the requeue")
-    until(lambda: client.pilot(first.id).pilot.ended, 120, "the first program's end")
+    until(lambda: "PENDING" in cluster.run("squeue", "-h", "-j", batch_job, "-o", "%T"), what="the requeue")
+    until(lambda: client.pilot(first.id).pilot.ended, what="the first program's end")
     # Slurm lets a requeued batch job wait for two minutes.
     cluster.run("scontrol", "update", f"jobid={batch_job}", "starttime=now")
-    until(lambda: has_ended_again(cluster, batch_job), 120, "the newcomer's end")
+    until(lambda: has_ended_again(cluster, batch_job), what="the newcomer's end")
     let_end(instance, faulty, jobs, 1)
     # The job went back without a try that counts, and another pilot has done it.
     assert attempts(instance, jobs) == [2]
@@ -131,10 +128,10 @@ def test_a_partition_and_a_reservation_that_change(instance: Instance, faulty: F
 
     cluster.run("scontrol", "update", "partitionname=short", "state=down")
     jobs = submit(instance, count=4)
-    until(reasons, 120, "the reason of the wait")
+    until(reasons, what="the reason of the wait")
     assert "cancelled in 7 d" in instance.cli("ce", "list").stdout
     cluster.run("scontrol", "update", "partitionname=short", "state=inactive")
-    until(lambda: any("PartitionInactive" in reason for reason in reasons()), 120, "the new reason")
+    until(lambda: any("PartitionInactive" in reason for reason in reasons()), what="the new reason")
     cluster.run(
         *("scontrol", "create", "reservation", "reservationname=test", "starttime=now", "duration=60"),
         *("users=daemon", "nodes=n1"),
@@ -157,7 +154,7 @@ def test_a_partition_that_takes_no_submission_is_no_failure_of_jobs(
     cluster = faulty.cluster
     cluster.run("scontrol", "update", "partitionname=short", "state=inactive")
     jobs = submit(instance, count=2)
-    until(lambda: "partition not available" in instance.cli("ce", "list").stdout, 120, "the pause")
+    until(lambda: "partition not available" in instance.cli("ce", "list").stdout, what="the pause")
     cluster.run("scontrol", "update", "partitionname=short", "state=up")
     instance.cli("ce", "enable", "slurm")
     assert_all_done(instance, cluster, jobs, 2)
@@ -170,14 +167,14 @@ def test_batch_jobs_that_can_never_start_are_cancelled(instance: Instance, fault
     with changed_policy(instance, attributes, f'[ces.slurm.slurm]\nconstraint = "first"\n{attributes}'):
         cluster.run("scontrol", "update", "partitionname=short", "state=down")
         jobs = submit(instance, count=2)
-        until(lambda: client.ce("slurm").ce.waits, 120, "waiting pilots")
+        until(lambda: client.ce("slurm").ce.waits, what="waiting pilots")
         try:
             cluster.run(
                 "scontrol", "update", "nodename=n1", "availablefeatures=other", "activefeatures=other"
             )
             cluster.run("scontrol", "update", "partitionname=short", "state=up")
-            until(lambda: "BadConstraints" in instance.cli("ce", "list").stdout, 120, "the pause")
-            until(lambda: not cluster.run("squeue", "-h"), 120, "the cancel")
+            until(lambda: "BadConstraints" in instance.cli("ce", "list").stdout, what="the pause")
+            until(lambda: not cluster.run("squeue", "-h"), what="the cancel")
         finally:
             cluster.run(
                 "scontrol", "update", "nodename=n1", "availablefeatures=first", "activefeatures=first"
@@ -201,8 +198,8 @@ def test_two_servers_of_one_account_leave_each_other_alone(
         wait_for_listings(instance, SETTLE)
         (other.home / "gate").touch()
         client = other.client()
-        until(lambda: client.counts(theirs).states.get("Done") == 2, 120, "the jobs of the other server")
-        until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of its pilots")
+        until(lambda: client.counts(theirs).states.get("Done") == 2, what="the jobs of the other server")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of its pilots")
         assert attempts(other, theirs) == [1, 1]
     finally:
         other.close()
@@ -215,7 +212,7 @@ def test_nodes_of_several_sizes(instance: Instance, faulty: Faulty) -> None:
     cluster, client = faulty.cluster, instance.client()
     with changed_policy(instance, "pilot_processors = 2", "pilot_processors = 6"):
         jobs = running(instance, 3)
-        until(lambda: "n1|RUNNING" in cluster.run("squeue", "-h", "-o", "%N|%T"), 120, "a pilot")
+        until(lambda: "n1|RUNNING" in cluster.run("squeue", "-h", "-o", "%N|%T"), what="a pilot")
         assert "n2" not in cluster.run("squeue", "-h", "-o", "%N")
         let_end(instance, faulty, jobs, 3)
         assert client.ce("slurm").ce.alike == 0
@@ -238,7 +235,7 @@ def test_pilots_of_one_array_that_are_preempted_before_their_first_job(
 
     def preempt(batch_id: str) -> None:
         cluster.run("scancel", batch_id)
-        until(lambda: batch_id not in started(), 120, "the end of a pilot")
+        until(lambda: batch_id not in started(), what="the end of a pilot")
         # The next one ends in another cycle.
         wait_for_listings(instance, 0.1)
 
@@ -249,23 +246,23 @@ def test_pilots_of_one_array_that_are_preempted_before_their_first_job(
         # No node has this name, which only a pilot learns.
         job = {"executable": "true", "processors": 2, "requirements": 'other.Hostname == "nowhere"'}
         jobs = Selection(submission=client.submit(job, values=range(6)).submission)
-        first = until(lambda: now if len(now := started()) == 6 else None, 120, "six pilots")
+        first = until(lambda: now if len(now := started()) == 6 else None, what="six pilots")
         # A slow machine submits them in two arrays; the larger one is preempted.
         arrays = Counter(array_of(batch_id) for batch_id in first)
         (array, _), *_ = arrays.most_common(1)
         preempted, *others = [batch_id for batch_id in first if array_of(batch_id) == array]
         assert others
         preempt(preempted)
-        pause = until(lambda: client.ce("slurm").ce.until, 120, "the pause")
+        pause = until(lambda: client.ce("slurm").ce.until, what="the pause")
         for batch_id in others:
             preempt(batch_id)
             assert client.ce("slurm").ce.until in (pause, None)
-        second = until(lambda: {*started()} - {*first}, 120, "the next array")
+        second = until(lambda: {*started()} - {*first}, what="the next array")
         preempt(min(second))
-        until(is_told, 120, "the second pause")
+        until(is_told, what="the second pause")
         assert instance.cli("ce", "enable", "slurm").stdout.strip() == "CE slurm is enabled"
-        until(lambda: not is_told(), 120, "the end of the pause")
-        until(lambda: {*started()} - {*first} - second, 120, "the next pilots")
+        until(lambda: not is_told(), what="the end of the pause")
+        until(lambda: {*started()} - {*first} - second, what="the next pilots")
         client.kill(jobs)
     cluster.run("scancel", "--user=root")
-    until(lambda: not cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
+    until(lambda: not cluster.run("squeue", "-h"), what="the end of all batch jobs")

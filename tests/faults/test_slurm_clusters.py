@@ -12,9 +12,8 @@ from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
-
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def add_second(instance: Instance, second: slurm.Cluster) -> None:
 def finish(client: Client, ce: str, count: int = 5) -> None:
     sent = client.submit({"executable": "true", "grid_ces": [ce]}, values=range(count))
     selection = Selection(submission=sent.submission)
-    until(lambda: client.counts(selection).final == count, 100, f"the jobs of {ce}: {client.ces()}")
+    until(lambda: client.counts(selection).final == count, what=f"the jobs of {ce}: {client.ces()}")
     assert client.counts(selection).states == {"Done": count}
     assert ce in {pilot.ce for pilot in client.pilots()}
 
@@ -91,16 +90,16 @@ def test_jobs_run_in_two_clusters_and_a_dead_controller_stops_its_own_ce_only(
             assert stamp in names, f"pilot {pilot} is in the cluster of {ce}"
             assert stamp not in {"first": second, "second": first}[ce].run("scontrol", "show", "jobs")
     job = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": ["first"]}).first
-    until(lambda: client.job(job).job.state == "Running", 60, "a running job of the first cluster")
+    until(lambda: client.job(job).job.state == "Running", what="a running job of the first cluster")
     first.kill()
     try:
-        until(lambda: client.ce("first").ce.state == "unreachable", 60, "the state of the first CE")
+        until(lambda: client.ce("first").ce.state == "unreachable", what="the state of the first CE")
         finish(client, "second")
         assert client.ce("second").ce.state == "active"
         assert client.job(job).job.state == "Running", "its pilot goes on without the controller"
     finally:
         first.start_controller()
-    until(lambda: client.ce("first").ce.state == "active", 60, "the answer of the first cluster")
+    until(lambda: client.ce("first").ce.state == "active", what="the answer of the first cluster")
     client.kill(Selection(ids=[job]))
     finish(client, "first")
 
@@ -111,7 +110,7 @@ def test_a_ce_that_is_moved_to_another_cluster_loses_none_of_its_pilots(
     client = instance.client()
     before = client.policy().text
     job = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": ["first"]}).first
-    until(lambda: client.job(job).job.state == "Running", 60, "a running job")
+    until(lambda: client.job(job).job.state == "Running", what="a running job")
     pilot = client.job(job).job.pilot
     assert pilot is not None
     moved = before.replace("settle = ", "# settle = ").replace(
@@ -120,12 +119,12 @@ def test_a_ce_that_is_moved_to_another_cluster_loses_none_of_its_pilots(
         1,
     )
     client.apply_policy(moved)
-    until(lambda: client.ce("first").ce.state == "unreachable", 60, "the state")
+    until(lambda: client.ce("first").ce.state == "unreachable", what="the state")
     assert "pilots of the CE are in cluster test" in client.ce("first").ce.reason
     assert client.pilot(pilot).pilot.ended is None
     assert client.job(job).job.state == "Running"
     client.apply_policy(before)
-    until(lambda: client.ce("first").ce.state == "active", 180, "the former cluster")
+    until(lambda: client.ce("first").ce.state == "active", 2 * PATIENCE, "the former cluster")
     assert client.pilot(pilot).pilot.ended is None
     client.kill(Selection(ids=[job]))
 

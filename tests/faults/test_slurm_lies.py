@@ -15,8 +15,6 @@ from tests.acceptance.test_slurm import instance_on
 from tests.faults.test_slurm import Faulty, assert_all_done, submit
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 SETTLE = 2.0
 
 
@@ -54,8 +52,8 @@ def instance(server: Instance, faulty: Faulty) -> Instance:
 def wait_for_listings(instance: Instance, seconds: float) -> None:
     """Wait until listings of this many seconds of the server's clock were taken in."""
     client = instance.client()
-    first = until(lambda: client.ce("slurm").ce.listed, 120, "a listing")
-    until(lambda: (client.ce("slurm").ce.listed or 0.0) > first + seconds, 120, "further listings")
+    first = until(lambda: client.ce("slurm").ce.listed, what="a listing")
+    until(lambda: (client.ce("slurm").ce.listed or 0.0) > first + seconds, what="further listings")
 
 
 def running(instance: Instance, count: int) -> Selection:
@@ -66,7 +64,7 @@ def running(instance: Instance, count: int) -> Selection:
     job = {"executable": "sh", "arguments": ["-c", script], "processors": 2}
     sent = instance.client().submit(job, values=range(count))
     jobs, client = Selection(submission=sent.submission), instance.client()
-    until(lambda: client.counts(jobs).states.get("Running") == count, 120, f"{count} running jobs")
+    until(lambda: client.counts(jobs).states.get("Running") == count, what=f"{count} running jobs")
     return jobs
 
 
@@ -89,7 +87,7 @@ def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
         return {pilot.id for pilot in client.pilots() if not pilot.ended}
 
     # A pilot without a job leaves by itself.
-    until(lambda: len(living()) == 5, 120, "the end of idle pilots")
+    until(lambda: len(living()) == 5, what="the end of idle pilots")
     alive = living()
     faulty.set("squeue", "always-empty")
     wait_for_listings(instance, 4 * SETTLE)
@@ -97,7 +95,7 @@ def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
     assert client.ce("slurm").ce.unlisted == 5
     assert "the last listing lacks 5 of its pilots" in instance.cli("ce", "list").stdout
     faulty.clear()
-    until(lambda: client.ce("slurm").ce.unlisted == 0, 120, "a listing with all pilots")
+    until(lambda: client.ce("slurm").ce.unlisted == 0, what="a listing with all pilots")
     let_end(instance, faulty, jobs, 5)
     assert attempts(instance, jobs) == [1] * 5
     assert {pilot.state for pilot in client.pilots() if pilot.id in alive} == {"Done"}
@@ -106,7 +104,7 @@ def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
 def test_a_release_that_lies_is_given_again(instance: Instance, faulty: Faulty) -> None:
     used = faulty.set("release", "empty")
     jobs = submit(instance, count=4)
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     assert_all_done(instance, faulty.cluster, jobs, 4)
 
 
@@ -114,8 +112,8 @@ def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faul
     faulty.set("release", "always-empty")
     client = instance.client()
     jobs = submit(instance, count=2)
-    until(lambda: "after 5 releases" in client.ce("slurm").ce.reason, 120, "the limit")
-    until(lambda: not faulty.cluster.run("squeue", "-h"), 120, "the cancel")
+    until(lambda: "after 5 releases" in client.ce("slurm").ce.reason, what="the limit")
+    until(lambda: not faulty.cluster.run("squeue", "-h"), what="the cancel")
     faulty.clear()
     instance.cli("ce", "enable", "slurm")
     assert_all_done(instance, faulty.cluster, jobs, 2)
@@ -134,7 +132,7 @@ def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faul
 def test_a_command_that_lies(instance: Instance, faulty: Faulty, command: str, fault: str) -> None:
     used = faulty.set(command, fault)
     jobs = submit(instance, count=6)
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     assert_all_done(instance, faulty.cluster, jobs, 6)
 
 
@@ -142,7 +140,7 @@ def test_a_cold_start_of_the_controller(instance: Instance, faulty: Faulty) -> N
     """It has forgotten all jobs, waiting and running, and begins its ids anew."""
     jobs = submit(instance, seconds=1, count=8)
     client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Running"), 120, "a running job")
+    until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
     faulty.cluster.kill()
     faulty.cluster.start_controller(cold=True)
     try:

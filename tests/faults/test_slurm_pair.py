@@ -10,13 +10,14 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
+from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
 from tests.faults.pair import Pair
 from tests.faults.test_slurm import Faulty
 from tests.instance import Instance, until
 from tests.postgres import server
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 JOBS = 6
 MAX_WAITING, MAX_RUNNING = 3, 4
@@ -66,10 +67,10 @@ def test_the_server_with_the_duty_dies_in_a_call(
     pair.start()
     used = faulty.set(command, fault)
     sent = pair.first.client().submit({"executable": "sleep", "arguments": ["0.2"]}, values=range(JOBS))
-    until(lambda: not used.exists(), 120, "the fault")
+    until(lambda: not used.exists(), what="the fault")
     first = pair.first.process
     until(
-        lambda: first is not None and first.poll() is not None, 120, "the death of the server with the duty"
+        lambda: first is not None and first.poll() is not None, what="the death of the server with the duty"
     )
     client, jobs = pair.second.client(), Selection(submission=sent.submission)
     most = 0
@@ -80,12 +81,12 @@ def test_the_server_with_the_duty_dies_in_a_call(
         most = max(most, len(listed))
         return client.counts(jobs).states.get("Done") == JOBS
 
-    until(is_done, 180, f"the end of {JOBS} jobs by the other server")
+    until(is_done, 2 * PATIENCE, f"the end of {JOBS} jobs by the other server")
     assert most <= MAX_RUNNING + MAX_WAITING, "no submission was doubled"
-    until(lambda: not faulty.cluster.run("squeue", "-h"), 120, "the end of all batch jobs")
-    until(lambda: all(pilot.ended for pilot in client.pilots()), 120, "the end of all pilots")
+    until(lambda: not faulty.cluster.run("squeue", "-h"), what="the end of all batch jobs")
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
     open_submissions = "SELECT stamp FROM pilot_submissions WHERE ended IS NULL"
-    until(lambda: not pair.sql(open_submissions), 120, "a listing without any of its pilots")
+    until(lambda: not pair.sql(open_submissions), what="a listing without any of its pilots")
     called = [pilot.batch_id for pilot in client.pilots() if pilot.started and pilot.batch_id]
     assert len(called) == len(set(called))
     assert audit_postgresql(pair.url) == {"Done": JOBS}

@@ -11,8 +11,6 @@ from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.instance import Instance, until
 
-pytestmark = pytest.mark.timeout(300)
-
 WRONG = {
     "partition": ("[slurm]", 'partition = "nosuch"', "Invalid partition name specified"),
     "feature": ("[slurm]", 'constraint = "nosuch"', "Invalid feature specification"),
@@ -86,7 +84,7 @@ def test_each_refusal_is_told_once_and_pauses_its_ce(
     def failed(times: int) -> bool:
         return all(client.ce(name).ce.alike >= times for name in WRONG)
 
-    until(lambda: failed(2), 120, f"two refusals of each: {client.ces()}")
+    until(lambda: failed(2), what=f"two refusals of each: {client.ces()}")
     log = instance.log()
     listed = instance.cli("ce", "list").stdout
     for name, (_, _, words) in WRONG.items():
@@ -119,7 +117,7 @@ def test_a_machine_without_slurm_is_told_once(tmp_path: Path) -> None:
         made.apply()
         client = made.client()
         client.submit({"executable": "true"})
-        until(lambda: client.ce("slurm").ce.state == "unreachable", 120, "the state")
+        until(lambda: client.ce("slurm").ce.state == "unreachable", what="the state")
         ce = client.ce("slurm").ce
         assert "scontrol is not installed here" in ce.reason
         before = made.log().count("CE slurm:")
@@ -141,11 +139,11 @@ def test_a_ce_whose_pilots_no_node_can_start_is_closed(cluster: slurm.Cluster, t
         made.apply()
         client = made.client()
         jobs = {name: client.submit({"executable": "true", "grid_ces": [name]}).first for name in CLOSED}
-        until(lambda: all(client.ce(name).ce.state == "closed" for name in CLOSED), 120, "the states")
+        until(lambda: all(client.ce(name).ce.state == "closed" for name in CLOSED), what="the states")
         assert "its state is Closed" in client.ce("inactive").ce.reason
         for name, job in jobs.items():
             assert "its state is " in client.ce(name).ce.reason
-            until(lambda job=job: client.why(job).reason == "ce", 120, "the reason")
+            until(lambda job=job: client.why(job).reason == "ce", what="the reason")
             assert f"CE {name} is closed" in client.why(job).detail
         assert not list(client.pilots())
     finally:

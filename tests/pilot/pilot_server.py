@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.deadlines import PATIENCE
+
 T = TypeVar("T")
 SRC = Path(__file__).parents[2] / "src"
 SECRET = "a-secret-of-the-batch-script"
@@ -84,14 +86,14 @@ class PilotServer:
         self.inputs[digest] = content
         return digest
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 90.0) -> None:
+    def wait_for(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         with self.changed:
             if not self.changed.wait_for(condition, seconds):
                 raise AssertionError(
                     f"not so within {seconds} s; states {self.state}, finishes {self.finishes}"
                 )
 
-    def finish_of(self, job: int, seconds: float = 90.0) -> dict[str, Any]:
+    def finish_of(self, job: int, seconds: float = PATIENCE) -> dict[str, Any]:
         self.wait_for(lambda: job in self.finishes, seconds)
         return self.finishes[job]
 
@@ -317,7 +319,7 @@ class PilotProcess:
         """The pid of the guardian's child."""
         return until(lambda: next(iter(children(self.process.pid)), 0))
 
-    def wait(self, seconds: float = 90.0) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         return self.process.wait(seconds)
 
     def said(self) -> str:
@@ -328,7 +330,7 @@ class PilotProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(60)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -354,7 +356,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], T], seconds: float = 90.0) -> T:
+def until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
     """Poll for what no event tells; AssertionError after the deadline."""
     end = time.monotonic() + seconds
     while not (result := condition()):

@@ -16,6 +16,7 @@ import pytest
 
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.pilot import folders
+from tests.deadlines import PATIENCE
 from tests.pilot.pilot_server import SECRET, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ def start(server: PilotServer, tmp: Path, tmp_path: Path) -> Iterator[Started]:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-            process.wait(90)
+            process.wait(PATIENCE)
 
 
 def work_of(process: subprocess.Popen[bytes], server: PilotServer, tmp_path: Path) -> tuple[int, int]:
@@ -80,7 +81,7 @@ def test_no_file_of_the_program_lies_in_the_folder_while_it_runs(
     listing = server.add("sh", "-c", "ls -a $0; ls -l /proc/self/fd", str(tmp))
     process = start()
     finish = server.finish_of(listing)
-    assert process.wait(90) == 0
+    assert process.wait(PATIENCE) == 0
     assert list(tmp.iterdir()) == []
     told = base64.b64decode(finish["stdout"]).decode("utf-8", "replace")
     [folder] = [word for word in told.split() if word.startswith("pilotage")]
@@ -92,7 +93,7 @@ def test_the_batch_system_tells_a_pilot_of_its_batch_job(server: PilotServer, st
     job = server.add("true")
     process = start(id="${JOB}.${TASK:-0}", host="$NODE", end="4102444800")
     server.finish_of(job)
-    assert process.wait(90) == 0
+    assert process.wait(PATIENCE) == 0
     [enrolment] = server.enrolments
     assert enrolment["batch_id"] == "7.0"
     nodes = [exchange["take"]["node"] for exchange in server.exchanges if exchange["take"]]
@@ -105,7 +106,7 @@ def test_nothing_is_left_when_the_pilot_is_killed(
     process = start()
     proper, payload = work_of(process, server, tmp_path)
     os.kill(proper, signal.SIGKILL)
-    assert process.wait(90) == 70
+    assert process.wait(PATIENCE) == 70
     assert not alive(payload)
     assert list(tmp.iterdir()) == []
 
@@ -128,7 +129,7 @@ def test_the_next_pilot_removes_the_files_of_killed_pilots(
     os.kill(process.pid, signal.SIGSTOP)  # as a batch system does it: all at once
     os.kill(proper, signal.SIGKILL)
     process.kill()
-    process.wait(90)
+    process.wait(PATIENCE)
     os.kill(payload, signal.SIGKILL)
     [left] = tmp.iterdir()
     assert left.name.startswith("pilotage-pilot-0+")
@@ -140,7 +141,7 @@ def test_the_next_pilot_removes_the_files_of_killed_pilots(
     removed = folders.remove_stale(str(tmp), os.uname().nodename, 2**40)
     assert removed == [left.name]  # the other one lives
     living.terminate()
-    assert living.wait(90) == 0
+    assert living.wait(PATIENCE) == 0
     assert list(tmp.iterdir()) == []
 
 
@@ -161,7 +162,7 @@ def test_a_python_that_is_too_old_leaves_the_program_to_the_next(tmp_path: Path,
         env={"PATH": f"{path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert "usage: pilotage.pilot" in done.stdout
@@ -177,6 +178,6 @@ def test_another_version_of_python_reads_the_sources(tmp_path: Path) -> None:
     assert {name for name in names if name.endswith(".pyc")}
     (tmp_path / "pilot.pyz").write_bytes(copy.getvalue())
     command = [sys.executable, str(tmp_path / "pilot.pyz"), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "usage: pilotage.pilot" in done.stdout

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pilotage.pilot.isolation.root_folder import VisiblePath, is_visible, parse_visible
+from tests.deadlines import PATIENCE
 from tests.pilot.pilot_server import PilotProcess, PilotServer, alive, children, until
 
 pytestmark = pytest.mark.slow
@@ -176,13 +177,13 @@ def test_a_pilot_whose_launcher_died_takes_no_more_jobs(
     isolating.enrol.update(processors=2, ahead=ahead, visible=[str(go.parent)])
     process = pilot("--processors", "2")
     isolating.wait_for(lambda: isolating.state[first] == "held")
-    until(lambda: len(children(process.pilot_proper)) == 2, 15)
+    until(lambda: len(children(process.pilot_proper)) == 2, PATIENCE)
     launcher = min(children(process.pilot_proper))
     os.kill(launcher, 9)
     lost = [shell(isolating, "true") for _ in range(3)]
-    isolating.wait_for(lambda: any(job in isolating.finishes for job in lost), 90)
+    isolating.wait_for(lambda: any(job in isolating.finishes for job in lost), PATIENCE)
     go.touch()
-    assert process.wait(90) == 0
+    assert process.wait(PATIENCE) == 0
     failed = [job for job in lost if job in isolating.finishes]
     assert len(failed) == 1
     assert isolating.finishes[failed[0]]["failure"] == "node"

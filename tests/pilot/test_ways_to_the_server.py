@@ -13,6 +13,7 @@ import pytest
 
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.server.process.certificates import make_certificate, make_server_context, read_certificate
+from tests.deadlines import PATIENCE
 from tests.pilot.pilot_server import SECRET, PilotProcess, PilotServer, until
 from tests.unit.tls.recording_server import recording
 
@@ -29,7 +30,7 @@ def test_a_changed_certificate_is_named_once_and_the_pilot_leaves(pilot: Start, 
         process = pilot(
             "--server", url, "--fingerprint", "0" * 64, "--patience", "2", only_these_servers=True
         )
-        assert process.wait(90) == 5
+        assert process.wait(PATIENCE) == 5
         said = process.said()
         assert other.received == b""
     assert said.count("server unavailable reason=") == 1
@@ -45,7 +46,7 @@ def test_a_clock_that_is_off_is_named(pilot: Start, tmp_path: Path, days: int) -
     with recording(make_server_context(path)) as other:
         url = f"https://127.0.0.1:{other.port}"
         process = pilot("--server", url, "--ca-file", str(path), "--patience", "1", only_these_servers=True)
-        assert process.wait(90) == 5
+        assert process.wait(PATIENCE) == 5
         assert other.received == b""
     assert "the clock of this machine shows 20" in process.said()
 
@@ -80,7 +81,7 @@ def script(tmp_path: Path) -> Iterator[Callable[[PilotSettings, dict[str, str]],
     yield start
     for process in processes:
         process.terminate()
-        process.wait(90)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("by_policy", [True, False])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.pilot.pilot_server import PilotProcess, PilotServer
 
 Start = Callable[..., PilotProcess]
@@ -32,7 +33,7 @@ def test_rate_of_no_op_jobs(server: PilotServer, pilot: Start, capsys: pytest.Ca
     server.wait_for(lambda: server.finishes)
     begin, before = time.monotonic(), len(server.finishes)
     # A pilot that does not run for seconds gives back the jobs that it holds ahead.
-    server.wait_for(lambda: len(server.finishes) + len(server.releases) == count, 240)
+    server.wait_for(lambda: len(server.finishes) + len(server.releases) == count, 2 * PATIENCE)
     seconds = time.monotonic() - begin
     with capsys.disabled():
         exchanges = len(server.exchanges)

@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 from tests import forked
+from tests.deadlines import PATIENCE
 from tests.forked import ForkedProcess
 
 pytestmark = pytest.mark.slow
@@ -61,7 +62,7 @@ def start_new(
 def start_fork(
     words: list[str], environment: dict[str, str], folder: Path, stdin: IO[str] | int
 ) -> subprocess.CompletedProcess[str]:
-    return forked.run(words, environment=environment, folder=folder, stdin=stdin, timeout=120)
+    return forked.run(words, environment=environment, folder=folder, stdin=stdin, timeout=PATIENCE)
 
 
 def test_a_fork_sees_what_a_new_interpreter_sees(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_fork_is_waited_for_and_signalled_as_a_child(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0)
     process.send_signal(signal.SIGKILL)
-    assert process.wait(120) == -signal.SIGKILL
+    assert process.wait(PATIENCE) == -signal.SIGKILL
     assert process.poll() == -signal.SIGKILL
     process.kill()  # of a process that has ended: nothing happens
 

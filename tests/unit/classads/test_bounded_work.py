@@ -20,6 +20,7 @@ from pilotage.core.classads.patterns import check_pattern, compiled, unsupported
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.parsers import from_yaml
 from pilotage.services.matching.requirements import REQUIREMENTS_STEPS
+from tests.deadlines import PATIENCE
 
 
 def value(text: str, ad: str = "[]") -> object:
@@ -59,7 +60,7 @@ def test_a_pattern_takes_linear_time(name: str) -> None:
         f"print(evaluate(parse_expression({f'regexp({quote(pattern)}, {quote(subject)})'!r})))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.strip() == "False"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.server.process.certificates import make_certificate, make_server_context, read_certificate
+from tests.deadlines import PATIENCE
 from tests.unit.client.fake_server import State, serving, token
 
 Cli = Callable[..., int]
@@ -100,7 +101,7 @@ def test_a_prompt_shows_nothing_of_the_token(server: TlsServer, secret: str, tmp
                 shown += data
         except OSError:  # the process has closed the terminal
             pass
-    assert process.wait(90) == 0, shown
+    assert process.wait(PATIENCE) == 0, shown
     assert b"logged in as ada (lab)" in shown
     assert secret.encode() not in shown
 

@@ -14,6 +14,7 @@ import pytest
 from pilotage.cli.root import EXIT_CODES, INTERNAL, build
 from pilotage.main.command_line import SERVER_COMMANDS
 from tests import forked
+from tests.deadlines import PATIENCE
 from tests.unit.client.fake_server import State, job
 
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -142,7 +143,7 @@ def run_program(
     """Run a program in a fork that has Pilotage imported, unless its surroundings need a new interpreter."""
     interpreter = {name: value for name, value in os.environ.items() if name.startswith(forked.STARTED_WITH)}
     if not any(name.startswith(forked.STARTED_WITH) for name in environment):
-        return forked.run(words, environment=interpreter | environment, folder=folder, timeout=1500)
+        return forked.run(words, environment=interpreter | environment, folder=folder, timeout=12 * PATIENCE)
     return subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -150,7 +151,7 @@ def run_program(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=1500,
+        timeout=12 * PATIENCE,
         check=False,
     )
 
@@ -244,7 +245,7 @@ def spoil(home: Path, kind: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(15 * PATIENCE)
 @pytest.mark.parametrize("place", range(len(SURROUNDINGS)))
 def test_all_commands_in_odd_surroundings(fake: tuple[Path, State], tmp_path: Path, place: int) -> None:
     """Each command line in two or three of the eight; in all of them at night, by `./test --long`."""
@@ -256,7 +257,7 @@ def test_all_commands_in_odd_surroundings(fake: tuple[Path, State], tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(15 * PATIENCE)
 @pytest.mark.parametrize("kind", list(HOMES))
 def test_odd_homes(tmp_path: Path, kind: str) -> None:
     """The commands that come to the home by a way of their own; at night with one home all commands."""
@@ -290,7 +291,7 @@ def test_closed_streams_from_the_start(fake: tuple[Path, State], tmp_path: Path)
             ["sh", "-c", f"{program} status -s 1 --limit 0 {tail}"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert not any(word in done.stderr for word in SPOILT), (tail, done.stderr)
         assert done.returncode == (2 if "full" in tail else 0), (tail, done.stderr)
@@ -301,7 +302,7 @@ def test_a_socket_is_never_a_stream(fake: tuple[Path, State], tmp_path: Path) ->
     """With a closed stdout the connection to the server would get number 1, and the table would be sent there."""
     fake[1].jobs = {1: job(1)}
     done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m pilotage.main submit --wait -- true >&- 2>&-"], timeout=60
+        ["sh", "-c", f"{sys.executable} -m pilotage.main submit --wait -- true >&- 2>&-"], timeout=PATIENCE
     )
     assert done.returncode == 0
     assert fake[1].paths("POST") == ["/v1/submissions"]

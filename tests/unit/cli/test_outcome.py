@@ -14,6 +14,7 @@ import pytest
 
 from pilotage.cli.job_selection import selection_as_options
 from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
 from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 
@@ -85,7 +86,7 @@ def test_ctrl_c_tells_that_the_jobs_go_on(fake: tuple[Path, State], words: list[
             assert line
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
-        assert process.wait(90) == 130
+        assert process.wait(PATIENCE) == 130
     assert "continue" in said, said
     assert "pilotage wait " in said or "pilotage logs -f" in said
     assert "Traceback" not in said

@@ -14,6 +14,7 @@ import pytest
 
 from pilotage.cli.root import LazyCommand, build, run
 from pilotage.main.command_line import SERVER_COMMANDS
+from tests.deadlines import PATIENCE
 from tests.unit.cli.program import PROGRAM
 from tests.unit.client.fake_server import State, job
 
@@ -182,7 +183,7 @@ def test_a_reader_that_leaves(fake: tuple[Path, State]) -> None:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(90) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.slow
@@ -193,7 +194,7 @@ def test_interrupted(fake: tuple[Path, State]) -> None:
         assert process.stderr
         assert "1 Running" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(90) == 130
+        assert process.wait(PATIENCE) == 130
         assert "Traceback" not in process.stderr.read()
 
 

@@ -16,6 +16,7 @@ from pilotage.client.submission import parameters_by_name
 from pilotage.client.tables import read_table
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, PilotageError
 from pilotage.wire.submissions import MAX_CHUNK_ROWS, Parameters
+from tests.deadlines import PATIENCE
 from tests.unit.client.fake_server import State
 
 ECHO = {"executable": "echo", "arguments": ["%s"]}
@@ -53,7 +54,7 @@ def test_a_client_resumes_while_another_sends_the_same_rows(client: Client, stat
 
     def dies() -> Iterator[int]:
         yield from range(2 * MAX_CHUNK_ROWS - 1)
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE
         while not state.streams["k"]["chunks"] and time.monotonic() < deadline:
             time.sleep(0.01)
         raise KeyboardInterrupt
@@ -75,7 +76,7 @@ def test_a_client_that_died_goes_on_with_its_key(client: Client, state: State) -
 
     def dies() -> Iterator[int]:
         yield from range(3 * MAX_CHUNK_ROWS - 1)
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + PATIENCE
         while len(state.streams["k"]["chunks"]) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)  # for the one under way
         raise KeyboardInterrupt

@@ -15,6 +15,7 @@ from pilotage.core.key_lines import line_of
 from pilotage.core.policy import Policy, parse
 from pilotage.core.policy.bounds import RANGES, ZERO_ALLOWED
 from pilotage.core.shares.correctors import CORRECTORS
+from tests.deadlines import PATIENCE
 from tests.unit.core.hostile_policies import POLICIES
 
 HEAD = """\
@@ -186,7 +187,7 @@ def test_hostile_policies_are_refused_by_a_process_that_lives_on() -> None:
         [sys.executable, "-m", "tests.unit.core.hostile_policies"],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]

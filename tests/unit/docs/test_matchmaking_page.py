@@ -12,6 +12,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from tests.deadlines import PATIENCE
+
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "matchmaking.md"
 
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\n(.*?)```", re.DOTALL)
@@ -44,7 +46,7 @@ def run(page: str, folder: Path) -> list[str]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=120,
+                timeout=PATIENCE,
             )
             text += f"$ {command}\n{aligned(done.stdout)}"
         shown.append(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.unit.docs import pbs_plug_in
 
 ROOT = Path(__file__).parents[3]
@@ -202,7 +203,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=2 * PATIENCE,
         check=False,
     )
 

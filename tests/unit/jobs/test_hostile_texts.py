@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.deadlines import PATIENCE
 from tests.unit.jobs.hostile_texts import PARSERS
 
 
@@ -17,7 +18,7 @@ def test_hostile_texts_are_refused_by_a_process_that_lives_on(kind: str) -> None
         [sys.executable, "-m", "tests.unit.jobs.hostile_texts", kind],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr[-2000:]

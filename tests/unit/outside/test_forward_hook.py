@@ -16,6 +16,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.hook import read_arguments
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.outside.batch.hook import MAX_OUTPUT, HookRunner, obstacle_to_run
+from tests.deadlines import PATIENCE
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -76,7 +77,7 @@ def test_a_runner_that_closes_ends_the_hook_at_once(tmp_path: Path) -> None:
         (tmp_path / "started").read_text()
         runner.close()
         with pytest.raises(InvalidInput, match="the server stops"):
-            answer.result(20)
+            answer.result(PATIENCE)
     with pytest.raises(InvalidInput, match="the server stops"):
         runner.run(hook, PATH)
 
@@ -89,7 +90,7 @@ def test_a_hook_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         child = os.pidfd_open(int(pid.read_text()))
         # A descriptor of a process is readable when the process has ended, also while it is a zombie.
-        ended, _, _ = select.select([child], [], [], 30)
+        ended, _, _ = select.select([child], [], [], PATIENCE)
         os.close(child)
         assert ended
 

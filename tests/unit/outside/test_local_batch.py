@@ -16,12 +16,13 @@ import pytest
 from pilotage.core.pilots.handover import Seen
 from pilotage.outside.batch.adapter import BatchSubmission, Shape, split_stamp
 from pilotage.outside.batch.local import LocalBatch, own_environment
+from tests.deadlines import PATIENCE
 
 STAMP = f"pilotage-test-{os.getpid()}"
 """One for each test process: a listing of stamps sees the whole machine."""
 
 
-def until(find: Callable[[], object], within: float = 90.0) -> None:
+def until(find: Callable[[], object], within: float = PATIENCE) -> None:
     deadline = time.monotonic() + within
     while not find():
         assert time.monotonic() < deadline, find

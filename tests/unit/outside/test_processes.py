@@ -14,6 +14,7 @@ import pytest
 from pilotage.core.errors import Unreachable
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.processes import Processes
+from tests.deadlines import PATIENCE
 
 STAMP = f"pilotage-process-{os.getpid()}"
 KERNEL_THREAD = 0x208040
@@ -120,7 +121,7 @@ def test_a_start_of_another_program_does_not_make_a_cancellation_fail(
     proc.add(other, b"")
     proc.at = {other: (5, b"ls\0")}
     LocalBatch({}, proc.folder, processes=proc.processes).cancel([STAMP])
-    assert pilot.wait(60) == -signal.SIGTERM
+    assert pilot.wait(PATIENCE) == -signal.SIGTERM
 
 
 def test_a_cancellation_that_may_have_missed_a_pilot_says_so(
@@ -130,4 +131,4 @@ def test_a_cancellation_that_may_have_missed_a_pilot_says_so(
     proc.add(pilot.pid + 1, b"")
     with pytest.raises(Unreachable):
         LocalBatch({}, proc.folder, processes=proc.processes).cancel([STAMP])
-    assert pilot.wait(60) == -signal.SIGTERM, "the pilots that it saw are cancelled all the same"
+    assert pilot.wait(PATIENCE) == -signal.SIGTERM, "the pilots that it saw are cancelled all the same"

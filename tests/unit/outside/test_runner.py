@@ -11,6 +11,7 @@ import pytest
 
 from pilotage.outside.batch.process_group import ProcessGroup
 from pilotage.outside.batch.runner import MISSING, LocalRunner
+from tests.deadlines import PATIENCE
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -48,11 +49,11 @@ def test_a_runner_that_closes_kills_its_commands_and_takes_no_more(tmp_path: Pat
     runner = LocalRunner(PATH)
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(
-            runner.run, ["sh", "-c", f"echo > {tmp_path}/started; exec sleep 1000"], timeout=1000
+            runner.run, ["sh", "-c", f"echo > {tmp_path}/started; exec sleep 1000"], timeout=10 * PATIENCE
         )
         (tmp_path / "started").read_text()
         runner.close()
-        assert answer.result(20).status == -9
+        assert answer.result(PATIENCE).status == -9
     assert runner.run(["true"]).status is None
 
 

@@ -29,6 +29,7 @@ from pilotage.services.director.ce_status import summaries
 from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.ordering import order_pilots
 from pilotage.services.director.submissions import SubmissionIntent
+from tests.deadlines import PATIENCE
 from tests.paper_batch import PaperBatch
 from tests.unit.services.bench import NODE, Bench
 from tests.unit.services.test_batch_director import BATCH_POLICY
@@ -206,11 +207,11 @@ def test_a_server_that_stops_ends_its_hook_at_once(
         duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
     )
     duty = CeDuty(cast(Context, context), director, PaperBatch(), OwnBatchClients(cast(Context, context), 64))
-    duty._hook = ForwardHook(time.monotonic, timeout=1000)
+    duty._hook = ForwardHook(time.monotonic, timeout=10 * PATIENCE)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(duty._hook.flags, ce, intent.order)
         (tmp_path / "started").read_text()
         duty.close()
         with pytest.raises(Exception, match="the server stops"):
-            answer.result(20)
+            answer.result(PATIENCE)

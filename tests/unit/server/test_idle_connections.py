@@ -13,8 +13,7 @@ from uvicorn.server import ServerState
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
-
-ENOUGH = 90.0
+from tests.deadlines import PATIENCE
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:
@@ -34,7 +33,7 @@ async def _told(begun: bytes, capacity: ConnectionCapacity) -> bytes:
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:
         writer.write(begun)
-        return await asyncio.wait_for(reader.read(), ENOUGH)
+        return await asyncio.wait_for(reader.read(), PATIENCE)
     finally:
         writer.close()
         server.close()

@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 from pilotage.server.http.admission import Admission
 from pilotage.server.http.connection import HttpConnection
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
+from tests.deadlines import PATIENCE
 
-ENOUGH = 90.0
 QUICK = ConnectionLimits(first_byte=0.4, idle=0.4, head_time=0.4, window=0.4, rate=100_000.0, linger=0.4)
 LARGE = 40_000_000
 HEAD = b"POST /somewhere HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"
@@ -69,8 +69,8 @@ async def _talk(app: Any, talk: Talk, limits: ConnectionLimits = QUICK) -> Any:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     reader, writer = await asyncio.open_connection(sock=client, limit=2**16)
     try:
-        told = await asyncio.wait_for(talk(reader, writer), ENOUGH)
-        async with asyncio.timeout(ENOUGH):
+        told = await asyncio.wait_for(talk(reader, writer), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             while admission.total or state.tasks:
                 await asyncio.sleep(0.01)
         return told

@@ -16,6 +16,7 @@ from pilotage.server.http.app import LIVE, Application
 from pilotage.server.http.routes.administration import live
 from pilotage.store.admin.revisions import head_revision
 from pilotage.store.admin.upgrade import _config
+from tests.deadlines import PATIENCE
 
 
 def test_the_start_imports_neither_routes_nor_migrations() -> None:
@@ -82,7 +83,7 @@ def test_a_limit_below_what_is_reserved_refuses_the_start(
         "sys.exit(main())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert done.returncode == 2, done.stderr
     assert told in done.stderr

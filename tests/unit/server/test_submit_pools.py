@@ -23,6 +23,7 @@ from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.director.submissions import SubmissionIntent, SubmissionOrder
 from pilotage.services.policy.apply import apply_policy
+from tests.deadlines import PATIENCE
 from tests.paper_batch import PaperBatch
 from tests.unit.services.bench import NODE, POLICY, Bench
 
@@ -42,7 +43,7 @@ class BlockedBatch(PaperBatch):
     def submit(self, submission: BatchSubmission) -> Receipt:
         self.within += 1
         self.entered()
-        self.gate.wait(60)
+        self.gate.wait(PATIENCE)
         self.within -= 1
         return super().submit(submission)
 
@@ -95,7 +96,7 @@ class Site:
     async def enter(self, number: int) -> None:
         """Wait until so many more submissions are in their call."""
         for _ in range(number):
-            await asyncio.wait_for(self.entries.get(), 30)
+            await asyncio.wait_for(self.entries.get(), PATIENCE)
 
     @property
     def within(self) -> int:

@@ -28,6 +28,7 @@ from pilotage.services.director.information import CeReply, response_times, stor
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.tables import ce_information
 from pilotage.store.tables.waits import PilotWait, recent_waits
+from tests.deadlines import PATIENCE
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 from tests.unit.services.bench import POLICY, Bench
@@ -288,7 +289,7 @@ class SlowBatch(PaperBatch):
 
     def information(self) -> CeInformation:
         self.questions += 1
-        assert self.gate.wait(60)
+        assert self.gate.wait(PATIENCE)
         return super().information()
 
     def close(self) -> None:
@@ -330,7 +331,7 @@ class Site:
     def cycles(self, *done: str) -> None:
         """Cycles until the questions of these CEs have stored answers."""
         self.cycle()
-        until(lambda: all(q.ended for q in self.duty._questions.values() if q.name in done), 60, "answers")
+        until(lambda: all(q.ended for q in self.duty._questions.values() if q.name in done), what="answers")
         self.cycle()
 
 
@@ -454,7 +455,7 @@ def test_the_answer_of_another_cluster_is_not_taken_for_the_changed_ce(bench: Be
     assert old.closed
     assert "far" not in bench.pool.ces.information, "facts of the former cluster"
     old.gate.set()
-    until(lambda: question.ended, 60, "the old answer")
+    until(lambda: question.ended, what="the old answer")
     site.cycles("far")
     assert bench.pool.ces.information["far"].updated == asked + 1
     assert site.batches["far"].questions == 1

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.deadlines import PATIENCE
+
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n%sConnection: close\r\n\r\n{}"
 
 
@@ -43,7 +45,7 @@ class RecordingServer:
                 self.closed.set()
 
     def _serve(self, raw: socket.socket) -> None:
-        raw.settimeout(90)
+        raw.settimeout(PATIENCE)
         connection = self._context.wrap_socket(raw, server_side=True) if self._context else raw
         with connection:
             head = b""

@@ -21,8 +21,8 @@ from pilotage.server.http.connection import http_protocol_factory
 from pilotage.server.http.connection_limits import ConnectionCapacity, ConnectionLimits
 from pilotage.server.process.certificates import make_certificate, make_server_context
 from pilotage.wire.server_trust import ServerTrust
+from tests.deadlines import PATIENCE
 
-ENOUGH = 90.0
 REQUEST = b"GET /somewhere HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
 
 
@@ -80,7 +80,7 @@ def run(
     async def main() -> None:
         server = Server(certificate, limits or ConnectionLimits(), capacity or ConnectionCapacity())
         await server.start()
-        async with asyncio.timeout(ENOUGH):
+        async with asyncio.timeout(PATIENCE):
             await talk(server)
             await server.emptied()
         server.server.close()

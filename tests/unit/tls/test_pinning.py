@@ -24,6 +24,7 @@ from pilotage.server.process.certificates import (
 from pilotage.server.process.tls import ServerTls
 from pilotage.wire.server_address import UnsafeAddress, check_address
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust, parse_fingerprint, split_pinned_url
+from tests.deadlines import PATIENCE
 from tests.unit.tls.recording_server import recording
 
 TOKEN = "the-token-that-must-not-leave"
@@ -53,7 +54,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_as_pilot(url: str, trust: ServerTrust) -> None:
-    connection = ServerConnection(url, trust, TOKEN, timeout=90)
+    connection = ServerConnection(url, trust, TOKEN, timeout=PATIENCE)
     try:
         connection.request("POST", "/v1/pilot/exchange", b"{}", {})
     finally:
@@ -81,7 +82,7 @@ def test_another_server_is_sent_nothing(pair: Pair, ask: Ask) -> None:
     with recording(pair.context) as server:
         with pytest.raises((ServerUnavailable, Unreachable), match="certificate"):
             ask(f"https://127.0.0.1:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(90)
+        assert server.closed.wait(PATIENCE)
         assert server.received == b""
 
 
@@ -90,7 +91,7 @@ def test_a_server_without_tls_is_sent_nothing_but_a_hello(ask: Ask) -> None:
     with recording(None) as server:
         with pytest.raises((ServerUnavailable, PilotageError)):
             ask(f"https://127.0.0.1:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(90)
+        assert server.closed.wait(PATIENCE)
         assert TOKEN.encode() not in server.received
         assert b"HTTP" not in server.received
 
@@ -183,7 +184,7 @@ def test_a_wrong_pin_behind_a_proxy_is_sent_nothing(pair: Pair, monkeypatch: pyt
         for ask in (ask_as_pilot, ask_as_client):
             with pytest.raises((ServerUnavailable, Unreachable), match="certificate"):
                 ask(f"https://server.test:{server.port}", ServerTrust([OTHER]))
-        assert server.closed.wait(90)
+        assert server.closed.wait(PATIENCE)
         assert server.received == b""
 
 

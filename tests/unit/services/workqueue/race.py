@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pilotage.core.errors import PilotageError
 from pilotage.store.writer.transaction import Transaction
+from tests.deadlines import PATIENCE
 from tests.unit.services.bench import Bench
 from tests.unit.services.workqueue.queue_bench import QueueBench
 
@@ -24,7 +25,7 @@ class Servers(NamedTuple):
         """Run functions at the same time, each in a thread of its own."""
         with ThreadPoolExecutor(len(work)) as threads:
             futures = [threads.submit(part) for part in work]
-            return [future.result(120) for future in futures]
+            return [future.result(PATIENCE) for future in futures]
 
 
 class Race:
@@ -47,18 +48,18 @@ class Race:
             return answer
 
         early = self._threads.submit(self.answer, self.first, held)
-        assert self._is_paused.wait(60)
+        assert self._is_paused.wait(PATIENCE)
         late = self._threads.submit(self.answer, self.second, second)
         with self._watcher() as waiting:
             while not late.done() and not waiting():
                 pass
         self._may_go_on.set()
-        return early.result(60), late.result(60)
+        return early.result(PATIENCE), late.result(PATIENCE)
 
     def pause(self) -> None:
         """Called within the first transaction: let the second one run up to its lock, or to its end."""
         self._is_paused.set()
-        assert self._may_go_on.wait(60)
+        assert self._may_go_on.wait(PATIENCE)
 
     @staticmethod
     def answer(bench: Bench, request: Callable[[Transaction], Any]) -> Any:

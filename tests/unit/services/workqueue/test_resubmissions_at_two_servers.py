@@ -12,6 +12,7 @@ from pilotage.core.errors import Conflict
 from pilotage.services.requests import copies
 from pilotage.services.requests.copies import Resubmitted
 from pilotage.store.writer.transaction import Transaction
+from tests.deadlines import PATIENCE
 from tests.unit.services.bench import Bench
 from tests.unit.services.test_requests import MANAGER
 from tests.unit.services.test_resubmissions import FILES, ChainDesk
@@ -80,7 +81,7 @@ def test_two_servers_give_each_part_to_one_of_many_resubmissions(servers: Server
                     lambda bench: [Race.answer(bench, resubmission(bench, row.id)) for row in rows], bench
                 )
             )
-    pairs = list(zip(*(future.result(60) for future in answers), strict=True))
+    pairs = list(zip(*(future.result(PATIENCE) for future in answers), strict=True))
     for row, pair in zip(rows, pairs, strict=True):
         made = [answer for answer in pair if isinstance(answer, Resubmitted)]
         assert [answer.parts for answer in made] == [3]
