@@ -125,8 +125,3 @@ def test_demand_document_counts_a_waiting_pilot_for_its_own_queue() -> None:
     no_extra = {"extra_pilot_fraction": 0.0, "extra_pilots": 0}
     assert document(case, [8, 2], **no_extra) == 0
     assert document(case, [10, 0], **no_extra) == 2
-
-
-def test_the_suite_is_whole() -> None:
-    assert len(CASES) == 8
-    assert {"queues", "waitingPilots", "expected"} == set(CASES[0])

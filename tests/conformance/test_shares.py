@@ -200,11 +200,7 @@ def test_diracs_corrections(name: str) -> None:
         assert ours == pytest.approx(theirs, rel=1e-12)
 
 
-def test_all_cases_are_replayed_and_each_exception_is_one_of_them() -> None:
-    assert len(RECORDED) >= 7
-    assert len(CALCULATED) >= 5
-    assert len(CORRECTED) >= 5
+def test_each_exception_is_a_case() -> None:
     assert RECORDED.keys() >= OTHERWISE.keys()
     assert CALCULATED.keys() >= CALCULATED_OTHERWISE.keys()
     assert CORRECTED.keys() >= CORRECTED_OTHERWISE.keys()
-    assert all(set(case) <= {"name", "note", "jobs", "queues"} for case in RECORDED.values())

@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from scripts.reference.tables import hand_over_of_jobs
 
 from pilotage.core.handover import (
     TABLE,
@@ -142,12 +141,6 @@ def test_the_retry_rule() -> None:
 )
 def test_outages_and_steps_of_the_clock_move_the_leases(last: float, now: float, credit: float) -> None:
     assert outage_credit(last, now, longest_gap=30, renewal=10) == credit
-
-
-def test_the_table_of_the_docs_has_every_row() -> None:
-    lines = hand_over_of_jobs().splitlines()
-    assert len(lines) == 2 + len(TABLE)
-    assert "| held | finish | current | accepted | apply |" in lines
 
 
 # --- one giver, several items and takers, and a network that loses, doubles, delays and reorders

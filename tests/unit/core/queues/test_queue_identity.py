@@ -33,10 +33,6 @@ def identities(draw: st.DrawFn) -> QueueIdentity:
     )
 
 
-def test_all_eight_sets_are_there() -> None:
-    assert len(SETS) == 8
-
-
 @given(st.data(), st.lists(names, min_size=1, max_size=6))
 def test_order_and_repetition_in_the_sets_never_matter(data: st.DataObject, given_names: list[str]) -> None:
     other = data.draw(st.permutations(given_names + data.draw(st.lists(st.sampled_from(given_names)))))

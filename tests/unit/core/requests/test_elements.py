@@ -238,7 +238,3 @@ def test_nothing_to_generate_is_refused() -> None:
     for generator in (None, Generator(0, 5), Generator(-4, 5), Generator(5, 0), Generator(5, 5, max_jobs=0)):
         with pytest.raises(InvalidInput):
             START_POLICIES["MonteCarlo"].plan(StepInput(generator=generator))
-
-
-def test_the_registry_has_the_four_policies() -> None:
-    assert sorted(START_POLICIES) == ["Block", "Dataset", "MonteCarlo", "Resubmit"]
