@@ -66,8 +66,3 @@ def test_the_program_uses_each_function_and_class() -> None:
     places = unused(sources)
     assert not [place for place in places if not any(fnmatch(place, excused) for excused in EXCUSED)]
     assert not [excused for excused in EXCUSED if not any(fnmatch(place, excused) for place in places)]
-
-
-def test_a_function_without_a_caller_is_named() -> None:
-    called = "def called(): ...\n\nclass Kept:\n    def lost(self): ...\n"
-    assert unused({"a.py": called, "b.py": "called(Kept)"}) == ["a.py:lost"]

@@ -34,9 +34,3 @@ def test_relative_links_lead_to_files(page: Path) -> None:
         if target.startswith("/") or not (page.parent / target).exists()
     ]
     assert not broken, f"{page.relative_to(ROOT)}: no such file: {', '.join(broken)}"
-
-
-def test_links_are_found() -> None:
-    text = "[a](b.md#c) [`x`](y.py) ![p](p.png) `[no](no.md)` [w](https://host/x) [h](#here)\n"
-    text += "```\n[no](no.md)\n```\n[r]: r.md\n"
-    assert relative_links(text) == ["b.md", "y.py", "p.png", "r.md"]

@@ -51,38 +51,3 @@ def test_every_sentence_of_a_page_is_plain(page: Path) -> None:
         for objection in objections(sentence)
     ]
     assert not complaints, "\n" + "\n".join(complaints)
-
-
-def test_only_prose_is_read() -> None:
-    page = """\
-# What those are
-
-A page with `what` and "those" and a [link](what.md).
-It goes on
-in the next line:
-
-```console
-$ what those
-```
-
-| what | those |
-|---|---|
-
-1. The first
-   step. Another sentence.
-2. The second.
-"""
-    assert list(sentences(page)) == [
-        "A page with X and X and a link.",
-        "It goes on in the next line",
-        "The first step.",
-        "Another sentence.",
-        "The second.",
-    ]
-
-
-@pytest.mark.parametrize(
-    "text", ["See what happens.\n", "- Stop\n  those pilots.\n", "1. " + "word and " * 13]
-)
-def test_riddles_and_long_sentences_are_found(text: str) -> None:
-    assert any(objections(sentence) for sentence in sentences(text))

@@ -67,12 +67,3 @@ def test_no_file_knows_a_plug_in() -> None:
             found[name] = known
     assert {name: known for name, known in found.items() if name not in EXCUSED} == {}
     assert set(EXCUSED) <= set(found)
-
-
-def test_a_name_and_an_import_are_found() -> None:
-    source = """
-from pilotage.core.splitting.algorithms import event_based
-if splitting.algorithm == "FileBased" or ce.slurm.partition: ...
-"""
-    assert misplaced("pilotage/services/x.py", source) == {"EventBased", "FileBased", "slurm"}
-    assert not misplaced("pilotage/core/splitting/algorithms/x.py", 'name = "FileBased"')

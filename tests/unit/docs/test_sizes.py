@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-import pytest
-
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 MOST_LINES_OF_FILE = 400
@@ -16,7 +14,6 @@ MOST_LINES_OF_FUNCTION = 40
 """Of the body. Signature and docstring do not count: a signature of options is a table."""
 
 EXCUSED = {
-    "store/migrations/versions/*": "a migration is a list of statements",
     "pilot/options.py:parse": "a list of options",
 }
 """File, or file and function, and the reason."""
@@ -58,6 +55,7 @@ def test_files_and_functions_stay_small() -> None:
         for place in too_large(file.relative_to(SRC).as_posix(), file.read_text(encoding="utf-8"))
     ]
     assert not [place for place in found if not any(fnmatch(place, excused) for excused in EXCUSED)]
+    assert not [excused for excused in EXCUSED if not any(fnmatch(place, excused) for place in found)]
 
 
 def test_a_function_has_one_docstring() -> None:
@@ -70,17 +68,3 @@ def test_a_function_has_one_docstring() -> None:
         if is_docstring(after) and not isinstance(before, ast.Assign | ast.AnnAssign | ast.AugAssign)
     ]
     assert not found
-
-
-@pytest.mark.parametrize(
-    ("source", "places"),
-    [
-        ("x = 1\n" * 401, ["name"]),
-        ("x = 1\n" * 400, []),
-        ("def f():\n" + "    x = 1\n" * 41, ["name:f"]),
-        ("def f():\n    '''Text.'''\n" + "    x = 1\n" * 40, []),
-        ("class A:\n    async def f():\n" + "        x = 1\n" * 41, ["name:f"]),
-    ],
-)
-def test_too_large_finds_each_excess(source: str, places: list[str]) -> None:
-    assert list(too_large("name", source)) == places
