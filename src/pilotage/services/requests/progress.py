@@ -276,4 +276,4 @@ def elements(
         after=after,
         most=most,
     )
-    return [RequestElement(*element._replace(step=names[element.step])) for element in listed]  # type: ignore[arg-type]
+    return [RequestElement(**element._asdict() | {"step": names[element.step]}) for element in listed]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pilotage.store.cluster import changes, duty_leases
 from pilotage.store.engine.connection import Connection, database_time, lock_clause
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, insertion, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,7 @@ def register(connection: Connection, server: ServerRow) -> None:
     """Insert the row of a starting server. Without other servers, all change rows are deleted first."""
     if connection.dialect != "sqlite" and not live(connection):
         changes.delete_all(connection)
-    values = (
-        *(server.name, server.host, server.url, server.version),
-        *(server.started, server.alive_at, server.policy_version),
-        *(server.pilot_url, server.fingerprints),
-    )
-    connection.execute(f"INSERT INTO servers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    connection.execute(insertion("servers", _COLUMNS), values(server))
 
 
 def live(connection: Connection) -> list[ServerRow]:

@@ -9,6 +9,7 @@ import msgspec
 
 from pilotage.core.glue.information import CeInformation, HostClass, Value
 from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import replacement
 
 
 class InformationRow(NamedTuple):
@@ -87,10 +88,7 @@ def save_problem(connection: Connection, ce: str, problem: str, now: float) -> N
 
 
 def _upsert(connection: Connection, ce: str, values: dict[str, Any]) -> None:
-    columns, places = ", ".join(values), ", ".join("?" for _ in values)
-    changes = ", ".join(f"{column} = excluded.{column}" for column in values)
-    sql = f"INSERT INTO ce_information (ce, {columns}) VALUES (?, {places}) ON CONFLICT (ce) DO UPDATE SET {changes}"
-    connection.execute(sql, (ce, *values.values()))
+    connection.execute(replacement("ce_information", "ce", values), (ce, *values.values()))
 
 
 def renew(connection: Connection, rows: Iterable[tuple[str, CeInformation]]) -> None:

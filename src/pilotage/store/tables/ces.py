@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from pilotage.store.engine.connection import Connection
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, replacement
 
 
 class CeSwitch(StrEnum):
@@ -97,10 +97,7 @@ def set_switch(
 
 
 def _upsert(connection: Connection, ce: str, values: dict[str, Any]) -> None:
-    columns, places = ", ".join(values), ", ".join("?" for _ in values)
-    changes = ", ".join(f"{column} = excluded.{column}" for column in values)
-    sql = f"INSERT INTO ces (ce, {columns}) VALUES (?, {places}) ON CONFLICT (ce) DO UPDATE SET {changes}"
-    connection.execute(sql, (ce, *values.values()))
+    connection.execute(replacement("ces", "ce", values), (ce, *values.values()))
 
 
 class FailedPilot(NamedTuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, insertion, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,7 @@ def insert(connection: Connection, chunk: ChunkRow, rows: str) -> None:
 
     The rows are stored only while jobs of the chunk remain to be created.
     """
-    sql = f"INSERT INTO submission_chunks ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    connection.execute(sql, astuple(chunk))
+    connection.execute(insertion("submission_chunks", _COLUMNS), values(chunk))
     if chunk.made == chunk.count:
         return
     sql = "INSERT INTO pending_rows (submission_id, number, rows) VALUES (?, ?, ?)"

@@ -29,10 +29,20 @@ class OrderRow(NamedTuple):
     """The name of the data set of its logs."""
 
 
+_COLUMNS = columns(
+    OrderRow,
+    "e.",
+    element_job="e.id",
+    element="e.element_id",
+    request="e.request_id",
+    output_dataset="s.output_dataset",
+    dataset="d.name",
+    type="s.type",
+    log_dataset="s.log_dataset",
+    logs="l.name",
+)
 _ORDER = (
-    "SELECT e.id, e.element_id, e.request_id, e.step, e.mask, e.events, s.output_dataset, d.name, s.type,"
-    " s.log_dataset, l.name"
-    " FROM element_jobs e"
+    f"SELECT {_COLUMNS} FROM element_jobs e"
     " JOIN request_steps s ON s.request_id = e.request_id AND s.position = e.step"
     " LEFT JOIN datasets d ON d.id = s.output_dataset LEFT JOIN datasets l ON l.id = s.log_dataset WHERE "
 )
@@ -74,11 +84,14 @@ class ReplicaOfFile(NamedTuple):
     prefix: str | None
 
 
+_REPLICA = columns(ReplicaOfFile, "f.", file="f.id", site="r.site", prefix="r.prefix")
+
+
 def files_with_replicas(connection: Connection, files: Sequence[int]) -> list[ReplicaOfFile]:
     """All replicas of these files."""
     condition, value = in_list(connection, "f.id", files)
     sql = (
-        "SELECT f.id, f.name, f.size, f.events, f.checksum, f.lumis, r.site, r.prefix FROM files f"
+        f"SELECT {_REPLICA} FROM files f"
         f" LEFT JOIN replicas r ON r.block_id = f.block_id WHERE {condition} ORDER BY f.id, r.site"
     )
     return [ReplicaOfFile(*row) for row in connection.execute(sql, (value,))]

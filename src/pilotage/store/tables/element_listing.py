@@ -9,10 +9,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.rows import columns
 
 
 class ListedElement(NamedTuple):
-    """One element of a list. It has the fields of `wire.requests.RequestElement` in the same order, but for `step`."""
+    """One element of a list. It has the fields of `wire.requests.RequestElement`, but for `step`."""
 
     id: int
     step: int
@@ -41,10 +42,9 @@ class FailedElements(NamedTuple):
     """The id of the newest."""
 
 
+_LISTED = columns(ListedElement, "e.", agent="coalesce(a.name, '')")
 _PAGE = (
-    "SELECT e.id, e.step, e.state, coalesce(a.name, ''), e.site, e.jobs, e.jobs_done, e.jobs_failed, e.jobs_canceled,"
-    " e.events, e.files, e.created, e.changed, e.reason"
-    " FROM elements e LEFT JOIN agents a ON a.id = e.agent_id"
+    f"SELECT {_LISTED} FROM elements e LEFT JOIN agents a ON a.id = e.agent_id"
     " WHERE e.request_id = ? AND e.step = ? AND e.state = ? AND e.id > ? AND e.changed <= ? ORDER BY e.id LIMIT ?"
 )
 

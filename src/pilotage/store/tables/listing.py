@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pilotage.core.jobs.per_job_inputs import named_values
 from pilotage.core.jobs.states import FINAL
 from pilotage.store.engine.connection import Connection, in_list, json_numbers
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import hot_jobs, job_counts
 from pilotage.store.tables.hot_jobs import JOINED, Page
 from pilotage.store.tables.selections import (
@@ -19,29 +20,9 @@ from pilotage.store.tables.selections import (
     history_where,
 )
 
-_JOB_COLUMNS = (
-    'j.id, j.submission_id AS submission, j.state, j.reason, s.owner, s.grp AS "group",'
-    " coalesce(j.name, s.job_name) AS name, s.job_group, s.job_type, j.user_priority, j.queue_id AS queue,"
-    " j.epoch, j.attempt,"
-    " j.failures + j.own_failures AS failures, coalesce(p.site, '') AS site, coalesce(p.ce, '') AS ce, p.id AS pilot,"
-    " coalesce(p.hostname, '') AS hostname, j.exit_code, j.submitted,"
-    " coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END) AS started,"
-    f" j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete, s.names, j.parameters"
-)
-
-
-_HISTORY_COLUMNS = (
-    'j.id, j.submission_id AS submission, j.state, j.reason, j.owner, j.grp AS "group", j.job_name AS name,'
-    " j.job_group, j.job_type, j.user_priority, j.queue_id AS queue, j.epoch, j.attempt,"
-    " j.failures + j.own_failures AS failures, j.site, j.ce, j.pilot_id AS pilot, j.hostname, j.exit_code, j.submitted,"
-    f" j.started, j.ended, {OUTPUTS_INCOMPLETE} AS outputs_incomplete,"
-    " (SELECT s.names FROM submissions s WHERE s.id = j.submission_id) AS names, j.parameters"
-)
-"""The same columns, read from `history` as j."""
-
 
 class JobSummaryRow(NamedTuple):
-    """One job of a list. It has the fields of `wire.jobs.JobSummary`, in the same order."""
+    """One job of a list. It has the fields of `wire.jobs.JobSummary`."""
 
     id: int
     submission: int
@@ -69,6 +50,42 @@ class JobSummaryRow(NamedTuple):
     parameters: dict[str, Any]
 
 
+# Both statements are parts of one UNION, whose first part names its columns.
+_OF_JOB = {
+    "submission": "j.submission_id AS submission",
+    "queue": "j.queue_id AS queue",
+    "failures": "j.failures + j.own_failures AS failures",
+    "outputs_incomplete": f"{OUTPUTS_INCOMPLETE} AS outputs_incomplete",
+}
+_JOB_COLUMNS = columns(
+    JobSummaryRow,
+    "j.",
+    **_OF_JOB,
+    owner="s.owner",
+    group='s.grp AS "group"',
+    name="coalesce(j.name, s.job_name) AS name",
+    job_group="s.job_group",
+    job_type="s.job_type",
+    site="coalesce(p.site, '') AS site",
+    ce="coalesce(p.ce, '') AS ce",
+    pilot="p.id AS pilot",
+    hostname="coalesce(p.hostname, '') AS hostname",
+    started="coalesce(a.started, CASE WHEN j.state IN ('Running', 'Stalled', 'Completing') THEN j.started END)"
+    " AS started",
+    parameters="s.names, j.parameters",
+)
+_HISTORY_COLUMNS = columns(
+    JobSummaryRow,
+    "j.",
+    **_OF_JOB,
+    group='j.grp AS "group"',
+    name="j.job_name AS name",
+    pilot="j.pilot_id AS pilot",
+    parameters="(SELECT s.names FROM submissions s WHERE s.id = j.submission_id) AS names, j.parameters",
+)
+"""The same columns, read from `history` as j."""
+
+
 class JobFacts(NamedTuple):
     """One job with its submission, as details and sandboxes need it. Fields that hold JSON are texts."""
 
@@ -94,8 +111,17 @@ class JobFacts(NamedTuple):
     group: str
 
 
+_OF_SUBMISSION = {
+    **{name: f"s.{name}" for name in ("description", "inputs", "names", "first_job", "owner")},
+    "job_count": "coalesce(s.expected, s.count) AS job_count",
+    "group": "s.grp",
+}
+_JOB_FACTS = columns(JobFacts, "j.", **_OF_SUBMISSION)
+_HISTORY_FACTS = columns(JobFacts, "j.", pilot_id="NULL AS pilot_id", **_OF_SUBMISSION)
+
+
 class AttemptRow(NamedTuple):
-    """One attempt of a job. It has the fields of `wire.jobs.Attempt`, in the same order."""
+    """One attempt of a job. It has the fields of `wire.jobs.Attempt`."""
 
     epoch: int
     attempt: int
@@ -113,6 +139,17 @@ class AttemptRow(NamedTuple):
     cpu: float
     max_rss: int
     processors: int
+
+
+_ATTEMPT = columns(
+    AttemptRow,
+    "a.",
+    pilot="a.pilot_id",
+    site="coalesce(p.site, a.site)",
+    ce="coalesce(p.ce, '')",
+    hostname="coalesce(p.hostname, '')",
+    outcome="coalesce(a.outcome, '')",
+)
 
 
 class PilotSummaryRow(NamedTuple):
@@ -168,9 +205,9 @@ def job_rows(
 ) -> Iterator[JobSummaryRow]:
     """The rows of `jobs`, one at a time: a caller may stop early."""
     sql, values = _page(connection, (_JOB_COLUMNS, _HISTORY_COLUMNS), selection, viewer, after, limit, newest)
-    for *columns, incomplete, names, given in connection.execute(sql, values):
+    for *plain, incomplete, names, given in connection.execute(sql, values):
         parameters = named_values(json.loads(names), json.loads(given)) if given else {}
-        yield JobSummaryRow._make((*columns, bool(incomplete), parameters))  # SQLite answers 0 or 1
+        yield JobSummaryRow._make((*plain, bool(incomplete), parameters))  # SQLite answers 0 or 1
 
 
 def job_ids(
@@ -228,19 +265,10 @@ def job_facts(connection: Connection, job: int) -> JobFacts | None:
 
 def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, JobFacts]:
     """The facts of several jobs by id, in the order of `jobs`. Jobs that do not exist are left out."""
-    of_both, of_jobs = (
-        "j.id, j.submission_id, j.parameters, j.epoch, j.finished_epoch, j.last_event, j.state",
-        "j.pilot_id",
-    )
-    of_submission = (
-        "s.description, s.inputs, s.names, s.first_job, coalesce(s.expected, s.count) AS count, s.owner,"
-        " s.grp"
-    )
     condition, values = in_list(connection, "j.id", jobs)
     sql = " UNION ALL ".join(
-        f"SELECT {of_both}, {pilot} AS pilot_id, {of_submission}"
-        f" FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE {condition}"
-        for table, pilot in (("jobs", of_jobs), ("history", "NULL"))
+        f"SELECT {facts} FROM {table} j JOIN submissions s ON s.id = j.submission_id WHERE {condition}"
+        for table, facts in (("jobs", _JOB_FACTS), ("history", _HISTORY_FACTS))
     )
     rows = {row[0]: JobFacts(*row) for row in connection.execute(sql, (values, values))}
     return {job: rows[job] for job in jobs if job in rows}
@@ -265,24 +293,22 @@ def parameters_of(connection: Connection, jobs: Sequence[int]) -> dict[int, list
 def attempts(connection: Connection, job: int) -> list[AttemptRow]:
     """The confirmed attempts of a job, by epoch."""
     sql = (
-        "SELECT a.epoch, a.attempt, a.pilot_id AS pilot, coalesce(p.site, a.site) AS site, coalesce(p.ce, '') AS ce,"
-        " coalesce(p.hostname, '') AS hostname, a.started, a.ended, coalesce(a.outcome, '') AS outcome, a.exit_code,"
-        " a.failure, a.message, a.wall, a.cpu, a.max_rss, a.processors"
-        " FROM attempts a LEFT JOIN pilots p ON p.id = a.pilot_id WHERE a.job_id = ? ORDER BY a.epoch"
+        f"SELECT {_ATTEMPT} FROM attempts a LEFT JOIN pilots p ON p.id = a.pilot_id WHERE a.job_id = ?"
+        " ORDER BY a.epoch"
     )
     return [AttemptRow(*row) for row in connection.execute(sql, (job,))]
 
 
 def pilots(connection: Connection, after: int, limit: int) -> Iterator[PilotSummaryRow]:
     """Pilots with ids below `after`, newest first, one row at a time; 0 begins at the newest."""
-    sql = (
-        "SELECT p.id, p.state, p.site, p.ce, p.batch_id, p.hostname, coalesce(p.only_owner, '') AS owner, p.version,"
-        " p.processors, p.finished, p.submitted, p.started, p.ended,"
-        " CASE WHEN p.ended IS NULL AND substr(p.leave, 1, 6) = 'share:' THEN 'share' ELSE p.reason END AS reason,"
-        f" (SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')})) AS jobs,"
-        " p.pilot_type, p.core_seconds, p.payload_core_seconds"
-        " FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
+    listed = columns(
+        PilotSummaryRow,
+        "p.",
+        owner="coalesce(p.only_owner, '')",
+        reason="CASE WHEN p.ended IS NULL AND substr(p.leave, 1, 6) = 'share:' THEN 'share' ELSE p.reason END",
+        jobs=f"(SELECT count(*) FROM jobs WHERE pilot_id = p.id AND id IN ({json_numbers(connection, 'p.jobs')}))",
     )
+    sql = f"SELECT {listed} FROM pilots p WHERE ? = 0 OR p.id < ? ORDER BY p.id DESC LIMIT ?"
     return (PilotSummaryRow(*row) for row in connection.execute(sql, (after, after, limit)))
 
 

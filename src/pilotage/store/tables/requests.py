@@ -10,7 +10,7 @@ from typing import Any, Final
 from pilotage.core.errors import Conflict
 from pilotage.core.requests.states import REQUEST_STATES, RequestState
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, insertion, values
 
 ALL_SITES: Final = ("*",)
 
@@ -130,32 +130,15 @@ def _to_step(row: Sequence[Any]) -> StepRow:
 
 def insert(connection: Connection, request: RequestRow) -> RequestRow:
     """Store a new request; its id is assigned here. The event of its submission is stored with it."""
-    values = (
-        *(request.name, request.owner, request.group, request.priority, request.team, request.campaign),
-        *(request.state, request.specification, json.dumps(request.sites), json.dumps(request.banned_sites)),
-        *(int(request.trust_input), int(request.trust_pileup), request.open_until),
-        *(request.created, request.changed, request.version, request.reason, request.origin, request.key),
-        *(int(request.propagating), request.root, int(request.paused)),
-    )
-    marks = ", ".join("?" * len(values))
-    columns = _COLUMNS.removeprefix("id, ")
-    sql = f"INSERT INTO requests ({columns}) VALUES ({marks}) RETURNING id"
-    stored = replace(request, id=int(connection.execute(sql, values).fetchone()[0]))
+    sql = f"{insertion('requests', _COLUMNS.removeprefix('id, '))} RETURNING id"
+    _, *given = values(request)
+    stored = replace(request, id=int(connection.execute(sql, given).fetchone()[0]))
     record(connection, stored, "submit", actor=f"user:{stored.owner}", now=stored.created, new=stored.state)
     return stored
 
 
 def insert_steps(connection: Connection, steps: Iterable[StepRow]) -> None:
-    marks = ", ".join("?" * 15)
-    rows = [
-        (
-            *(step.request, step.position, step.name, step.type, step.start_policy, step.splitting),
-            *(step.input_dataset, step.after, json.dumps(step.further_inputs), json.dumps(step.pileup)),
-            *(step.output_dataset, step.taken, int(step.closed), int(step.ended), step.log_dataset),
-        )
-        for step in steps
-    ]
-    connection.executemany(f"INSERT INTO request_steps ({_STEP_COLUMNS}) VALUES ({marks})", rows)
+    connection.executemany(insertion("request_steps", _STEP_COLUMNS), list(map(values, steps)))
 
 
 def save_specification(

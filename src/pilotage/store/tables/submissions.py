@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -13,7 +13,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, insertion, values
 from pilotage.store.tables import job_counts
 from pilotage.store.tables.job_counts import NOT_COUNTED, CountChange
 
@@ -55,14 +55,7 @@ _COLUMNS = columns(SubmissionRow, group="grp", key="idempotency_key", queue="que
 
 
 def insert(connection: Connection, submission: SubmissionRow) -> None:
-    s = submission
-    values = (
-        *(s.id, s.owner, s.group, s.key, s.submitted, s.description, s.inputs, json.dumps(s.names)),
-        *(s.job_name, s.job_group, s.job_type, s.queue, s.first_job, s.count, json.dumps(s.warnings)),
-        *(s.state, s.touched, s.expected, s.request),
-    )
-    marks = ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO submissions ({_COLUMNS}) VALUES ({marks})", values)
+    connection.execute(insertion("submissions", _COLUMNS), values(submission))
 
 
 def save_progress(connection: Connection, submission: SubmissionRow) -> None:
@@ -73,10 +66,11 @@ def save_progress(connection: Connection, submission: SubmissionRow) -> None:
 
 
 def _to_submission(row: Sequence[Any]) -> SubmissionRow:
-    plain = list(row)
-    plain[7] = tuple(json.loads(plain[7]))
-    plain[14] = tuple(json.loads(plain[14]))
-    return SubmissionRow(*plain)
+    stored: Any = SubmissionRow(*row)
+    submission: SubmissionRow = replace(
+        stored, names=tuple(json.loads(stored.names)), warnings=tuple(json.loads(stored.warnings))
+    )
+    return submission
 
 
 def by_id(connection: Connection, submission: SubmissionId) -> SubmissionRow | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pilotage.store.engine.connection import Connection
-from pilotage.store.engine.rows import columns
+from pilotage.store.engine.rows import columns, insertion, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,7 @@ _COLUMNS = columns(TokenRow, group="grp")
 
 
 def insert(connection: Connection, token: TokenRow) -> None:
-    values = (token.id, token.owner, token.group, token.issued, token.expires, token.issued_by)
-    connection.execute(
-        "INSERT INTO tokens (id, owner, grp, issued, expires, issued_by) VALUES (?, ?, ?, ?, ?, ?)", values
-    )
+    connection.execute(insertion("tokens", _COLUMNS), values(token))
 
 
 def by_id(connection: Connection, id_: int) -> TokenRow | None:

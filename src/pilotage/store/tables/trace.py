@@ -44,7 +44,9 @@ class TracedAttempt(NamedTuple):
 
 
 _PILOT = columns(TracedPilotRow)
-_ATTEMPT = "pilot_id, job_id, epoch, owner, grp, started, ended, coalesce(outcome, ''), processors"
+_ATTEMPT = columns(
+    TracedAttempt, pilot="pilot_id", job="job_id", group="grp", outcome="coalesce(outcome, '')"
+)
 
 
 def pilots_of_batch_id(connection: Connection, batch_id: str) -> list[TracedPilotRow]:

@@ -31,6 +31,7 @@ from pilotage.server.tokens import Caller
 from pilotage.services.jobs.actions import CHUNK, ActionOutcome, act, check_verb
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
+from pilotage.store.engine.rows import from_row
 from pilotage.store.tables import attempts, events, listing
 from pilotage.store.tables.listing import JobFacts
 from pilotage.store.tables.selections import JobSelection
@@ -66,6 +67,7 @@ FOLLOW_SECONDS = 30.0
 """Seconds for which a pilot streams the output of a job after a request for it."""
 MAX_LOG_BYTES = 1_000_000
 REFUSALS_SHOWN = 100
+_summary_of, _attempt_of = from_row(JobSummary), from_row(Attempt)
 
 
 def selection_of(conditions: Selection) -> JobSelection:
@@ -80,7 +82,7 @@ def jobs(asked: JobsQuery, context: TheContext, caller: TheCaller) -> Response:
     rows = listing.job_rows(
         connection, selection_of(asked), caller.viewer(), asked.after, asked.limit, newest=asked.newest
     )
-    return page("jobs", ((row.id, JobSummary(*row)) for row in rows), asked.limit)
+    return page("jobs", ((row.id, _summary_of(row)) for row in rows), asked.limit)
 
 
 @router.call(COUNT_JOBS)
@@ -95,7 +97,7 @@ def job(job: limits.Id, context: TheContext, caller: TheCaller) -> JobDetail:
     """One job: its description, attempts and outputs."""
     connection = context.readers.connection()
     summary, facts = _visible_job(context, caller, job)
-    tries = [Attempt(*row) for row in listing.attempts(connection, job)]
+    tries = list(map(_attempt_of, listing.attempts(connection, job)))
     result = attempts.result_of(connection, JobId(job), facts.finished_epoch)
     refused = result.refused if result else []
     description = description_to_json(stored_description(facts, job))
@@ -248,7 +250,7 @@ def _visible_job(context: Context, caller: Caller, job: int) -> tuple[JobSummary
     facts = listing.job_facts(connection, job) if rows else None
     if not rows or facts is None:
         raise NotFound(f"there is no job {job}", hint="or it is not yours")
-    return JobSummary(*rows[0]), facts
+    return _summary_of(rows[0]), facts
 
 
 def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, offset: int) -> bytes:
