@@ -16,6 +16,7 @@ from pilotage.cli.named_files import NamedFiles, find_named_files
 from pilotage.cli.submit_options import JobOptions
 from pilotage.cli.time_format import format_size, parse_duration
 from pilotage.client.description import LocalDescription, from_mapping
+from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.overrides import override_fields
 
@@ -211,12 +212,7 @@ def parameter_columns(options: JobOptions) -> dict[str, list[Any]] | None:
 
 
 def _lines(path: Path) -> list[Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as trouble:
-        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
-    except UnicodeDecodeError as trouble:
-        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    text = read_text(path, "a list of values")
     values = [line.strip() for line in text.splitlines() if line.strip()]
     if not values:
         raise InvalidInput(f"{path} has no values", hint="one value a line")

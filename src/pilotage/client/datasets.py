@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilotage import wire
+from pilotage.client.text_files import read_text
 from pilotage.client.typed_requests import TypedRequests, verb
 from pilotage.core.datasets.arrangement import BLOCK_SIZE, by_folder, in_sizes, slices_of
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica, check_entry_name
@@ -195,13 +196,7 @@ def read_manifest(path: Path) -> Manifest:
             f"{path}: the ending {path.suffix or '(none)'} is not that of a manifest",
             hint=f"a manifest ends in {', '.join(KINDS)}; a data set of files is given as their folder",
         )
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8: byte {error.start} is not") from error
-    return parse_manifest(text, kind)
+    return parse_manifest(read_text(path, "a manifest"), kind)
 
 
 def blocks_of_manifest(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
 from pilotage.core.jobs.json_format import description_to_json
@@ -90,14 +91,7 @@ def from_mapping(
 
 def read_description_file(path: Path) -> LocalDescription:
     """A JDL, YAML or JSON file, told apart by its suffix; its inputs are relative to its folder."""
-    try:
-        if path.stat().st_size > MAX_FILE:
-            raise InvalidInput(f"{path} is too large for a job description")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as trouble:
-        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
-    except UnicodeDecodeError as trouble:
-        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    text = read_text(path, "a job description", MAX_FILE)
     try:
         return read_description_text(text, suffix=path.suffix.lower(), folder=path.parent)
     except InvalidInput as trouble:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pilotage import wire
 from pilotage.client.description import LocalDescription
 from pilotage.client.inputs import LocalFile, gather_files
+from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.requests.parser import parse_mapping, parse_text
@@ -40,14 +41,7 @@ def read_request_file(path: Path, overrides: Mapping[str, Any] | None = None) ->
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
         raise InvalidInput(f"{path} is no request file", hint=f"its name ends in {', '.join(SUFFIXES)}")
-    try:
-        if path.stat().st_size > MAX_FILE:
-            raise InvalidInput(f"{path} is too large for a request")
-        text = path.read_text(encoding="utf-8")
-    except OSError as trouble:
-        raise InvalidInput(f"cannot read {path}: {trouble.strerror}") from trouble
-    except UnicodeDecodeError as trouble:
-        raise InvalidInput(f"{path} is not a text in UTF-8") from trouble
+    text = read_text(path, "a request", MAX_FILE)
     try:
         mapping = parse_text(text, kind)[1]
     except InvalidInput as trouble:

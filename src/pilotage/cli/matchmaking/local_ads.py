@@ -22,17 +22,11 @@ MOST_NAMED = 20
 
 def read_text(name: str) -> str:
     """The text of a file, or of standard input for "-"."""
-    try:
-        if name == "-":
-            return sys.stdin.read(MOST_BYTES)
-        path = Path(name)
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{name} is too large for an ad")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InvalidInput(f"cannot read {name}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name} is not a text in UTF-8") from error
+    from pilotage.client import text_files
+
+    return (
+        sys.stdin.read(MOST_BYTES) if name == "-" else text_files.read_text(Path(name), "an ad", MOST_BYTES)
+    )
 
 
 def ce_ads_of_text(name: str, text: str, now: float) -> tuple[CeAd, ...]:

@@ -149,15 +149,9 @@ def _summarise(made: ImportedPolicy) -> str:
 
 def policy_text(file: str) -> str:
     """The content of a file, or of standard input for "-"."""
-    try:
-        # Some editors put a mark before the first letter.
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
-    except OSError as trouble:
-        raise InvalidInput(f"cannot read {file}: {trouble.strerror}") from trouble
-    except UnicodeDecodeError as trouble:
-        raise InvalidInput(f"{file} is not a text in UTF-8") from trouble
-    except ValueError as trouble:  # a NUL in the name
-        raise InvalidInput(f"cannot read {file}: {trouble}") from trouble
+    from pilotage.client.text_files import read_text
+
+    return sys.stdin.read() if file == "-" else read_text(Path(file), "a policy")
 
 
 def policy_for_server(file: str) -> str:

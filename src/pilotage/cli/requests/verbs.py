@@ -105,6 +105,20 @@ def _act(
         raise _one_error(refusals, len(numbers))
 
 
+def _verb(
+    name: str, send: Callable[[Client, int, str], RequestSummary], text: str
+) -> Callable[..., int | None]:
+    """The command of a verb that takes a reason only. `text`: its help."""
+
+    def command(
+        session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
+    ) -> None:
+        _act(session, name, ids, choice, lambda client, number: send(client, number, reason))
+
+    command.__name__, command.__doc__ = name, text
+    return connected(with_option_groups(command))
+
+
 def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageError:
     """The error of a single request, or one with a line for each refusal. The first one decides the exit code."""
     first = next(iter(refusals.values()))
@@ -115,22 +129,18 @@ def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageErr
     return type(first)("\n  ".join([head, *lines]), hint=first.hint)
 
 
-@connected
-@with_option_groups
-def approve(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Approve new requests. A request with a team is assigned too."""
-    _act(session, "approve", ids, choice, lambda client, number: client.approve_request(number, reason))
+approve = _verb(
+    "approve",
+    lambda client, number, reason: client.approve_request(number, reason),
+    "Approve new requests. A request with a team is assigned too.",
+)
 
 
-@connected
-@with_option_groups
-def reject(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Refuse requests that are not assigned, or the results of ended ones."""
-    _act(session, "reject", ids, choice, lambda client, number: client.reject_request(number, reason))
+reject = _verb(
+    "reject",
+    lambda client, number, reason: client.reject_request(number, reason),
+    "Refuse requests that are not assigned, or the results of ended ones.",
+)
 
 
 @connected
@@ -207,73 +217,53 @@ def sites(
     _act(session, "sites", ids, choice, lambda client, number: client.set_request_sites(number, body))
 
 
-@connected
-@with_option_groups
-def pause(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Hold the further work of requests back: no elements for agents, no new jobs. Jobs in the pool go on."""
-    _act(session, "pause", ids, choice, lambda client, number: client.pause_request(number, reason))
+pause = _verb(
+    "pause",
+    lambda client, number, reason: client.pause_request(number, reason),
+    "Hold the further work of requests back: no elements for agents, no new jobs. Jobs in the pool go on.",
+)
 
 
-@connected
-@with_option_groups
-def resume(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Let paused requests go on."""
-    _act(session, "resume", ids, choice, lambda client, number: client.resume_request(number, reason))
+resume = _verb(
+    "resume",
+    lambda client, number, reason: client.resume_request(number, reason),
+    "Let paused requests go on.",
+)
 
 
-@connected
-@with_option_groups
-def abort(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """End requests: their elements and jobs are cancelled. Results that are done stay."""
-    _act(session, "abort", ids, choice, lambda client, number: client.abort_request(number, reason))
+abort = _verb(
+    "abort",
+    lambda client, number, reason: client.abort_request(number, reason),
+    "End requests: their elements and jobs are cancelled. Results that are done stay.",
+)
 
 
-@connected
-@with_option_groups
-def force_complete(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """End requests early as completed: done jobs count, the others are cancelled."""
-    _act(
-        session,
-        "force-complete",
-        ids,
-        choice,
-        lambda client, number: client.force_complete_request(number, reason),
-    )
+force_complete = _verb(
+    "force-complete",
+    lambda client, number, reason: client.force_complete_request(number, reason),
+    "End requests early as completed: done jobs count, the others are cancelled.",
+)
 
 
-@connected
-@with_option_groups
-def close_out(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Accept the results of completed requests."""
-    _act(session, "close-out", ids, choice, lambda client, number: client.close_out_request(number, reason))
+close_out = _verb(
+    "close-out",
+    lambda client, number, reason: client.close_out_request(number, reason),
+    "Accept the results of completed requests.",
+)
 
 
-@connected
-@with_option_groups
-def announce(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Tell that the accepted results of requests are there."""
-    _act(session, "announce", ids, choice, lambda client, number: client.announce_request(number, reason))
+announce = _verb(
+    "announce",
+    lambda client, number, reason: client.announce_request(number, reason),
+    "Tell that the accepted results of requests are there.",
+)
 
 
-@connected
-@with_option_groups
-def archive(
-    session: Session, choice: RequestChoice, ids: IdsArgument = None, reason: ReasonOption = ""
-) -> None:
-    """Put ended requests into the archive."""
-    _act(session, "archive", ids, choice, lambda client, number: client.archive_request(number, reason))
+archive = _verb(
+    "archive",
+    lambda client, number, reason: client.archive_request(number, reason),
+    "Put ended requests into the archive.",
+)
 
 
 @connected
