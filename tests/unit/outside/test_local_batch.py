@@ -180,6 +180,6 @@ def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started:
     os.kill(started.pids[0], signal.SIGKILL)
     ids = receipt.batch_ids
     until(lambda: status(batch, {"gone": ids[0]})["gone"][0] is Seen.ABSENT)
-    again = batch.submit(BatchSubmission(f"{STAMP}-again", 1, Shape(1), "sleep 600", beside=ids))
+    again = batch.submit(BatchSubmission(f"{STAMP}-again", 1, Shape(1), "sleep 600", neighbours=ids))
     started.pids.append(int(again.array.partition(":")[0]))
     assert os.sched_getaffinity(started.pids[-1]) == used[0]

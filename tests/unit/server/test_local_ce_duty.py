@@ -60,5 +60,5 @@ def test_each_pilot_knows_the_ones_that_were_started_before_it(pool: Pool) -> No
     for _ in range(3):
         pool.bench.submit()
     submissions = started(pool, 3)
-    assert [submission.beside for submission in submissions] == [(), ("1:1",), ("1:1", "2:1")]
+    assert [submission.neighbours for submission in submissions] == [(), ("1:1",), ("1:1", "2:1")]
     assert not any(submission.flags for submission in submissions)

@@ -168,11 +168,12 @@ class Rounds:
             found = give(match, rest)
             assert (found is None) == (wanted is None)
             if wanted is not None:
-                head, _, queue, weight = match.given[before]
-                place = self.waiting[queue, weight].index(head[0])
+                given = match.given[before]
+                queue, weight = given.queue, given.user_priority
+                place = self.waiting[queue, weight].index(given.id)
                 assert place < FIRST, f"{place} others of that UserPriority have lower ids"
                 self.compare(match, (queue, weight, place), wanted)
-                self.waiting[queue, weight].remove(head[0])
+                self.waiting[queue, weight].remove(given.id)
             return found
 
         monkeypatch.setattr(Match, "_give", watched)

@@ -41,7 +41,7 @@ class BatchSubmission:
     _: KW_ONLY
     flags: tuple[str, ...] = ()
     """Native arguments that restrict the nodes, made by core/forwarding from the requirements of the queue."""
-    beside: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
     """Batch ids of the CE's other pilots, for systems that do not place batch jobs by themselves."""
 
 

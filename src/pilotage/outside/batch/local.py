@@ -129,7 +129,7 @@ class LocalBatch:
         started: list[str] = []
         for index in range(submission.count):
             try:
-                started.append(self._start(submission, index, [*submission.beside, *started]))
+                started.append(self._start(submission, index, [*submission.neighbours, *started]))
             except OSError as error:
                 refusal = SubmissionRefusal.IN_DOUBT if started else SubmissionRefusal.REFUSED
                 raise SubmissionFailed(refusal, f"a pilot could not be started here: {error}") from None

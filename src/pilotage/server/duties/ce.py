@@ -307,7 +307,7 @@ class CeDuty:
             "",
             order.properties,
             flags=flags,
-            beside=(*order.beside, *started) if self._director.local else (),
+            neighbours=(*order.neighbours, *started) if self._director.local else (),
         )
         director = self._director
         script = self._clients.script(

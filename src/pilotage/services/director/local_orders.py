@@ -81,8 +81,8 @@ class LocalOrders:
         for pilot, turn in turns.items():
             if pilot not in followed:
                 tx.on_rollback(pool.shares.turns.give_back(turn, None))
-        beside = tuple(pilot.batch_id for pilot in live if pilot.batch_id)
-        orders = [self._order(pool, ce, pilot, turns, beside) for pilot in planned]
+        neighbours = tuple(pilot.batch_id for pilot in live if pilot.batch_id)
+        orders = [self._order(pool, ce, pilot, turns, neighbours) for pilot in planned]
         return ChosenOrders(orders, _totals_of(live), capacity(ce, self.machine)[0])
 
     def _order(
@@ -91,7 +91,7 @@ class LocalOrders:
         ce: Ce,
         planned: PlannedPilot,
         turns: Mapping[PilotId, Turn],
-        beside: tuple[str, ...],
+        neighbours: tuple[str, ...],
     ) -> SubmissionOrder:
         turn = None if planned.follows is None else turns[planned.follows]
         owner = turn.owner if turn else None if ce.serves_everybody else pool.server.home_owner
@@ -104,7 +104,7 @@ class LocalOrders:
             only_owner=owner,
             properties={"owner": owner} if owner else {},
             turn=turn,
-            beside=beside,
+            neighbours=neighbours,
             lease=ce.lease,
         )
 

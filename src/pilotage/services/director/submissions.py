@@ -46,7 +46,7 @@ class SubmissionOrder:
     """The run of the site's hook that adds further arguments; None: there is none."""
     turn: Turn | None = None
     """The owner's turn that its only pilot begins."""
-    beside: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
     """Batch ids of the CE's other pilots, for `BatchSubmission`."""
     lease: float | None = None
     """Seconds after which pilots end of which nobody knows whether they were started; None: listings tell it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pilotage.core.classads import ClassAd
-from pilotage.core.ids import JobId, PilotId, QueueId
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.core.queues.fit import binds_owner
 from pilotage.core.queues.identity import QueueIdentity
-from pilotage.core.queues.indexed_queue import Head
 from pilotage.core.shares.turns import LOTS
 from pilotage.services.jobs.data_orders import OfferedRequestJob, element_job_of
 from pilotage.services.jobs.payload import payload
@@ -23,7 +24,6 @@ from pilotage.services.shares.turns import (
     turn_over,
 )
 from pilotage.store.tables import jobs
-from pilotage.store.tables.jobs import WaitingJob
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import MAX_HELD, ExchangeResponse, OfferedJob, Take
@@ -32,6 +32,17 @@ EMPTY_TAKES = 25.0
 """Takes a second that all pilots of a server may send in vain. Few pilots may ask often, and many must ask seldom."""
 MOST = 256
 """Jobs offered in one call at most."""
+
+
+class GivenJob(NamedTuple):
+    """A job that a take gives to the pilot."""
+
+    id: JobId
+    submission: SubmissionId
+    parameters: str | None
+    epoch: int
+    queue: QueueId
+    user_priority: int
 
 
 class Match:
@@ -46,8 +57,7 @@ class Match:
         self, pool: Pool, tx: Transaction, pilot: PilotRow, take: Take, moves: JobTransitions
     ) -> None:
         self.pool, self.tx, self.pilot, self.take, self.moves = pool, tx, pilot, take, moves
-        self.given: list[tuple[Head, int, QueueId, int]] = []
-        """Jobs (values of `WaitingJob`), their epochs, the queues that they come from, and their UserPriority."""
+        self.given: list[GivenJob] = []
         self._no_match: dict[str, int] = {}
         self._noted = False
         self._answered = False
@@ -88,7 +98,7 @@ class Match:
                 else:
                     begin_turn(pool, self.tx, pilot, now)
             given = self.given[before:] if before else self.given
-            self.moves.taken(pilot, take.number, [offered[0][0] for offered in given])
+            self.moves.taken(pilot, take.number, [job.id for job in given])
             self._answered = True
         elif not self.given:
             self._no_match = self._explain(left)
@@ -98,12 +108,12 @@ class Match:
     def drop_lost(self, lost: set[tuple[PilotId, JobId]]) -> bool:
         """Drop jobs that another pilot was given; whether any was offered here. Call it once everything is written."""
         pilot = self.pilot
-        gone = [offered for offered in self.given if (pilot.id, offered[0][0]) in lost]
-        for head, _, queue, user_priority in gone:
-            self.pool.record_lost_job(self.tx, queue, user_priority, head[0], pilot)
+        gone = [job for job in self.given if (pilot.id, job.id) in lost]
+        for job in gone:
+            self.pool.record_lost_job(self.tx, job.queue, job.user_priority, job.id, pilot)
         if gone:
-            pilot.jobs = [job for job in pilot.jobs if (pilot.id, job) not in lost]
-            self.given = [offered for offered in self.given if offered not in gone]
+            pilot.jobs = [id_ for id_ in pilot.jobs if (pilot.id, id_) not in lost]
+            self.given = [job for job in self.given if job not in gone]
             if self._bound and not pilot.jobs:
                 # No offer is left: the pilot serves anybody, as before.
                 pilot.only_owner, self._bound = None, False
@@ -123,12 +133,14 @@ class Match:
         if self.given:
             pool, tx = self.pool, self.tx
             offers = response.offers
-            for (job, submission, _, _, parameters), epoch, *_ in self.given:
-                facts = pool.jobs.submissions.get(tx, submission)
-                offer = OfferedJob(job, epoch, payload(facts, job, parameters))
+            for job in self.given:
+                facts = pool.jobs.submissions.get(tx, job.submission)
+                offer = OfferedJob(job.id, job.epoch, payload(facts, job.id, job.parameters))
                 offers.append(offer)
                 if facts.row.request is not None:
-                    of_requests.append(OfferedRequestJob(offer, element_job_of(parameters), self.pilot.site))
+                    of_requests.append(
+                        OfferedRequestJob(offer, element_job_of(job.parameters), self.pilot.site)
+                    )
         return of_requests
 
     def _repeat_answer(self) -> None:
@@ -136,12 +148,7 @@ class Match:
         self._answered = True
         self.moves.write()
         self.given = [
-            (
-                WaitingJob(row.id, row.submission, row.epoch, row.last_event, row.parameters),
-                row.epoch,
-                row.queue,
-                0,
-            )
+            GivenJob(row.id, row.submission, row.parameters, row.epoch, row.queue, 0)
             for row in jobs.of_take(self.tx.connection, self.pilot.id, self.take.number)
         ]
 
@@ -160,8 +167,8 @@ class Match:
         # Jobs asked for ahead need not fit beside the others.
         beside = count - self.take.ahead
         owner, rest = None, whole
-        for _, _, queue, _ in self.given:
-            rest = rest.without(self.pool.queues.identity(self.tx, queue))
+        for job in self.given:
+            rest = rest.without(self.pool.queues.identity(self.tx, job.queue))
         place = 0
         while place < count:
             asked = rest if place < beside else whole
@@ -206,7 +213,8 @@ class Match:
             return None
         head, entry, user_priority = proposal
         epoch = moves.offer(head, entry, pilot, self.take.number)
-        self.given.append((head, epoch, entry.id, user_priority))
+        job, submission, _, _, parameters = head  # as `WaitingJob`
+        self.given.append(GivenJob(job, submission, parameters, epoch, entry.id, user_priority))
         return entry.identity
 
     def _holds(self, queue: QueueIdentity) -> bool:

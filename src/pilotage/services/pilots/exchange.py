@@ -109,7 +109,7 @@ def exchange_many(
     _replace_lost_offers(moves, requests)
     pool.queues.index.prefetch_heads()
     pool.jobs.submissions.load(
-        tx, [head[1] for request in requests if request.match for head, *_ in request.match.given]
+        tx, [job.submission for request in requests if request.match for job in request.match.given]
     )
     of_requests: list[OfferedRequestJob] = []
     answers: list[ExchangeResponse | PilotageError] = [request.answer(of_requests) for request in requests]
