@@ -53,12 +53,14 @@ class Shape:
 
     def node(self, rng: Random, ask: int = 1) -> Node:
         """The node of a pilot that asks for `ask` jobs, with room for all of them."""
+        seconds = rng.choice(self.cpu_left)
         return Node(
             hostname="n",
             platform=rng.choice(self.platforms),
             processors=PROCESSORS * ask,
             memory=rng.choice((8000, 16000, 32000)) * ask,
-            cpu_left=rng.choice(self.cpu_left),
+            cpu_left=seconds,
+            wall_left=seconds,
         )
 
 

@@ -23,7 +23,7 @@ from tests.single_exchange import exchange
 
 pytestmark = pytest.mark.slow
 
-NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0)
+NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0, wall_left=100000.0)
 SITES = '[sites.there]\n[ces.local]\nsite = "here"\nowners = "any"\n'
 
 

@@ -23,7 +23,7 @@ MOVES = 0.03
 """So often a pilot goes from one server to another between two messages."""
 PLURALS = {"finish": "finishes", "confirm": "confirms", "release": "releases"}
 
-NODE = Node(hostname="paper", platform="el9", processors=PROCESSORS, memory=0, cpu_left=1e6)
+NODE = Node(hostname="paper", platform="el9", processors=PROCESSORS, memory=0, cpu_left=1e6, wall_left=1e6)
 
 
 class Stopped(Exception):

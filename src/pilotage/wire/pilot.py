@@ -74,7 +74,7 @@ class Node:
     attributes: Facts = field(default_factory=dict)
     """Further facts for Requirements: KernelVersion, CPUModel, Glibc, GPUModel ..."""
     wall_left: Seconds = 0.0
-    """Seconds by the clock until it ends its payloads; 0: not told, as by earlier versions."""
+    """Seconds by the clock until it ends its payloads."""
     isolation: Name = ""
     """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
     disk: Megabytes = 0

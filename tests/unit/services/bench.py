@@ -86,7 +86,7 @@ offer_timeout = {OFFER_TIMEOUT}
 HISTORY_COLUMNS = ", ".join(
     column.name for column in metadata.tables["history"].c if column.name != "pilot_id"
 )
-NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0)
+NODE = Node(hostname="n1", platform="el9", processors=1, memory=4096, cpu_left=100000.0, wall_left=100000.0)
 
 
 class Bench:
@@ -399,6 +399,9 @@ class Paper:
         return self.bench.do(self.asking(self.request(**parts)))
 
     def asked(self, count: int = 1, *, number: int = 0, ahead: int = 0, **node: Any) -> Take:
+        """`node`: changes of the node. Without another `wall_left` its clock allows as much as `cpu_left`."""
+        if "cpu_left" in node:
+            node.setdefault("wall_left", node["cpu_left"])
         plain = {**vars(self.node), **node}
         return Take(number or self.number, count, Node(**plain), ahead)
 

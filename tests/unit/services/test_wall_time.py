@@ -189,15 +189,6 @@ def test_a_pilot_with_less_time_left_than_the_jobs_wall_time_does_not_get_it(mak
     assert offer.job == long
 
 
-def test_a_pilot_of_an_earlier_version_has_the_wall_time_of_its_cpu_time(make: Make) -> None:
-    bench = make(with_wall(7200, "cpu_power = 2.0\n"))
-    [job] = bench.submit(wall_time=3600)
-    [one] = Ce(bench).order()
-    pilot = Ce(bench).enrol(one)
-    assert pilot.take(cpu_left=7199.0) == []
-    assert pilot.take(cpu_left=7200.0)[0].job == job
-
-
 @pytest.mark.parametrize("beyond", [0, 34, 35, 36])
 def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int) -> None:
     """The director, `why` and the real pilot reckon with the same wall time left."""

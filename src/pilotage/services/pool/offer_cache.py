@@ -68,18 +68,11 @@ class PilotOffers:
     policy: Policy
     node: Node
     base: Offer
-    cpu_power: float
-    """The power of a core, as the CE has it."""
     _classes: dict[tuple[tuple[int, ...], str | None, tuple[Limit, ...]], CachedOfferClass] = field(
         default_factory=dict
     )
     _whole: Remaining | None = None
     _node_ad: tuple[CeAd | None, Node, ClassAd] | None = None
-
-    @property
-    def wall_left(self) -> float:
-        """Seconds by the clock that the pilot has left. Pilots of earlier versions tell their CPU time only."""
-        return self.node.wall_left or self.node.cpu_left / self.cpu_power
 
     def serves(self, policy: Policy, node: Node) -> bool:
         """Whether an offer of `node` under `policy` equals the last one, apart from its time and its free disk."""
@@ -125,7 +118,7 @@ class PilotOffers:
         return replace(
             self.base,
             cpu_time=self.node.cpu_left,
-            wall_time=self.wall_left,
+            wall_time=self.node.wall_left,
             processors=rest.processors,
             memory=rest.memory,
             disk=rest.disk,
@@ -136,8 +129,7 @@ class PilotOffers:
         """The offer class of `rest` while the limits `closed` let no job start."""
         processors, memory, disk, only_owner = rest
         node = self.node
-        wall_left = node.wall_left or node.cpu_left / self.cpu_power
-        sizes = index.bucket_sizes(node.cpu_left, processors, memory, wall_left, disk)
+        sizes = index.bucket_sizes(node.cpu_left, processors, memory, node.wall_left, disk)
         key = (sizes, only_owner, closed)
         cached = self._classes.get(key)
         if cached is None or cached.offer_class.evicted:
@@ -180,7 +172,6 @@ class OfferCache:
                 policy,
                 node,
                 offer_of(policy, pilot, node, self.banned_at(pilot.site), down=self.is_down(pilot.site)),
-                _cpu_power(policy, pilot),
             )
             if len(self._by_pilot) > MAX_PILOTS:
                 self._by_pilot.popitem(last=False)
@@ -194,11 +185,6 @@ def _tells_the_same(one: Node, other: Node) -> bool:
         and one.platform == other.platform
         and one.attributes == other.attributes
     )
-
-
-def _cpu_power(policy: Policy, pilot: PilotRow) -> float:
-    ce = policy.ces.get(pilot.ce)
-    return ce.cpu_power if ce else 1.0
 
 
 def offer_of(
@@ -236,6 +222,6 @@ def offer_of(
         ),
         isolated=isolated,
         banned_owners=banned,
-        wall_time=node.wall_left or node.cpu_left / _cpu_power(policy, pilot),
+        wall_time=node.wall_left,
         disk=node.disk,
     )
