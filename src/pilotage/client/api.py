@@ -364,5 +364,5 @@ class Client(
         return decode(answer.content, wire.identity.TokenResponse)
 
     def _ensure_home_token(self) -> None:
-        with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # a server of an earlier version
+        with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # another program has the address
             self._transport.send(wire.identity.RENEW_HOME_TOKEN, token="")
