@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from pilotage.twin.pilots import PayloadRun, SimulatedPilot
@@ -48,10 +48,10 @@ class Books:
         """By the id that the server gave."""
         self.finished = 0
         """Jobs with an end."""
-        self.used: Counter[str] = Counter()
+        self.used: defaultdict[str, float] = defaultdict(float)
         """Core-seconds of each group, of payloads that have ended."""
         self.running_cores: Counter[str] = Counter()
-        self.begun: Counter[str] = Counter()
+        self.begun: defaultdict[str, float] = defaultdict(float)
         """The sum over running payloads of (cores × instant of the start), by group."""
         self.running = 0
 

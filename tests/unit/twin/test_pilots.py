@@ -95,7 +95,9 @@ def server(loop: VirtualLoop) -> PlayedServer:
     return PlayedServer(loop)
 
 
-def start(loop: VirtualLoop, server: PlayedServer, seconds: float = 100.0) -> tuple[SimulatedPilot, list[int]]:
+def start(
+    loop: VirtualLoop, server: PlayedServer, seconds: float = 100.0
+) -> tuple[SimulatedPilot, list[int]]:
     exits: list[int] = []
     job = BatchJob("secret", 0, "1.0", "ce", Node("node", "x86_64", 1, 2000))
     return SimulatedPilot(job, server, Seconds(seconds), loop, random.Random(1), exits.append), exits
@@ -105,7 +107,9 @@ def run(loop: VirtualLoop, seconds: float) -> None:
     loop.run_until_complete(asyncio.sleep(seconds))
 
 
-def test_a_pilot_runs_its_job_reports_it_and_leaves_when_idle(loop: VirtualLoop, server: PlayedServer) -> None:
+def test_a_pilot_runs_its_job_reports_it_and_leaves_when_idle(
+    loop: VirtualLoop, server: PlayedServer
+) -> None:
     server.jobs.append(OfferedJob(7, 1, Payload("/bin/true")))
     pilot, exits = start(loop, server)
     run(loop, 1000.0)
