@@ -24,7 +24,7 @@ class EnrolFailure(NamedTuple):
 
 
 class EnrolRetry(NamedTuple):
-    """What follows from a failure: another attempt."""
+    """The next attempt after a failure."""
 
     at: float
     """The instant of the next attempt. A signal to the pilot brings it forward, as the last one."""
