@@ -15,7 +15,7 @@ from pilotage.twin.server import TwinServer
 from pilotage.wire.pilot import EnrolResponse, ErrorBody, ExchangeResponse
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
 
-_ANSWERS = {
+_ANSWERS: dict[str, msgspec.json.Decoder[Any]] = {
     ENROL.path: msgspec.json.Decoder(EnrolResponse),
     EXCHANGE.path: msgspec.json.Decoder(ExchangeResponse),
 }

@@ -17,7 +17,7 @@ from pilotage.core.errors import PilotageError
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
-from pilotage.server.http.routes.submissions import submit
+from pilotage.server.http.routes.submissions import accept_jobs
 from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart, StartedPilot
@@ -220,7 +220,7 @@ class _Run:
                 await asyncio.sleep(wait)
             properties = policy.groups[job.group].properties
             who = caller(job.owner, job.group, frozenset(properties))
-            answer = await submit(_request_of(job), self._server.context, who)
+            answer = await accept_jobs(_request_of(job), self._server.context, who)
             self._books.add(answer.first, job)
             self._idle_takes.changed(1)
             self._submitted += 1

@@ -64,11 +64,10 @@ class TwinServer:
         connection = self._home.database.open(settings.folder / "backups", "twin")
         assert isinstance(connection, SqliteConnection)
         connection.execute("PRAGMA synchronous=OFF")
-        connection.commits_in_thread = False
         self._connection = connection
         self._readers = self._home.database.readers()
         self._clock = loop.time
-        self._writer = Writer(connection)
+        self._writer = Writer(connection, commits_inline=True)
         self._writer.move_to_loop(loop)
         self.context = self._context()
 

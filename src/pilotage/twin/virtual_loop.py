@@ -39,9 +39,6 @@ class _VirtualSelector(selectors.BaseSelector):
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         return selectors.SelectorKey(fileobj, 0, 0, None)
 
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        raise KeyError(fileobj)
-
     def get_map(self) -> dict[Any, selectors.SelectorKey]:
         return {}
 

@@ -280,7 +280,7 @@ def _information(pool: Pool, kind: type[information.InformationDuty]) -> Case:
     stored = pool.refuse(
         information, "store_answers", lambda _, tx, answers, now: any(answer.ce == "a" for answer in answers)
     )
-    duty = kind(pool.context, lambda ce: cast(Any, SimpleNamespace()))
+    duty = kind(pool.context, lambda name, ce: cast(Any, SimpleNamespace()))
 
     def ask(name: str, ce: Any, now: float) -> None:
         asked = information._InformationQuestion(name, ce, now, problem="no answer", ended=True)

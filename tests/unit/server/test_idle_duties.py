@@ -19,6 +19,7 @@ from pilotage.server.failing_rows import FailingRows
 from pilotage.server.signals import Stop
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
+from tests.deadlines import PATIENCE
 from tests.unit.services.bench import Bench
 
 PERIOD = 0.001
@@ -48,7 +49,7 @@ class Counted(Duty):
 
     async def next_cycle(self) -> None:
         self.ran.clear()
-        await asyncio.wait_for(self.ran.wait(), 60)
+        await asyncio.wait_for(self.ran.wait(), PATIENCE)
 
 
 def change(tx: Transaction) -> None:
@@ -77,7 +78,7 @@ def run(tmp_path: Path) -> Callable[[Act], None]:
         running = asyncio.create_task(every(context, duty, wake))
         await act(duty, writer, wake)
         stop.set()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, PATIENCE)
         writer.stop()
 
     return lambda act: asyncio.run(play(act))

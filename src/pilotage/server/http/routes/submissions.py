@@ -48,6 +48,11 @@ router = CallRouter("submission")
 @router.call(SUBMIT)
 async def submit(body: SubmitRequest, context: TheContext, caller: TheCaller) -> SubmitResponse:
     """Accept jobs. The answer is sent when all of them wait in their task queue."""
+    return await accept_jobs(body, context, caller)
+
+
+async def accept_jobs(body: SubmitRequest, context: Context, caller: Caller) -> SubmitResponse:
+    """Accept jobs, and make them."""
     context.disk.space.check()
     with context.work.gate.place():
         known_offers = await context.work.prospects.known()
