@@ -1,0 +1,1 @@
+"""Reports of runs: tables, differences between policies, pictures, one page, one document."""
