@@ -26,6 +26,7 @@ from pilotage.store.cluster.servers import ServerRow
 from pilotage.store.engine.connection import ConnectionLost
 from pilotage.store.postgresql.dsn import DatabaseAddress
 from pilotage.store.postgresql.notify import PostgresqlNotifications
+from pilotage.store.writer.change_watch import ChangeWatch
 from tests.contract.stores import Store, postgresql_store
 from tests.deadlines import PATIENCE
 
@@ -147,7 +148,7 @@ class Follower:
             pool=SimpleNamespace(server=SimpleNamespace(policy_version=1)),
             peers=self.peers,
             readers=store.readers,
-            writer=SimpleNamespace(acall=self._acall, in_loop=False, changes=None),
+            writer=SimpleNamespace(acall=self._acall, in_loop=False, changes=ChangeWatch(None)),
             stop=Stop(),
             monotonic=time.monotonic,
             disk=SimpleNamespace(space=DiskSpace({}, time.monotonic)),

@@ -14,6 +14,7 @@ from pilotage.server.failing_rows import FailingRows
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.signals import Stop, Wake
 from pilotage.server.submit_pools import SubmitPools
+from pilotage.store.writer.change_watch import ChangeWatch
 from pilotage.store.writer.transaction import Transaction
 from tests.unit.services.request_bench import RequestBench
 from tests.unit.services.workqueue.queue_bench import QueueBench
@@ -37,7 +38,7 @@ class Pool:
 
         self.context: Any = SimpleNamespace(
             pool=bench.pool,
-            writer=SimpleNamespace(acall=acall, in_loop=True, changes=None),
+            writer=SimpleNamespace(acall=acall, in_loop=True, changes=ChangeWatch(None)),
             readers=readers,
             quick_read=quick_read,
             clock=lambda: bench.now,

@@ -86,7 +86,7 @@ def run(tmp_path: Path) -> Callable[[Act], None]:
 
 async def rest(duty: Counted, writer: Writer) -> int:
     """Wait until the duty rests; returns the number of its cycles."""
-    while not writer._change_watchers:
+    while not writer.changes._watchers:
         await asyncio.sleep(0)
     return duty.cycles
 

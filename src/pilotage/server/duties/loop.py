@@ -32,7 +32,7 @@ async def every(
     """
     failures, shown = FailureLog(duty.name, context.disk.space), context.duties.failing.of(duty.name)
     while not context.stop.is_set():
-        seen = context.writer.changes
+        seen = context.writer.changes.count
         try:
             await (duty.cycle() if run is None else run(duty))
         except ServerEvicted as error:
@@ -46,11 +46,11 @@ async def every(
             failures.record_success()
             shown.discard(CYCLE, "")
         woken = await pause(context, max(duty.period(), least_period), wake)
-        while not woken and seen is not None and seen == context.writer.changes:
+        while not woken and seen is not None and seen == context.writer.changes.count:
             idle = duty.idle_until - context.monotonic()
             if idle <= 0 or context.stop.is_set():
                 break
-            woken = await pause(context, idle, wake, context.writer.next_change())
+            woken = await pause(context, idle, wake, context.writer.changes.next())
 
 
 async def pause(

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from pilotage.core.errors import Overloaded
 from pilotage.store.engine.connection import ConnectionLost, SerializationFailure, WriterConnection
+from pilotage.store.writer.change_watch import ChangeWatch
 from pilotage.store.writer.commit_thread import Commit, CommitThread
 from pilotage.store.writer.replies import (
     LoopReply,
@@ -76,10 +77,7 @@ class Writer:
     def __init__(
         self, connection: WriterConnection, *, waiting: int = 4096, commits_inline: bool = False
     ) -> None:
-        """`waiting`: the maximum of waiting requests. `commits_inline`: without a commit thread, also on SQLite.
-
-        A writer that commits inline and was moved to a loop without `start` has no thread at all.
-        """
+        """`commits_inline`: without a commit thread. With `move_to_loop` and without `start` it then has no thread."""
         self._connection = connection
         self._commits_inline = commits_inline
         self._requests: deque[_QueuedRequest] = deque()
@@ -98,9 +96,7 @@ class Writer:
         self.replays = 0
         self.races = 0
         self.times = TransactionTimes()
-        self.changes: int | None = connection.total_changes
-        """Changes by only this writer grow it after their COMMIT; None: other servers may change rows too."""
-        self._change_watchers: dict[asyncio.Future[None], None] = {}
+        self.changes = ChangeWatch(connection.total_changes)
 
     def start(self) -> None:
         self._start_commit_thread()
@@ -297,7 +293,7 @@ class Writer:
             self._handle_failure(transaction, group, error, races)
             return
         self.times.took(worked, begun.until_now().clock)
-        self._note_changes(self._connection.total_changes)
+        self.changes.note(self._connection.total_changes)
         send_results(_replies(group), results, self._loop)
 
     def _finish_pending_commit(self) -> None:
@@ -310,24 +306,8 @@ class Writer:
             raise _CommitFailed
         self._pending_commit = None
         self.times.took(before.worked, before.commit.seconds)
-        self._note_changes(before.changes)
+        self.changes.note(before.changes)
         send_results(_replies(before.group), before.results, self._loop)
-
-    def _note_changes(self, changes: int | None) -> None:
-        """Called after each COMMIT."""
-        if changes != self.changes:
-            self.changes = changes
-            watchers, self._change_watchers = self._change_watchers, {}
-            for watcher in watchers:
-                if not watcher.done():
-                    watcher.set_result(None)
-
-    def next_change(self) -> asyncio.Future[None]:
-        """Done after the next COMMIT with changes. For a writer in the event loop of the caller."""
-        watcher = asyncio.get_running_loop().create_future()
-        self._change_watchers[watcher] = None
-        watcher.add_done_callback(lambda done: self._change_watchers.pop(done, None))
-        return watcher
 
     def _finish_pending_commit_alone(self) -> None:
         """Finish the pending commit when no later group has begun."""
