@@ -45,7 +45,7 @@ class Books:
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobBook] = {}
-        """By the id that the server gave."""
+        """The submitted jobs by the server's ids."""
         self.finished = 0
         """Jobs with an end."""
         self.used: defaultdict[str, float] = defaultdict(float)
@@ -94,5 +94,5 @@ class Books:
         return book
 
     def used_by(self, group: str, now: float) -> float:
-        """Core-seconds of a group until now, those of running payloads included."""
+        """Core-seconds of a group until now, with running payloads."""
         return self.used[group] + self.running_cores[group] * now - self.begun[group]

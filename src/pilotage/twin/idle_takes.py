@@ -1,7 +1,7 @@
 """Takes of pilots that found nothing wait here until something has changed, so that an idle pilot costs nothing.
 
 A real pilot asks again every few seconds. Nearly all of these requests find nothing again. Here one of the waiting
-pilots, chosen by chance, asks when a job may have come, then another, until the jobs are found or all have asked.
+pilots, chosen by chance, asks when a job may have come. Others follow until the jobs are found or all have asked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class IdleTakes:
         self._plan: asyncio.TimerHandle | None = None
 
     def asks(self, pilot: IdlePilot) -> None:
-        """The pilot sends a take, for whatever reason."""
+        """The pilot sends a take."""
         self.leave(pilot)
         self._asked[pilot] = self._changes
 
@@ -65,13 +65,13 @@ class IdleTakes:
         self._asked.pop(pilot, None)
 
     def changed(self, jobs: float = math.inf) -> None:
-        """So many jobs may have come."""
+        """`jobs`: the number of jobs that may have come."""
         self._changes += 1
         self._jobs += jobs
         self._plan_next()
 
     def served(self, jobs: int) -> None:
-        """A take found so many."""
+        """A take found this number of jobs."""
         self._jobs = max(0.0, self._jobs - jobs)
         self._plan_next()
 

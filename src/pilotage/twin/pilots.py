@@ -62,7 +62,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PayloadRun:
-    """What a payload will do once it is started."""
+    """The course of a payload from its start to its end."""
 
     seconds: float
     exit_code: int = 0

@@ -62,7 +62,7 @@ def run_twin(plan: TwinPlan, progress: Callable[[TwinProgress], None]) -> TwinRe
     with tempfile.TemporaryDirectory(prefix="pilotage-twin-") as folder:
         loop = VirtualLoop(BEGIN)
         try:
-            run = _Run(plan, loop, Path(folder), progress)
+            run = _TraceRun(plan, loop, Path(folder), progress)
             loop.run_until_complete(run.go())
             result = run.result()
         finally:
@@ -93,7 +93,7 @@ class _PilotBook:
 
 
 @dataclass(slots=True)
-class _BatchClients:
+class _SimulatedBatchClients:
     """Implements `BatchClients`: the script of a pilot is its secret."""
 
     adapters: dict[str, BatchAdapter]
@@ -111,7 +111,7 @@ class _BatchClients:
         return secret
 
 
-class _Run:
+class _TraceRun:
     def __init__(
         self, plan: TwinPlan, loop: VirtualLoop, folder: Path, progress: Callable[[TwinProgress], None]
     ) -> None:
@@ -126,7 +126,7 @@ class _Run:
         self._submitted = 0
         self._until = inf if plan.until is None else BEGIN + plan.until
         systems = {ce.name: self._system(ce) for ce in plan.ces}
-        self._clients = _BatchClients(
+        self._clients = _SimulatedBatchClients(
             {name: TwinBatchAdapter(system) for name, system in systems.items()}, loop.time
         )
         settings = TwinServerSettings(

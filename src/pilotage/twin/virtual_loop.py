@@ -1,7 +1,7 @@
 """An event loop in virtual time. Coroutines, timers and time-outs run unchanged, and no second is waited for.
 
 The clock of the loop stands still while callbacks run. When none is ready, it jumps to the next timer. Blocking calls
-run inline, so that one thread does all, in an order that depends on nothing outside of the process.
+run inline. So there is a single thread, and the order of events depends on nothing outside of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Standstill(RuntimeError):
-    """No callback is ready and no timer is set: what the loop waits for can never happen."""
+    """No callback is ready and no timer is set: the loop would wait for ever."""
 
 
 class _VirtualSelector(selectors.BaseSelector):
