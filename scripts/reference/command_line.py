@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from pilotage.cli.commands import LazyCommand
-from pilotage.cli.root import EXIT_CODES, Root, build, typer_of
+from pilotage.cli.root import EXIT_CODES, Root, build, parser_of
 from pilotage.cli.session import SHARED
 
 HEAD = """# The command line
@@ -51,13 +51,11 @@ def markdown(root: Root | None = None) -> str:
 
 
 def _section(name: str, command: LazyCommand) -> str:
-    import typer
-
-    parsed: Any = typer.main.get_command(typer_of(command))
+    parsed: Any = parser_of(command)
     lines = [f"\n### {name}\n", f"\n{inspect.cleandoc(parsed.help or command.help)}\n"]
     arguments = [param for param in parsed.params if param.param_type_name == "argument"]
     options = _own_options(parsed.params)
-    usage = " ".join(["pilotage", name, "[OPTIONS]", *(_usage(param) for param in arguments)])
+    usage = " ".join(["pilotage", name, "[OPTIONS]", *(param.metavar for param in arguments)])
     lines.append(f"\n    {usage}\n")
     if options:
         lines.append("\n| option | meaning |\n|---|---|\n")
@@ -71,11 +69,6 @@ def _own_options(params: list[Any]) -> list[Any]:
     left_out = shared if shared <= {param.name for param in params} else set()
     options = (param for param in params if param.param_type_name == "option" and not param.hidden)
     return [param for param in options if param.name not in left_out | {"help"}]
-
-
-def _usage(param: Any) -> str:
-    name = param.metavar or param.name.upper()
-    return name if param.required else f"[{name}]"
 
 
 def _spelling(param: Any) -> str:

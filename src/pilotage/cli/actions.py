@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.job_selection import (
     BeforeOption,
     GroupOption,
@@ -24,6 +22,7 @@ from pilotage.cli.job_selection import (
     require_named_jobs,
     require_selection,
 )
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.plurals import plural
@@ -31,11 +30,11 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse, Selection
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print the number of jobs")]
+DryRunOption = Annotated[bool, CommandOption("--dry-run", help="Only print the number of jobs")]
 ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the job events")
+    str, CommandOption("--reason", metavar="TEXT", help="Reason to record in the job events")
 ]
-YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")]
+YesOption = Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")]
 
 PAST = {"kill": "killed", "reschedule": "rescheduled", "delete": "deleted"}
 

@@ -6,16 +6,15 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 
 if TYPE_CHECKING:
     from pilotage.wire.agents import AgentSummary
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="An agent, as `agent list` names it")]
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="An agent, as `agent list` names it")]
 
 
 def elements_text(agent: AgentSummary) -> str:
@@ -38,7 +37,7 @@ def drain_facts(agent: AgentSummary, now: float, *, exact: bool) -> Iterator[tup
 @connected
 def list_agents(
     session: Session,
-    everything: Annotated[bool, typer.Option("--all", help="Ended agents too")] = False,
+    everything: Annotated[bool, CommandOption("--all", help="Ended agents too")] = False,
 ) -> None:
     """List the agents: where they run, when they last called, their elements and jobs."""
     with session.client() as client:

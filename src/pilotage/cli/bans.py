@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_end
 
 if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
 
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user of the policy")]
+UserArgument = Annotated[str, CommandArgument(metavar="USER", help="A user of the policy")]
 SiteOption = Annotated[
-    str, typer.Option("--site", metavar="NAME", help="Only at this site; otherwise at all")
+    str, CommandOption("--site", metavar="NAME", help="Only at this site; otherwise at all")
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
 
 
 @connected
@@ -28,7 +27,7 @@ def ban(
     site: SiteOption = "",
     until: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--until", metavar="TIME", help="End of the ban: in 90m, 2h, 3d, or a date; otherwise none"
         ),
     ] = "",
@@ -57,7 +56,7 @@ def unban(session: Session, user: UserArgument, site: SiteOption = "", reason: R
 @connected
 def list_bans(
     session: Session,
-    everything: Annotated[bool, typer.Option("--all", help="Ended bans too")] = False,
+    everything: Annotated[bool, CommandOption("--all", help="Ended bans too")] = False,
 ) -> None:
     """List the bans in force: who is banned where, by whom, why and until when."""
     now = time.time()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class LazyCommand:
+class LazyCommand(NamedTuple):
     """A command; its module is imported at the first call.
 
-    `attribute` names a Typer app, or a function with Typer's annotations that returns an exit code (None for 0).
+    `attribute` names a function that returns an exit code (None for 0), with parameters as in `cli/parser.py`.
     """
 
     module: str

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 
@@ -30,11 +29,11 @@ class By(StrEnum):
 @connected
 def cost(
     session: Session,
-    ce: Annotated[str, typer.Option("--ce", metavar="NAME", help="Only this CE")] = "",
+    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="Only this CE")] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="SPAN", help="Only the last SPAN, in whole hours: 1d, 12h")
+        str, CommandOption("--since", metavar="SPAN", help="Only the last SPAN, in whole hours: 1d, 12h")
     ] = "",
-    by: Annotated[By, typer.Option("--by", help="Meaning of a row")] = By.CE,
+    by: Annotated[By, CommandOption("--by", help="Meaning of a row")] = By.CE,
 ) -> None:
     """Show where the core-hours of pilots went: payload, start-up, idle or lost.
 

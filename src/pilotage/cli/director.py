@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
 
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
 @connected
 def director(
     session: Session,
-    explain: Annotated[bool, typer.Option("--explain", help="Explain the last iteration (default)")] = False,
+    explain: Annotated[bool, CommandOption("--explain", help="Explain the last iteration (default)")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Compute the next iteration and submit nothing")
+        bool, CommandOption("--dry-run", help="Compute the next iteration and submit nothing")
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Seed of the dry run; default: the next one"),
+        CommandOption("--seed", metavar="N", min=0, help="Seed of the dry run; default: the next one"),
     ] = None,
     queue: Annotated[
-        int | None, typer.Option("--queue", metavar="ID", min=0, help="Only this queue, with each CE")
+        int | None, CommandOption("--queue", metavar="ID", min=0, help="Only this queue, with each CE")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Queues at most")] = 100,
+    limit: Annotated[int, CommandOption("--limit", metavar="N", min=1, help="Queues at most")] = 100,
 ) -> None:
     """Explain the director's pilots: each term, cap and result for every queue, its submit pool and its CEs.
 

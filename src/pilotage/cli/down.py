@@ -8,8 +8,7 @@ import time
 from typing import Annotated
 from urllib.parse import urlsplit
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.client.credentials import KnownServer, read_server_facts, server_facts_of
@@ -21,18 +20,18 @@ from pilotage.core.errors import InvalidInput, Overloaded, Unreachable
 def down(
     session: Session,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Let running jobs end first; start no new ones")
+        bool, CommandOption("--drain", help="Let running jobs end first; start no new ones")
     ] = False,
     keep_pilots: Annotated[
         bool,
-        typer.Option("--keep-pilots", help="Keep pilots running; they connect to the next server (default)"),
+        CommandOption("--keep-pilots", help="Keep pilots running; they connect to the next server (default)"),
     ] = False,
     cancel_pilots: Annotated[
-        bool, typer.Option("--cancel-pilots", help="Stop pilots; their jobs return to the queue")
+        bool, CommandOption("--cancel-pilots", help="Stop pilots; their jobs return to the queue")
     ] = False,
     timeout: Annotated[
         str,
-        typer.Option("--timeout", metavar="TIME", help="Maximum time to wait; default 30s, with --drain 1h"),
+        CommandOption("--timeout", metavar="TIME", help="Maximum time to wait; default 30s, with --drain 1h"),
     ] = "",
 ) -> None:
     """Stop the server and wait until its process has ended."""

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.time_format import format_instant, parse_instant
 from pilotage.client.selections import parse_ids, single_ids
 from pilotage.core.errors import InvalidInput, NotFound
@@ -23,33 +22,33 @@ if TYPE_CHECKING:
 
 RANGES_SHOWN = 20
 
-IdsArgument = Annotated[list[str] | None, typer.Argument(metavar="IDS", help="Job ids: 12, 12-40 or 12,15")]
+IdsArgument = Annotated[list[str] | None, CommandArgument(metavar="IDS", help="Job ids: 12, 12-40 or 12,15")]
 SubmissionOption = Annotated[
-    int | None, typer.Option("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
+    int | None, CommandOption("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
 ]
 RequestOption = Annotated[
-    int | None, typer.Option("--request", metavar="N", help="Jobs that work for this request", min=1)
+    int | None, CommandOption("--request", metavar="N", help="Jobs that work for this request", min=1)
 ]
 StateOption = Annotated[
-    list[str] | None, typer.Option("--state", metavar="STATE", help="Jobs in this state; may be repeated")
+    list[str] | None, CommandOption("--state", metavar="STATE", help="Jobs in this state; may be repeated")
 ]
-OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="USER", help="Jobs of this user")]
-GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Jobs of this group")]
+OwnerOption = Annotated[str | None, CommandOption("--owner", metavar="USER", help="Jobs of this user")]
+GroupOption = Annotated[str | None, CommandOption("--group", metavar="GROUP", help="Jobs of this group")]
 JobGroupOption = Annotated[
-    str | None, typer.Option("--job-group", metavar="NAME", help="Jobs of this job group")
+    str | None, CommandOption("--job-group", metavar="NAME", help="Jobs of this job group")
 ]
-SiteOption = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Jobs at this site")]
+SiteOption = Annotated[str | None, CommandOption("--site", metavar="SITE", help="Jobs at this site")]
 
-NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Jobs with this name")]
+NameOption = Annotated[str | None, CommandOption("--name", metavar="NAME", help="Jobs with this name")]
 SinceOption = Annotated[
     str | None,
-    typer.Option(
+    CommandOption(
         "--since", metavar="WHEN", help="Jobs that ended at or after this time: 2d (ago) or 2026-11-05"
     ),
 ]
 BeforeOption = Annotated[
     str | None,
-    typer.Option(
+    CommandOption(
         "--before", metavar="WHEN", help="Jobs that ended before this time: 30d (ago) or 2026-11-05"
     ),
 ]

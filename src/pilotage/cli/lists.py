@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
 
@@ -81,7 +80,7 @@ def queues(session: Session, limit: LimitOption = None) -> None:
 def pilots(
     session: Session,
     limit: LimitOption = None,
-    ended: Annotated[bool, typer.Option("--all", help="Include ended pilots")] = False,
+    ended: Annotated[bool, CommandOption("--all", help="Include ended pilots")] = False,
 ) -> None:
     """List the live pilots. Efficiency: the fraction of a pilot's core-seconds that its jobs held, as in `cost`.
 

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.console import CommandOutput
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import HomeOption, JsonOption
 from pilotage.core.errors import InvalidInput
 
@@ -19,14 +18,14 @@ LONGEST_TOKEN = 8192
 def login(
     url: Annotated[
         str,
-        typer.Argument(
+        CommandArgument(
             metavar="URL",
             help="Address of the server: https://HOST:PORT#sha256=FINGERPRINT, as its administrator gives it",
         ),
     ],
     token_file: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--token-file",
             metavar="FILE",
             help="Read the token from FILE; default: a prompt on a terminal, else standard input",
@@ -34,7 +33,7 @@ def login(
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--ca",
             metavar="FILE",
             help="PEM file of the CAs that may issue the server's certificate; default: the system's",

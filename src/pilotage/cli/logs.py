@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.outcome import note_on_interrupt
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import InvalidInput
@@ -16,15 +15,18 @@ from pilotage.core.errors import InvalidInput
 @connected
 def logs(
     session: Session,
-    job: Annotated[str, typer.Argument(metavar="ID", help="Job id")],
+    job: Annotated[str, CommandArgument(metavar="ID", help="Job id")],
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Follow the output until the job has ended")
+        bool, CommandOption("-f", "--follow", help="Follow the output until the job has ended")
     ] = False,
     stderr: Annotated[
-        bool, typer.Option("--stderr", help="Show standard error instead of standard output")
+        bool, CommandOption("--stderr", help="Show standard error instead of standard output")
     ] = False,
     attempt: Annotated[
-        int, typer.Option("--attempt", min=0, help="Show the output of this attempt; 0: of the last one")
+        int,
+        CommandOption(
+            "--attempt", metavar="N", min=0, help="Show the output of this attempt; 0: of the last one"
+        ),
     ] = 0,
 ) -> None:
     """Show the standard output or error of a job so far."""

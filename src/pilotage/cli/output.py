@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Advance
 from pilotage.cli.job_selection import (
     GroupOption,
@@ -23,6 +21,7 @@ from pilotage.cli.job_selection import (
 )
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
 from pilotage.cli.output_folders import folders_of, has_placeholders
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.jobs.states import FINAL
 from pilotage.core.plurals import plural
@@ -59,7 +58,7 @@ def output(
     job_group: JobGroupOption = None,
     folder: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--dir",
             "-d",
             metavar="DIR",
@@ -67,7 +66,7 @@ def output(
             " {id}, {name}, {submission}, a parameter's {NAME}, {param} for the unnamed one",
         ),
     ] = ".",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files")] = False,
+    force: Annotated[bool, CommandOption("--force", help="Overwrite existing files")] = False,
 ) -> int | None:
     """Download the outputs of jobs that have ended.
 

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 
@@ -22,7 +21,7 @@ RELEASED_NEXT = "open: the next release may take them"
 @connected
 def why_request(
     session: Session,
-    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
 ) -> None:
     """Explain why a request is not further: each site's condition, and the changes that would help."""
     with session.client() as client:

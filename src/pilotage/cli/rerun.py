@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import override_description
 from pilotage.cli.job_selection import (
@@ -19,6 +17,7 @@ from pilotage.cli.job_selection import (
     require_selection,
 )
 from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.submit import send_prepared, show_dry_run
 from pilotage.cli.submit_options import JobOptions
@@ -45,22 +44,22 @@ def rerun(
     job: JobOptions,
     ids: IdsArgument = None,
     submission: SubmissionOption = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs")] = False,
+    failed: Annotated[bool, CommandOption("--failed", help="Only failed jobs")] = False,
     incomplete: Annotated[
-        bool, typer.Option("--incomplete", help="Only Done jobs that lack an output that they name")
+        bool, CommandOption("--incomplete", help="Only Done jobs that lack an output that they name")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
+        bool, CommandOption("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
     ] = False,
     key: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--key", metavar="KEY", help="Idempotency key: repeating the command with it creates no more jobs"
         ),
     ] = "",
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
+    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the request and the server's warnings; submit nothing")
+        bool, CommandOption("--dry-run", help="Print the request and the server's warnings; submit nothing")
     ] = False,
 ) -> int | None:
     """Submit ended jobs as new jobs: same description and values, current files of this folder.

@@ -7,16 +7,11 @@ imported when the command is called or its help is asked for, so `pilotage --hel
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
-import re
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
 from pilotage.cli.stdio import describe_system_error, discard_output, prepare_streams
@@ -30,6 +25,9 @@ from pilotage.core.errors import (
     PilotageError,
     Unreachable,
 )
+
+if TYPE_CHECKING:
+    import click
 
 __all__ = ["LazyCommand", "Root", "build", "run"]
 
@@ -67,18 +65,14 @@ BY_ERROR: tuple[tuple[type[PilotageError], int], ...] = (
     (Overloaded, OVERLOADED),
 )
 
-NOT_A_NUMBER = re.compile(r"Input should be a valid integer.*")
-"""How Typer puts it."""
-
 VALUE_OPTIONS = ("--home", "--server", "--token-file")
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(NamedTuple):
     """All commands by their full name ("submit", "token create"), and the help of the groups ("token")."""
 
     commands: dict[str, LazyCommand]
-    groups: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, str]
 
 
 def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
@@ -131,11 +125,11 @@ def _run_guarded(work: Callable[[], int], report: Callable[[Failure], None], deb
     except BrokenPipeError:
         return OK  # the reader, such as head, has closed the pipe
     except SystemExit as leaving:
-        if isinstance(leaving.__context__, BrokenPipeError):  # Typer makes it this
-            return OK
         return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
     except Exception as error:
         if debug:
+            import traceback
+
             traceback.print_exc()
         failure = _failure_of(error, debug)
         report(failure)
@@ -204,6 +198,8 @@ def _resolve(root: Root, words: list[str]) -> tuple[str, list[str]]:
 
 
 def _suggest(word: str, known: list[str]) -> str:
+    import difflib
+
     alike = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(alike)}?" if alike else ""
 
@@ -251,25 +247,22 @@ def overview(root: Root, group: str = "") -> str:
     return "\n".join(lines)
 
 
-def typer_of(command: LazyCommand) -> Any:
-    """The Typer application of one command: its module is imported now."""
-    import typer
+def parser_of(command: LazyCommand) -> click.Command:
+    """The parser of one command: its module is imported now."""
+    from pilotage.cli import parser
 
-    target = getattr(importlib.import_module(command.module), command.attribute)
-    if isinstance(target, typer.Typer):
-        return target
-    app = typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["--help", "-h"]},
-    )
-    app.command()(cast(Callable[..., Any], target))
-    return app
+    return parser.parser_of(getattr(importlib.import_module(command.module), command.attribute))
 
 
 def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
-    result = typer_of(command)(args=list(arguments), prog_name=f"pilotage {name}", standalone_mode=False)
+    parser = parser_of(command)
+    import click
+
+    try:
+        with parser.make_context(f"pilotage {name}", list(arguments)) as context:
+            result = parser.invoke(context)
+    except click.exceptions.Exit as leaving:  # after --help
+        return leaving.exit_code
     return result if isinstance(result, int) else OK
 
 
@@ -292,20 +285,23 @@ def _failure_of(error: Exception, debug: bool) -> Failure:
         place = error.place if isinstance(error, InvalidInput) else ""
         exit_code = next((code for kind, code in BY_ERROR if isinstance(error, kind)), INTERNAL)
         return Failure(exit_code, error.code, place + error.message, error.hint)
-    if hasattr(error, "format_message"):  # Typer's usage errors: their class has moved between its versions
-        context = getattr(error, "ctx", None)
-        path = getattr(context, "command_path", "pilotage")
-        message = NOT_A_NUMBER.sub("it must be a whole number", error.format_message().rstrip("."))
-        return Failure(USAGE, InvalidInput.code, message, f"see `{path} --help`")
+    if hasattr(error, "format_message"):  # an error of usage of click, which may not be imported
+        path = getattr(getattr(error, "ctx", None), "command_path", "pilotage")
+        return Failure(USAGE, InvalidInput.code, _usage_error(error.format_message()), f"see `{path} --help`")
     kind = type(error).__name__
-    if kind == "Abort":
-        return INTERRUPTION
     hint = (
         "the traceback is above"
         if debug
         else "run again with --debug for the traceback, and please report it"
     )
     return Failure(INTERNAL, "internal", f"internal error: {kind}: {error}", hint)
+
+
+def _usage_error(text: str) -> str:
+    """The message of click in words for people who do not program."""
+    import re
+
+    return re.sub(r"'[^']*' is not a valid integer.*", "it must be a whole number", text).rstrip(".")
 
 
 def _report(failure: Failure) -> None:
@@ -338,6 +334,8 @@ def _replace_control_characters(text: str) -> str:
 
 
 def program_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("pilotage")
     except PackageNotFoundError:

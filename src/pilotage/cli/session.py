@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, cast
 
-import typer
-
 from pilotage.cli.console import CommandOutput
+from pilotage.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -25,24 +24,24 @@ LONG_PATIENCE = 600.0
 
 HomeOption = Annotated[
     Path | None,
-    typer.Option(
+    CommandOption(
         "--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server; default ~/.pilotage"
     ),
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="Address of the server"),
+    CommandOption("--server", envvar="PILOTAGE_SERVER", metavar="URL", help="Address of the server"),
 ]
 TokenFileOption = Annotated[
     Path | None,
-    typer.Option(
+    CommandOption(
         "--token-file", envvar="PILOTAGE_TOKEN_FILE", metavar="FILE", help="Token file; default HOME/token"
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+JsonOption = Annotated[bool, CommandOption("--json", help="Print one JSON document and nothing else")]
 LimitOption = Annotated[
     int | None,
-    typer.Option(
+    CommandOption(
         "--limit",
         metavar="N",
         min=0,

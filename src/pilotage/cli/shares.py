@@ -13,10 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 @connected
 def share_list(
     session: Session,
-    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Show only this group")] = "",
+    group: Annotated[str, CommandOption("--group", "-g", metavar="GROUP", help="Show only this group")] = "",
 ) -> None:
     """Show the share, usage, correction factor and priority of each group and owner."""
     with session.client() as client:
@@ -165,7 +164,7 @@ UNFAIR = 1
 def fairness(
     session: Session,
     since: Annotated[
-        str, typer.Option("--since", metavar="SPAN", help="Length of the period, up to now")
+        str, CommandOption("--since", metavar="SPAN", help="Length of the period, up to now")
     ] = "7d",
 ) -> int | None:
     """Compare usage with the shares and the draw rule in force.
@@ -214,16 +213,16 @@ class Format(StrEnum):
 @connected
 def export(
     session: Session,
-    format: Annotated[Format, typer.Option("--format", help="Output format: csv or json")] = Format.CSV,
+    format: Annotated[Format, CommandOption("--format", help="Output format: csv or json")] = Format.CSV,
     begin: Annotated[
         str,
-        typer.Option("--from", metavar="DATE", help="First month or day (UTC): 2026-11, 2026-11-05"),
+        CommandOption("--from", metavar="DATE", help="First month or day (UTC): 2026-11, 2026-11-05"),
     ] = "",
     end: Annotated[
-        str, typer.Option("--until", metavar="DATE", help="Last month or day (UTC), included")
+        str, CommandOption("--until", metavar="DATE", help="Last month or day (UTC), included")
     ] = "",
     file: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
+        str, CommandOption("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
     ] = "",
 ) -> None:
     """Export usage by month, site, group and owner: wall and CPU time, also normalised to reference cores.

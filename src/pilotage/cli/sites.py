@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_end
 from pilotage.core.errors import NotFound
@@ -15,11 +14,11 @@ from pilotage.core.errors import NotFound
 if TYPE_CHECKING:
     from pilotage.wire.sites import SiteSummary
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A site of the policy")]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A site of the policy")]
+ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
 UntilOption = Annotated[
     str,
-    typer.Option(
+    CommandOption(
         "--until",
         metavar="TIME",
         help="When the site becomes normal again: in 90m, 2h, 3d, or a date; otherwise never",

@@ -8,8 +8,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput, format_counts
 from pilotage.cli.duties import failing_line
@@ -31,6 +29,7 @@ from pilotage.cli.job_selection import (
     require_named_jobs,
 )
 from pilotage.cli.outcome import note_jobs_continue
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import InvalidInput, NotFound
@@ -69,10 +68,10 @@ def status(
     since: SinceOption = None,
     before: BeforeOption = None,
     request: RequestOption = None,
-    events: Annotated[bool, typer.Option("--events", help="Show the event log of the jobs")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until all jobs have ended")] = False,
+    events: Annotated[bool, CommandOption("--events", help="Show the event log of the jobs")] = False,
+    watch: Annotated[bool, CommandOption("--watch", help="Refresh until all jobs have ended")] = False,
     limit: LimitOption = None,
-    oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest jobs first")] = False,
+    oldest: Annotated[bool, CommandOption("--oldest", help="Show the oldest jobs first")] = False,
 ) -> None:
     """Show jobs, newest first. A single job is shown in detail.
 

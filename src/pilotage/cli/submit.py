@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import DescribedCommand, describe_command, override_description
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
+from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 from pilotage.cli.submit_options import JobOptions, SubmitOptions
 from pilotage.cli.time_format import format_size
@@ -53,7 +52,7 @@ class SubmitReport:
 @with_option_groups
 def submit(
     session: Session,
-    words: Annotated[list[str], typer.Argument(metavar="FILE", help=HELP_COMMAND)],
+    words: Annotated[list[str], CommandArgument(metavar="FILE", help=HELP_COMMAND)],
     job: JobOptions,
     how: SubmitOptions,
 ) -> int | None:

@@ -6,16 +6,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.option_groups import OptionGroup
+from pilotage.cli.parser import CommandOption
 
 Values = list[str] | None
 """Values of a repeatable option; None: not given."""
 
 
 def _repeatable(*names: str, metavar: str, text: str) -> object:
-    return typer.Option(*names, metavar=metavar, help=text + "; may be repeated")
+    return CommandOption(*names, metavar=metavar, help=text + "; may be repeated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +22,11 @@ class JobOptions(OptionGroup):
     """Options that set fields of the job description; None and "" mean not given."""
 
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Job name; may contain placeholders such as %s")
+        str, CommandOption("--name", metavar="NAME", help="Job name; may contain placeholders such as %s")
     ] = ""
     job_group: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--job-group", metavar="LABEL", help="Label for selecting the jobs, as --job-group of status"
         ),
     ] = ""
@@ -41,32 +40,34 @@ class JobOptions(OptionGroup):
     tags: Annotated[Values, _repeatable("--tag", metavar="TAG", text="Require a node with this tag")] = None
     cpu_time: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--cpu-time", metavar="TIME", help="CPU time per core: 90s, 2h; a plain number is seconds"
         ),
     ] = ""
     wall_time: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--wall-time", metavar="TIME", help="Maximum wall time: 90s, 2h; 1:30 and 1-12 as in Slurm"
         ),
     ] = ""
     warn: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--warn", metavar="TIME", help="Send SIGUSR1 this long before the job is stopped for lack of time"
         ),
     ] = ""
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = ""
+    memory: Annotated[str, CommandOption("--memory", metavar="SIZE", help="Required memory: 2GB, 1500MB")] = (
+        ""
+    )
     disk: Annotated[
-        str, typer.Option("--disk", metavar="SIZE", help="Free disk that the job needs: 20GB, 500MB")
+        str, CommandOption("--disk", metavar="SIZE", help="Free disk that the job needs: 20GB, 500MB")
     ] = ""
     processors: Annotated[
-        int | None, typer.Option("--processors", metavar="N", min=1, help="Number of cores")
+        int | None, CommandOption("--processors", metavar="N", min=1, help="Number of cores")
     ] = None
     priority: Annotated[
         int | None,
-        typer.Option(
+        CommandOption(
             "--priority", metavar="N", help="Priority among your own jobs: 0 to 10, 10 starts first"
         ),
     ] = None
@@ -86,7 +87,7 @@ class JobOptions(OptionGroup):
     environment: Annotated[Values, _repeatable("--env", metavar="K=V", text="Environment variable")] = None
     export: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--export",
             metavar="NONE|ALL|NAMES",
             help="Copy environment variables of this shell to the job: A,B=value,C",
@@ -97,25 +98,25 @@ class JobOptions(OptionGroup):
         _repeatable("--setup", metavar="LINE", text="Shell command to run before the job: module load ..."),
     ] = None
     container: Annotated[
-        str, typer.Option("--container", metavar="IMAGE", help="Container image to run the job in")
+        str, CommandOption("--container", metavar="IMAGE", help="Container image to run the job in")
     ] = ""
     requirements: Annotated[
         str,
-        typer.Option("--requirements", metavar="EXPR", help="ClassAd expression that the node must satisfy"),
+        CommandOption("--requirements", metavar="EXPR", help="ClassAd expression that the node must satisfy"),
     ] = ""
     job_type: Annotated[
         str,
-        typer.Option("--job-type", metavar="TYPE", help="Job type, matched against the job types of a CE"),
+        CommandOption("--job-type", metavar="TYPE", help="Job type, matched against the job types of a CE"),
     ] = ""
     retries: Annotated[
         int | None,
-        typer.Option(
+        CommandOption(
             "--retries", metavar="N", min=0, help="Maximum number of retries after the command fails"
         ),
     ] = None
     on_cutoff: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--on-cutoff",
             metavar="continue|stop",
             help="Continue or stop the job if the server is unreachable for long",
@@ -123,7 +124,7 @@ class JobOptions(OptionGroup):
     ] = ""
     count: Annotated[
         int | None,
-        typer.Option("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
+        CommandOption("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
     ] = None
     params: Annotated[
         Values,
@@ -131,7 +132,7 @@ class JobOptions(OptionGroup):
     ] = None
     params_from: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--params-from", metavar="FILE", help="One job per line of FILE; %s is replaced by the line"
         ),
     ] = None
@@ -150,11 +151,11 @@ class SubmitOptions(OptionGroup):
     """Options of the submission that do not belong to the job description."""
 
     group: Annotated[
-        str, typer.Option("--group", metavar="GROUP", help="Submit as a member of this group")
+        str, CommandOption("--group", metavar="GROUP", help="Submit as a member of this group")
     ] = ""
     table: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--table",
             metavar="FILE",
             help="One job per row of a CSV or JSON Lines file (- for standard input); %(NAME)s is a column",
@@ -162,7 +163,7 @@ class SubmitOptions(OptionGroup):
     ] = ""
     key: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--key",
             metavar="KEY",
             help="Idempotency key: repeating the command with it creates no more jobs, and resumes --table",
@@ -170,14 +171,14 @@ class SubmitOptions(OptionGroup):
     ] = ""
     no_inputs: Annotated[
         bool,
-        typer.Option("--no-inputs", help="Send only the files of --input, no files named in the command"),
+        CommandOption("--no-inputs", help="Send only the files of --input, no files named in the command"),
     ] = False
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
+        bool, CommandOption("--wait", help="Wait until the jobs have ended; exit code 1 if one fails")
     ] = False
     parsable: Annotated[
-        bool, typer.Option("--parsable", help="Print the job ids and nothing else: 12 or 12-40")
+        bool, CommandOption("--parsable", help="Print the job ids and nothing else: 12 or 12-40")
     ] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the request and the server's warnings; submit nothing")
+        bool, CommandOption("--dry-run", help="Print the request and the server's warnings; submit nothing")
     ] = False

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import Conflict, InvalidInput
@@ -18,17 +17,17 @@ from pilotage.core.errors import Conflict, InvalidInput
 @connected
 def create(
     session: Session,
-    user: Annotated[str, typer.Argument(metavar="USER", help="User of the policy")],
+    user: Annotated[str, CommandArgument(metavar="USER", help="User of the policy")],
     group: Annotated[
         str,
-        typer.Option("--group", metavar="GROUP", help="Group of the token; default: the user's first group"),
+        CommandOption("--group", metavar="GROUP", help="Group of the token; default: the user's first group"),
     ] = "",
     lifetime: Annotated[
-        str, typer.Option("--lifetime", metavar="TIME", help="Time until the token expires")
+        str, CommandOption("--lifetime", metavar="TIME", help="Time until the token expires")
     ] = "12h",
     out: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--out", "-o", metavar="FILE", help="Write the token to FILE (mode 600) instead of printing it"
         ),
     ] = None,
@@ -108,13 +107,13 @@ def list_tokens(session: Session) -> None:
 @connected
 def revoke(
     session: Session,
-    ids: Annotated[list[int] | None, typer.Argument(metavar="ID...", help="Ids of `token list`")] = None,
+    ids: Annotated[list[int] | None, CommandArgument(metavar="ID...", help="Ids of `token list`")] = None,
     user: Annotated[
-        str, typer.Option("--user", metavar="USER", help="All tokens of a user that were issued until now")
+        str, CommandOption("--user", metavar="USER", help="All tokens of a user that were issued until now")
     ] = "",
     pilot: Annotated[
         int,
-        typer.Option("--pilot", metavar="ID", help="The token of a pilot: it ends, and its jobs wait again"),
+        CommandOption("--pilot", metavar="ID", help="The token of a pilot: it ends, and its jobs wait again"),
     ] = 0,
 ) -> None:
     """Revoke tokens. All servers of the pool refuse them within seconds. You may revoke your own tokens."""
@@ -140,7 +139,7 @@ def rotate_key(
     session: Session,
     grace: Annotated[
         str,
-        typer.Option("--grace", metavar="TIME", help="How long tokens of earlier keys are still accepted"),
+        CommandOption("--grace", metavar="TIME", help="How long tokens of earlier keys are still accepted"),
     ] = "1d",
 ) -> None:
     """Sign tokens with a new key from now on (administrators). Use renews tokens before the grace is over."""

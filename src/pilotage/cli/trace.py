@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_instant
 
@@ -17,12 +16,14 @@ from pilotage.cli.time_format import parse_instant
 def trace(
     session: Session,
     batch_id: Annotated[
-        str, typer.Option("--batch-id", metavar="ID", help="Id of a batch job, or of an array of them")
+        str, CommandOption("--batch-id", metavar="ID", help="Id of a batch job, or of an array of them")
     ] = "",
-    node: Annotated[str, typer.Option("--node", metavar="NAME", help="A node, as its pilots report it")] = "",
+    node: Annotated[
+        str, CommandOption("--node", metavar="NAME", help="A node, as its pilots report it")
+    ] = "",
     at: Annotated[
         str,
-        typer.Option("--at", metavar="TIME", help="Only jobs of this time: a date, or 2h for 2 hours ago"),
+        CommandOption("--at", metavar="TIME", help="Only jobs of this time: a date, or 2h for 2 hours ago"),
     ] = "",
 ) -> int | None:
     """Tell whose jobs ran in a batch job, or on a node at some time (otherwise now): pilots, jobs, owners, groups."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import (
     GroupOption,
@@ -19,6 +17,7 @@ from pilotage.cli.job_selection import (
     require_selection,
 )
 from pilotage.cli.outcome import WaitOutcome, note_jobs_continue, report_outcome
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import NotFound
@@ -37,7 +36,7 @@ def wait(
     group: GroupOption = None,
     job_group: JobGroupOption = None,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
+        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
 ) -> int | None:
     """Wait until jobs have ended. The exit code is 0 if all are Done with all their outputs.

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.parser import CommandArgument
 from pilotage.cli.request_why import show_request
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration, format_instant
@@ -28,7 +27,7 @@ def why(
     session: Session,
     target: Annotated[
         str,
-        typer.Argument(
+        CommandArgument(
             metavar="TARGET",
             help="A job (12), a task queue from `queue list` (queue:3), a request (request:5), or one of its"
             " elements (element:9)",

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,31 +26,31 @@ FIRST_PATIENCE = 60.0
 
 
 def agent(
-    team: Annotated[str, typer.Option("--team", metavar="TEAM", help="Team whose requests it splits")],
+    team: Annotated[str, CommandOption("--team", metavar="TEAM", help="Team whose requests it splits")],
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name, unique in the pool; default TEAM@HOST")
+        str, CommandOption("--name", metavar="NAME", help="Name, unique in the pool; default TEAM@HOST")
     ] = "",
     home: Annotated[
         Path | None,
-        typer.Option("--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server"),
+        CommandOption("--home", envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server"),
     ] = None,
     server: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--server", envvar="PILOTAGE_SERVER", metavar="URL[,URL...]", help="Address of the server"
         ),
     ] = "",
     token_file: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--token-file",
             envvar="PILOTAGE_TOKEN_FILE",
             metavar="FILE",
             help="Token file; default HOME/token",
         ),
     ] = None,
-    embedded: Annotated[bool, typer.Option("--embedded", hidden=True)] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more")] = False,
+    embedded: Annotated[bool, CommandOption("--embedded", hidden=True)] = False,
+    verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
 ) -> int:
     """Split requests of a team into jobs until it is stopped. Needs a token with the group property AGENT.
 

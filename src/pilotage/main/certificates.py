@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.main.database_options import DEFAULT_HOME, HomeOption
 
 if TYPE_CHECKING:
     from pilotage.server.process.certificates import Certificate, CertificateFiles
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
+JsonOption = Annotated[bool, CommandOption("--json", help="Print one JSON document and nothing else")]
 TAKEN_UP = "A running server takes it up within seconds."
 
 
@@ -40,10 +39,10 @@ def show(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> int:
 
 
 def rotate(
-    activate: Annotated[bool, typer.Option("--activate", help="Put the next certificate into use")] = False,
+    activate: Annotated[bool, CommandOption("--activate", help="Put the next certificate into use")] = False,
     forget_previous: Annotated[
         bool,
-        typer.Option(
+        CommandOption(
             "--forget-previous",
             help="No longer prove the server by the replaced certificate, because its key has leaked",
         ),
@@ -83,23 +82,24 @@ def rotate(
 
 def use(
     certificate: Annotated[
-        Path, typer.Argument(metavar="FILE", help="PEM file: the certificate, then its intermediate CAs")
+        Path, CommandArgument(metavar="FILE", help="PEM file: the certificate, then its intermediate CAs")
     ],
     key: Annotated[
         Path | None,
-        typer.Option("--key", metavar="FILE", help="PEM file of the private key; default: in the same file"),
+        CommandOption("--key", metavar="FILE", help="PEM file of the private key; default: in the same file"),
     ] = None,
     system_ca: Annotated[
-        bool, typer.Option("--system-ca", help="Clients and pilots check it by the CAs of their system")
+        bool, CommandOption("--system-ca", help="Clients and pilots check it by the CAs of their system")
     ] = False,
     ca: Annotated[
         Path | None,
-        typer.Option(
+        CommandOption(
             "--ca", metavar="FILE", help="Clients and pilots check it by this file of CAs, on their machines"
         ),
     ] = None,
     forget_previous: Annotated[
-        bool, typer.Option("--forget-previous", help="No longer prove the server by the replaced certificate")
+        bool,
+        CommandOption("--forget-previous", help="No longer prove the server by the replaced certificate"),
     ] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,

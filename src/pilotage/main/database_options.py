@@ -6,19 +6,18 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import InvalidInput
 
 HomeOption = Annotated[
     Path,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_HOME", metavar="DIR", help="Home folder of the server", show_default="~/.pilotage"
     ),
 ]
 DatabaseOption = Annotated[
     Path | None,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_DATABASE",
         metavar="FILE",
         help="SQLite file on a local disk; default: in the home folder",
@@ -26,7 +25,7 @@ DatabaseOption = Annotated[
 ]
 UrlOption = Annotated[
     str,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_DATABASE_URL",
         metavar="URL",
         help="PostgreSQL database, postgresql://USER@HOST:PORT/DATABASE; a password only in the variable",
@@ -34,7 +33,7 @@ UrlOption = Annotated[
 ]
 PgBinOption = Annotated[
     Path | None,
-    typer.Option(
+    CommandOption(
         "--pg-bin",
         envvar="PILOTAGE_PG_BIN",
         metavar="DIR",

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument
 from pilotage.main.database_options import (
     DEFAULT_HOME,
     DatabaseOption,
@@ -27,7 +26,7 @@ DAMAGED = 1
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Target file; must not exist")],
+    file: Annotated[Path, CommandArgument(metavar="FILE", help="Target file; must not exist")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",
@@ -43,7 +42,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Backup file")],
+    file: Annotated[Path, CommandArgument(metavar="FILE", help="Backup file")],
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = None,
     database_url: UrlOption = "",

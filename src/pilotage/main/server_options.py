@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from pilotage.cli.parser import CommandOption
 
 PortOption = Annotated[
     int,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_PORT",
         metavar="PORT",
         min=0,
@@ -19,7 +19,7 @@ PortOption = Annotated[
 ]
 PolicyOption = Annotated[
     str,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_POLICY",
         metavar="FILE",
         help="Apply this policy at the start; also if the stored one is not valid any more",
@@ -27,19 +27,19 @@ PolicyOption = Annotated[
 ]
 SandboxesOption = Annotated[
     Path | None,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_SANDBOXES", metavar="DIR", help="Sandbox folder, if several servers share one"
     ),
 ]
 ConnectionsOption = Annotated[
     int,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_CONNECTIONS", metavar="N", min=64, help="Maximum number of open connections"
     ),
 ]
 ConnectionsPerAddressOption = Annotated[
     int,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_CONNECTIONS_PER_ADDRESS",
         metavar="N",
         min=1,
@@ -48,7 +48,7 @@ ConnectionsPerAddressOption = Annotated[
 ]
 LeastFreeOption = Annotated[
     int,
-    typer.Option(
+    CommandOption(
         envvar="PILOTAGE_LEAST_FREE",
         metavar="MB",
         min=0,

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.main.database_options import (
     DEFAULT_HOME,
@@ -42,12 +41,12 @@ LOOPBACK = "127.0.0.1"
 def up(
     home: HomeOption = DEFAULT_HOME,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Run in the background; return when the server is ready")
+        bool, CommandOption("--detach", help="Run in the background; return when the server is ready")
     ] = False,
     port: PortOption = 0,
     listen: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             envvar="PILOTAGE_LISTEN",
             metavar="HOST[:PORT]",
             help="Address to listen on; always with TLS if it is not a loopback address",
@@ -57,7 +56,7 @@ def up(
     database_url: UrlOption = "",
     pilot_server: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             envvar="PILOTAGE_PILOT_SERVER",
             metavar="URL",
             help="Address at which pilots reach the server, if it differs from the listening address",
@@ -68,7 +67,7 @@ def up(
     connections: ConnectionsOption = 16_384,
     connections_per_address: ConnectionsPerAddressOption = 512,
     least_free: LeastFreeOption = 64,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more")] = False,
+    verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
     from pilotage.server.http.addresses import parse_listen

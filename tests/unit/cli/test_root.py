@@ -24,7 +24,7 @@ Cli = Callable[..., int]
 def test_help_imports_no_command() -> None:
     script = (
         "import sys; from pilotage.cli.root import build, run; run(build(), ['--help'])\n"
-        "heavy = {'typer', 'rich', 'httpx', 'msgspec', 'yaml'} & set(sys.modules)\n"
+        "heavy = {'click', 'rich', 'httpx', 'msgspec', 'yaml'} & set(sys.modules)\n"
         "sys.exit(repr(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -124,7 +124,7 @@ def test_with_json_errors_are_json(cli: Cli, state: State, capsys: pytest.Captur
         (("status", "3-x"), {"exit_code": 2, "code": "invalid-input"}),
         (
             ("status", "--colour"),
-            {"exit_code": 2, "code": "invalid-input", "message": "No such option: --colour"},
+            {"exit_code": 2, "code": "invalid-input", "message": "No such option '--colour'"},
         ),
         (("submti",), {"exit_code": 2, "code": "invalid-input"}),
     ):

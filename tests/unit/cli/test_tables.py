@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import pytest
-import typer
 
 from pilotage.cli.console import Column, CommandOutput, fitting_columns
-from pilotage.cli.root import build, typer_of
+from pilotage.cli.root import build, parser_of
 
 COLUMNS = (
     Column("id", right=True),
@@ -66,7 +64,7 @@ def test_no_list_is_cut_by_its_default() -> None:
     """A default of --limit would cut the list of a script, which tells nobody."""
     cut = set()
     for name, lazy in build().commands.items():
-        parsed: Any = typer.main.get_command(typer_of(lazy))
+        parsed = parser_of(lazy)
         cut |= {name for option in parsed.params if "--limit" in option.opts and option.default is not None}
     assert cut == BOUNDED
 

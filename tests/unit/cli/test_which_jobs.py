@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import pytest
 
-from pilotage.cli.root import build, typer_of
+from pilotage.cli.root import build, parser_of
 from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
@@ -18,17 +17,9 @@ TAKE_IDS = {"status", "wait", "output", "kill", "reschedule", "delete", "rerun"}
 def test_the_commands_that_take_several_ids() -> None:
     found = set()
     for name, command in build().commands.items():
-        parameters = [p for one in typer_of(command).registered_commands for p in _annotations(one.callback)]
-        if any("Job ids: " in text for text in parameters):
+        if any("Job ids: " in (parameter.help or "") for parameter in parser_of(command).params):
             found.add(name)
     assert found == TAKE_IDS
-
-
-def _annotations(function: Callable[..., object] | None) -> list[str]:
-    if function is None:
-        return []
-    given = (parameter.annotation for parameter in inspect.signature(function).parameters.values())
-    return [str(getattr(part, "help", "")) for one in given for part in getattr(one, "__metadata__", ())]
 
 
 @pytest.mark.parametrize("verb", sorted(TAKE_IDS))

@@ -70,15 +70,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.wire.medals import GIVE_MEDAL, MedalRequest
 
 
 @connected
 def medal(
-    session: Session, user: Annotated[str, typer.Argument(metavar="USER")], reason: str = ""
+    session: Session,
+    user: Annotated[str, CommandArgument(metavar="USER", help="A user")],
+    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
 ) -> None:
     """Give a user a medal."""
     with session.client() as client:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
 
@@ -24,9 +23,9 @@ _REACHED = ("ok", "warning", "failed")
 @connected
 def probe(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")],
+    name: Annotated[str, CommandArgument(metavar="NAME", help="A CE of the policy")],
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
+        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "15m",
 ) -> int | None:
     """Submit one probe to a CE and report each step. The CE may be disabled.

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
 
 if TYPE_CHECKING:
     from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A CE of the policy")]
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A CE of the policy")]
 
 
 @connected
@@ -174,7 +173,7 @@ def _show_failures(screen: CommandOutput, failures: list[CeFailure]) -> None:
 def enable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
+    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
 ) -> None:
     """Submit pilots to a CE again: after failures had stopped it, after a pause, or after `ce disable`."""
     with session.client() as client:
@@ -190,7 +189,7 @@ def enable(
 def disable(
     session: Session,
     name: NameArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")],
+    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")],
 ) -> None:
     """Submit no more pilots to a CE until `ce enable`. Its pilots and their jobs go on."""
     with session.client() as client:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.core.datasets.arrangement import BLOCK_SIZE
 from pilotage.core.datasets.facts import CHECKSUMS, BlockEntry, Replica, check_replica
 from pilotage.core.errors import InvalidInput
 from pilotage.core.plurals import plural
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the data set")]
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="Name of the data set")]
 MAX_BLOCK_SIZE = 100_000
 
 
@@ -23,11 +22,11 @@ def add(
     session: Session,
     name: NameArgument,
     source: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A folder with the files, or a manifest that lists them")
+        Path, CommandArgument(metavar="PATH", help="A folder with the files, or a manifest that lists them")
     ],
     site: Annotated[
         list[str] | None,
-        typer.Option(
+        CommandOption(
             "--site",
             metavar="SITE[=PREFIX]",
             help="Where the files are; default: here, at the path given. May be repeated",
@@ -35,25 +34,25 @@ def add(
     ] = None,
     match: Annotated[
         list[str] | None,
-        typer.Option("--match", metavar="PATTERN", help="Only files of a folder that fit; may be repeated"),
+        CommandOption("--match", metavar="PATTERN", help="Only files of a folder that fit; may be repeated"),
     ] = None,
     block_size: Annotated[
-        int, typer.Option("--block-size", metavar="N", help="Most files of a block")
+        int, CommandOption("--block-size", metavar="N", help="Most files of a block")
     ] = BLOCK_SIZE,
     block_depth: Annotated[
-        int, typer.Option("--block-depth", metavar="N", help="Parts of a folder that name a block; 0: all")
+        int, CommandOption("--block-depth", metavar="N", help="Parts of a folder that name a block; 0: all")
     ] = 0,
     events_per_file: Annotated[
-        int, typer.Option("--events-per-file", metavar="N", help="Events of files whose number is not given")
+        int, CommandOption("--events-per-file", metavar="N", help="Events of files whose number is not given")
     ] = 0,
     checksum: Annotated[
-        str, typer.Option("--checksum", metavar="NAME", help="Compute checksums, such as adler32 or sha256")
+        str, CommandOption("--checksum", metavar="NAME", help="Compute checksums, such as adler32 or sha256")
     ] = "",
     group: Annotated[
-        str, typer.Option("--group", "-g", metavar="GROUP", help="Group that owns a new data set with you")
+        str, CommandOption("--group", "-g", metavar="GROUP", help="Group that owns a new data set with you")
     ] = "",
     close: Annotated[
-        bool, typer.Option("--close", help="Close the data set: no more files will come")
+        bool, CommandOption("--close", help="Close the data set: no more files will come")
     ] = False,
 ) -> None:
     """Register files as a data set: each folder is a block. Adding again adds new files only.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 
 if TYPE_CHECKING:
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 @connected
 def files(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set")],
+    name: Annotated[str, CommandArgument(metavar="NAME", help="A data set")],
     site: Annotated[
-        str, typer.Option("--site", metavar="SITE", help="The paths at this site; default: at any site")
+        str, CommandOption("--site", metavar="SITE", help="The paths at this site; default: at any site")
     ] = "",
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Also events, bytes and checksum of each file")
+        bool, CommandOption("--long", "-l", help="Also events, bytes and checksum of each file")
     ] = False,
 ) -> None:
     """Print the path or URL of each file of a data set, one in a line."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_size
 from pilotage.core.datasets.facts import Replica, check_replica
@@ -18,7 +17,7 @@ from pilotage.core.plurals import plural
 if TYPE_CHECKING:
     from pilotage.wire.datasets import BlockSummary, DataSetReport, DataSetSummary
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A data set")]
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A data set")]
 BLOCKS_SHOWN = 20
 """Blocks of `show`, unless all are asked for."""
 
@@ -27,9 +26,9 @@ BLOCKS_SHOWN = 20
 def list_datasets(
     session: Session,
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT]", help="Only data sets with this text in their name")
+        str, CommandArgument(metavar="[TEXT]", help="Only data sets with this text in their name")
     ] = "",
-    owner: Annotated[str, typer.Option("--owner", metavar="USER", help="Only data sets of this user")] = "",
+    owner: Annotated[str, CommandOption("--owner", metavar="USER", help="Only data sets of this user")] = "",
 ) -> None:
     """List the data sets with their blocks, files, events and bytes."""
     with session.client() as client:
@@ -64,9 +63,9 @@ def show(
     session: Session,
     name: NameArgument,
     block: Annotated[
-        str, typer.Option("--block", metavar="NAME", help="List the files of this block instead")
+        str, CommandOption("--block", metavar="NAME", help="List the files of this block instead")
     ] = "",
-    everything: Annotated[bool, typer.Option("--all", help=f"More than {BLOCKS_SHOWN} blocks")] = False,
+    everything: Annotated[bool, CommandOption("--all", help=f"More than {BLOCKS_SHOWN} blocks")] = False,
 ) -> None:
     """Show a data set: its totals, where it is, and its blocks."""
     if block:
@@ -184,21 +183,21 @@ def _size(session: Session, size: int) -> str:
 def replicas(
     session: Session,
     name: NameArgument,
-    block: Annotated[str | None, typer.Option("--block", metavar="NAME", help="Only of this block")] = None,
+    block: Annotated[str | None, CommandOption("--block", metavar="NAME", help="Only of this block")] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option(
+        CommandOption(
             "--add", metavar="SITE[=PREFIX]", help="The files are at this site too; may be repeated"
         ),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option(
+        CommandOption(
             "--remove", metavar="SITE", help="The files are no longer at this site; may be repeated"
         ),
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Where the files are is not known any more")
+        bool, CommandOption("--forget", help="Where the files are is not known any more")
     ] = False,
 ) -> None:
     """Show where the blocks of a data set are, and when this was last known; or change it.

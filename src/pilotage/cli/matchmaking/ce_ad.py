@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
 
@@ -24,11 +23,11 @@ def ce_ad(
     session: Session,
     target: Annotated[
         str,
-        typer.Argument(
+        CommandArgument(
             metavar="NAME|FILE", help="A CE of the policy, or a file with CE ads (- for standard input)"
         ),
     ],
-    hosts: Annotated[bool, typer.Option("--hosts", help="List the classes of equal hosts instead")] = False,
+    hosts: Annotated[bool, CommandOption("--hosts", help="List the classes of equal hosts instead")] = False,
 ) -> int | None:
     """Print the ad of a CE as it is matched. Of a file, check the ads and print them.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 
 
@@ -13,9 +12,9 @@ from pilotage.cli.session import Session, connected
 def job_ad(
     session: Session,
     target: Annotated[
-        str, typer.Argument(metavar="JOB|FILE", help="A job, or a job file (- for standard input)")
+        str, CommandArgument(metavar="JOB|FILE", help="A job, or a job file (- for standard input)")
     ],
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Group of a job file")] = "",
+    group: Annotated[str, CommandOption("--group", metavar="NAME", help="Group of a job file")] = "",
 ) -> None:
     """Print the requester's ad: Requirements, and the identity with which pilots are submitted for the job."""
     from pilotage.cli.matchmaking.queries import query_for

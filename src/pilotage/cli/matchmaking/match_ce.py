@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.matchmaking.answers import show_report
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
 from pilotage.wire.matchmaking import MAX_MATCHED_CES
@@ -20,24 +19,24 @@ if TYPE_CHECKING:
 def match_ce(
     session: Session,
     target: Annotated[
-        str, typer.Argument(metavar="JOB|FILE", help="A waiting job, or a job file (- for standard input)")
+        str, CommandArgument(metavar="JOB|FILE", help="A waiting job, or a job file (- for standard input)")
     ],
     ads: Annotated[
         list[str] | None,
-        typer.Option("--ad", metavar="FILE", help="Match these CE ads, without a server; may be repeated"),
+        CommandOption("--ad", metavar="FILE", help="Match these CE ads, without a server; may be repeated"),
     ] = None,
-    ce: Annotated[str, typer.Option("--ce", metavar="NAME", help="Only this CE")] = "",
+    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="Only this CE")] = "",
     owner: Annotated[
-        str, typer.Option("--owner", metavar="NAME", help="Match a job file as this owner")
+        str, CommandOption("--owner", metavar="NAME", help="Match a job file as this owner")
     ] = "",
     group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="Match a job file in this group")
+        str, CommandOption("--group", metavar="NAME", help="Match a job file in this group")
     ] = "",
     vo: Annotated[
-        str, typer.Option("--vo", metavar="NAME", help="With --ad: the virtual organisation of the job")
+        str, CommandOption("--vo", metavar="NAME", help="With --ad: the virtual organisation of the job")
     ] = "",
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MAX_MATCHED_CES, help="CEs at most")
+        int, CommandOption("--limit", metavar="N", min=1, max=MAX_MATCHED_CES, help="CEs at most")
     ] = 200,
 ) -> None:
     """Match a job with each CE: yes or no, the sub-expression that said no, rank, residual and native flags.

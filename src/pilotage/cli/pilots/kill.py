@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
@@ -41,18 +40,18 @@ def summary(answer: PilotKillResponse, order: str, *, dry_run: bool) -> Iterator
 def kill(
     session: Session,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Pilot ids: 12, 12-40 or 12,15")
+        list[str] | None, CommandArgument(metavar="[ID]...", help="Pilot ids: 12, 12-40 or 12,15")
     ] = None,
-    ce: Annotated[str, typer.Option("--ce", metavar="NAME", help="All live pilots of this CE")] = "",
+    ce: Annotated[str, CommandOption("--ce", metavar="NAME", help="All live pilots of this CE")] = "",
     drain: Annotated[
-        bool, typer.Option("--drain", help="Let the present jobs end first, and take no more")
+        bool, CommandOption("--drain", help="Let the present jobs end first, and take no more")
     ] = False,
     now: Annotated[
-        bool, typer.Option("--now", help="Cancel the batch jobs too, without waiting for the next call")
+        bool, CommandOption("--now", help="Cancel the batch jobs too, without waiting for the next call")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the number of pilots")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")] = "",
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False,
+    dry_run: Annotated[bool, CommandOption("--dry-run", help="Only print the number of pilots")] = False,
+    reason: Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")] = "",
+    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False,
 ) -> None:
     """End pilots; their jobs wait again and lose no try (administrators).
 

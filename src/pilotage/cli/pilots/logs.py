@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from pilotage.cli.outcome import note_on_interrupt
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.pilots.show import PilotArgument
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
 
@@ -17,7 +16,7 @@ def logs(
     session: Session,
     pilot: PilotArgument,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Follow the output until the pilot has ended")
+        bool, CommandOption("-f", "--follow", help="Follow the output until the pilot has ended")
     ] = False,
 ) -> None:
     """Show the end of the standard output and error of a pilot itself (administrators).

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
 
 if TYPE_CHECKING:
     from pilotage.wire.pool import PilotSummary
 
-PilotArgument = Annotated[int, typer.Argument(metavar="ID", min=1, help="Pilot id")]
+PilotArgument = Annotated[int, CommandArgument(metavar="ID", min=1, help="Pilot id")]
 
 ORDERS = {
     "drain": "told to leave after its jobs",

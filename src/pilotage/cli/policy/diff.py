@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.policy.files import policy_text
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput, NotFound
@@ -33,10 +32,10 @@ class Side:
 @connected
 def diff(
     session: Session,
-    a: Annotated[str | None, typer.Argument(metavar="A", help="A version number or a file")] = None,
-    b: Annotated[str | None, typer.Argument(metavar="B", help="A version number or a file")] = None,
+    a: Annotated[str | None, CommandArgument(metavar="A", help="A version number or a file")] = None,
+    b: Annotated[str | None, CommandArgument(metavar="B", help="A version number or a file")] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with code 1 if A and B differ")
+        bool, CommandOption("--exit-code", help="Exit with code 1 if A and B differ")
     ] = False,
 ) -> int | None:
     """Compare two policies. With A only, compare the policy in force with A.

@@ -9,18 +9,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput, TooLarge
 
 if TYPE_CHECKING:
     from pilotage.core.policy.dirac_cfg import ImportedPolicy
 
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="Policy file (TOML); - for standard input")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file")]
+FileArgument = Annotated[
+    str, CommandArgument(metavar="FILE", help="Policy file (TOML); - for standard input")
+]
+ForceOption = Annotated[bool, CommandOption("--force", help="Overwrite an existing file")]
 
 SHOWN = 100
 """Maximum number of unconverted entries to print; --json has all."""
@@ -30,7 +31,10 @@ SHOWN = 100
 def init(
     session: Session,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="File to write; - for standard output")
+        str,
+        CommandArgument(
+            metavar="FILE", help="File to write, policy.toml if none is named; - for standard output"
+        ),
     ] = "policy.toml",
     force: ForceOption = False,
 ) -> None:
@@ -53,9 +57,9 @@ def init(
 @connected
 def preset(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the preset; none: list them")] = "",
+    name: Annotated[str, CommandArgument(metavar="NAME", help="Name of the preset; none: list them")] = "",
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Policy file that takes the rules; - for standard input")
+        str, CommandArgument(metavar="FILE", help="Policy file that takes the rules; - for standard input")
     ] = "",
 ) -> None:
     """Print the tables of a preset, or a policy file with its rules. No file is changed. Needs no server."""
@@ -85,17 +89,17 @@ def preset(
 def import_cfg(
     session: Session,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="DIRAC configuration (.cfg); - for standard input")
+        str, CommandArgument(metavar="FILE", help="DIRAC configuration (.cfg); - for standard input")
     ],
     out: Annotated[
         str | None,
-        typer.Option(
+        CommandOption(
             "--out", "-o", metavar="FILE", help="Write the policy to FILE instead of standard output"
         ),
     ] = None,
     section: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--section", metavar="PATH", help="Path of the ShareCorrections section, if there are several"
         ),
     ] = "",

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.core.errors import Unreachable
@@ -21,11 +20,11 @@ MAX_VERSION = 10**15
 """Upper bound of version numbers."""
 
 ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Reason to record in the policy history")
+    str, CommandOption("--reason", metavar="TEXT", help="Reason to record in the policy history")
 ]
 ExpectOption = Annotated[
     int | None,
-    typer.Option(
+    CommandOption(
         "--expect",
         min=1,
         max=MAX_VERSION,
@@ -40,7 +39,7 @@ def show(
     session: Session,
     version: Annotated[
         int | None,
-        typer.Option(
+        CommandOption(
             "--version",
             min=1,
             max=MAX_VERSION,
@@ -67,7 +66,7 @@ def check(
     file: FileArgument,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Check without a server; the effect on waiting jobs is not checked"),
+        CommandOption("--offline", help="Check without a server; the effect on waiting jobs is not checked"),
     ] = False,
 ) -> None:
     """Check a policy file: errors, warnings, and waiting jobs that could not start. Nothing is changed."""
@@ -141,7 +140,8 @@ def history(
 def rollback(
     session: Session,
     version: Annotated[
-        int, typer.Argument(min=1, max=MAX_VERSION, metavar="VERSION", help="Version to put into force again")
+        int,
+        CommandArgument(min=1, max=MAX_VERSION, metavar="VERSION", help="Version to put into force again"),
     ],
     reason: ReasonOption = "",
     expect: ExpectOption = None,

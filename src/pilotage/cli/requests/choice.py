@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.option_groups import OptionGroup
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.plurals import plural
@@ -25,11 +24,12 @@ class RequestOptions(OptionGroup):
     """Options that choose requests."""
 
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated")
+        list[str] | None,
+        CommandOption("--state", metavar="STATE", help="Only in this state; may be repeated"),
     ] = None
-    owner: Annotated[str, typer.Option("--owner", metavar="NAME", help="Only of this owner")] = ""
-    campaign: Annotated[str, typer.Option("--campaign", metavar="TEXT", help="Only of this campaign")] = ""
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only with this name")] = ""
+    owner: Annotated[str, CommandOption("--owner", metavar="NAME", help="Only of this owner")] = ""
+    campaign: Annotated[str, CommandOption("--campaign", metavar="TEXT", help="Only of this campaign")] = ""
+    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Only with this name")] = ""
 
     def states(self, default: Iterable[RequestState]) -> list[str]:
         """The states that the options name; `default`: they name none. Raises InvalidInput for an unknown state."""
@@ -40,7 +40,7 @@ class RequestOptions(OptionGroup):
 class RequestChoice(RequestOptions):
     """Options of a command that changes requests."""
 
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation")] = False
+    yes: Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")] = False
 
     @property
     def _is_given(self) -> bool:

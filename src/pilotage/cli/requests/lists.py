@@ -6,10 +6,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.console import Column
 from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.choice import RequestOptions
 from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration, format_instant, parse_duration
@@ -26,7 +25,7 @@ ELEMENTS = "elements"
 """The kind of event of elements that move."""
 ELEMENTS_SHOWN = 10
 
-NumberArgument = Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")]
+NumberArgument = Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")]
 
 
 DEFAULT_ROWS = 100
@@ -45,8 +44,8 @@ def note_approval(session: Session, row: RequestSummary) -> None:
 def list_requests(
     session: Session,
     chosen: RequestOptions,
-    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Only of this team")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Ended requests too")] = False,
+    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Only of this team")] = "",
+    everything: Annotated[bool, CommandOption("--all", help="Ended requests too")] = False,
     limit: LimitOption = None,
 ) -> None:
     """List requests that have not ended, newest first; with --all ended ones too."""
@@ -92,7 +91,7 @@ def _cells(row: RequestSummary) -> tuple[object, ...]:
 def history(
     session: Session,
     request: NumberArgument,
-    everything: Annotated[bool, typer.Option("--all", help="The moves of its elements too")] = False,
+    everything: Annotated[bool, CommandOption("--all", help="The moves of its elements too")] = False,
 ) -> None:
     """Show the history of a request: each move and change, when, by whom and why."""
     with session.client() as client:
@@ -117,12 +116,13 @@ def elements(
     session: Session,
     request: NumberArgument,
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated")
+        list[str] | None,
+        CommandOption("--state", metavar="STATE", help="Only in this state; may be repeated"),
     ] = None,
-    step: Annotated[str, typer.Option("--step", metavar="NAME", help="Only of this step")] = "",
+    step: Annotated[str, CommandOption("--step", metavar="NAME", help="Only of this step")] = "",
     stuck: Annotated[
         str | None,
-        typer.Option(
+        CommandOption(
             "--stuck", metavar="AGE", help="Only those that have not ended, and unchanged for so long: 1h"
         ),
     ] = None,

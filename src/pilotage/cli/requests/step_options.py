@@ -6,10 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.description_options import name_value_pairs, whole_seconds
 from pilotage.cli.option_groups import OptionGroup
+from pilotage.cli.parser import CommandOption
 
 if TYPE_CHECKING:
     from pilotage.wire.requests import StepChange
@@ -20,17 +19,17 @@ class ResourceOptions(OptionGroup):
     """Options for other resources of steps."""
 
     step: Annotated[
-        str, typer.Option("--step", metavar="NAME", help="Change splitting and resources of this step only")
+        str, CommandOption("--step", metavar="NAME", help="Change splitting and resources of this step only")
     ] = ""
     processors: Annotated[
-        int | None, typer.Option("--processors", metavar="NUMBER", help="Processors of each job")
+        int | None, CommandOption("--processors", metavar="NUMBER", help="Processors of each job")
     ] = None
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of each job: 2GB")] = ""
+    memory: Annotated[str, CommandOption("--memory", metavar="SIZE", help="Memory of each job: 2GB")] = ""
     disk: Annotated[
-        str, typer.Option("--disk", metavar="SIZE", help="Free disk that each job needs: 20GB")
+        str, CommandOption("--disk", metavar="SIZE", help="Free disk that each job needs: 20GB")
     ] = ""
     wall_time: Annotated[
-        str, typer.Option("--wall-time", metavar="TIME", help="Maximum wall time of each job: 90s, 2h")
+        str, CommandOption("--wall-time", metavar="TIME", help="Maximum wall time of each job: 90s, 2h")
     ] = ""
 
     def change(self) -> StepChange:
@@ -52,7 +51,7 @@ class StepOptions(ResourceOptions):
 
     splitting: Annotated[
         list[str] | None,
-        typer.Option("--splitting", metavar="NAME=VALUE", help="Another parameter of the splitting"),
+        CommandOption("--splitting", metavar="NAME=VALUE", help="Another parameter of the splitting"),
     ] = None
 
     def change(self) -> StepChange:

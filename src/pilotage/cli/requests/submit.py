@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.wait import watch_request
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, Session, connected
@@ -24,30 +23,32 @@ if TYPE_CHECKING:
 @connected
 def submit(
     session: Session,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Request files: TOML, YAML or JSON")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the request")] = "",
-    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Team of agents")] = "",
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Group of the jobs")] = "",
+    files: Annotated[
+        list[Path], CommandArgument(metavar="FILE...", help="Request files: TOML, YAML or JSON")
+    ],
+    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Name of the request")] = "",
+    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Team of agents")] = "",
+    group: Annotated[str, CommandOption("--group", metavar="NAME", help="Group of the jobs")] = "",
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="NUMBER", help="Priority, 0 to 999999")
+        int | None, CommandOption("--priority", metavar="NUMBER", help="Priority, 0 to 999999")
     ] = None,
     campaign: Annotated[
-        str, typer.Option("--campaign", metavar="TEXT", help="Label of related requests")
+        str, CommandOption("--campaign", metavar="TEXT", help="Label of related requests")
     ] = "",
     key: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"
         ),
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Also submit a request with very many jobs")] = False,
+    yes: Annotated[bool, CommandOption("--yes", help="Also submit a request with very many jobs")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a request with data at none of its sites")
+        bool, CommandOption("--strict", help="Refuse a request with data at none of its sites")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the request and show its size; submit nothing")
+        bool, CommandOption("--dry-run", help="Check the request and show its size; submit nothing")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the requests have ended")] = False,
+    wait: Annotated[bool, CommandOption("--wait", help="Wait until the requests have ended")] = False,
 ) -> int | None:
     """Submit requests: process a data set, or generate events, with one program or with several steps.
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage import wire
 from pilotage.cli.option_groups import with_option_groups
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.requests.choice import RequestChoice
 from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
@@ -43,22 +42,22 @@ ACTS_ON: dict[str, Collection[RequestState]] = {
 
 IdsArgument = Annotated[
     list[int] | None,
-    typer.Argument(metavar="[REQUEST]...", help="Numbers of requests; none: a filter chooses them"),
+    CommandArgument(metavar="[REQUEST]...", help="Numbers of requests; none: a filter chooses them"),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record")]
+ReasonOption = Annotated[str, CommandOption("--reason", metavar="TEXT", help="Reason to record")]
 KeyOption = Annotated[
     str,
-    typer.Option("--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"),
+    CommandOption("--key", metavar="TEXT", help="Submit only once with this key, however often it is sent"),
 ]
 SitesOption = Annotated[
-    str | None, typer.Option("--sites", metavar="NAMES", help="Sites, separated by commas; ANY: all")
+    str | None, CommandOption("--sites", metavar="NAMES", help="Sites, separated by commas; ANY: all")
 ]
 BannedOption = Annotated[
-    str | None, typer.Option("--banned-sites", metavar="NAMES", help="Banned sites; empty: none")
+    str | None, CommandOption("--banned-sites", metavar="NAMES", help="Banned sites; empty: none")
 ]
 ProgramOption = Annotated[
     list[str] | None,
-    typer.Option(
+    CommandOption(
         "--program",
         metavar="FILE",
         help="File that replaces the program's file of its name, or of NAME: FILE=NAME",
@@ -66,11 +65,11 @@ ProgramOption = Annotated[
 ]
 TrustInputOption = Annotated[
     bool | None,
-    typer.Option("--trust-input/--no-trust-input", help="Whether sites without the input may run it"),
+    CommandOption("--trust-input/--no-trust-input", help="Whether sites without the input may run it"),
 ]
 TrustPileupOption = Annotated[
     bool | None,
-    typer.Option("--trust-pileup/--no-trust-pileup", help="Whether sites without the pile-up may run it"),
+    CommandOption("--trust-pileup/--no-trust-pileup", help="Whether sites without the pile-up may run it"),
 ]
 
 
@@ -151,7 +150,7 @@ def assign(
     steps: StepOptions,
     ids: IdsArgument = None,
     team: Annotated[
-        str, typer.Option("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
+        str, CommandOption("--team", metavar="NAME", help="Team of agents; otherwise the one it has")
     ] = "",
     sites: SitesOption = None,
     banned_sites: BannedOption = None,
@@ -183,7 +182,7 @@ def priority(
     choice: RequestChoice,
     numbers: Annotated[
         list[int],
-        typer.Argument(
+        CommandArgument(
             metavar="[REQUEST]... PRIORITY", help="Numbers of requests; 0 to 999999, higher goes first"
         ),
     ],
@@ -271,12 +270,12 @@ archive = _verb(
 def clone(
     session: Session,
     steps: StepOptions,
-    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new request")] = "",
-    team: Annotated[str, typer.Option("--team", metavar="NAME", help="Another team")] = "",
-    campaign: Annotated[str | None, typer.Option("--campaign", metavar="TEXT", help="Another label")] = None,
+    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
+    name: Annotated[str, CommandOption("--name", metavar="NAME", help="Name of the new request")] = "",
+    team: Annotated[str, CommandOption("--team", metavar="NAME", help="Another team")] = "",
+    campaign: Annotated[str | None, CommandOption("--campaign", metavar="TEXT", help="Another label")] = None,
     priority: Annotated[
-        int | None, typer.Option("--priority", metavar="NUMBER", help="Another priority, 0 to 999999")
+        int | None, CommandOption("--priority", metavar="NUMBER", help="Another priority, 0 to 999999")
     ] = None,
     program: ProgramOption = None,
     key: KeyOption = "",
@@ -293,7 +292,7 @@ def clone(
 def resubmit(
     session: Session,
     resources: ResourceOptions,
-    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request")],
+    request: Annotated[int, CommandArgument(metavar="REQUEST", help="Number of the request")],
     program: ProgramOption = None,
     key: KeyOption = "",
 ) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pilotage.cli.outcome import JOB_FAILED, note_on_interrupt
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.plurals import plural
@@ -40,9 +39,9 @@ class RequestOutcome:
 @connected
 def wait(
     session: Session,
-    ids: Annotated[list[int], typer.Argument(metavar="REQUEST...", help="Numbers of requests")],
+    ids: Annotated[list[int], CommandArgument(metavar="REQUEST...", help="Numbers of requests")],
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
+        str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
 ) -> int | None:
     """Wait until requests have ended. The exit code is 0 if all are completed, and no job or element failed.
