@@ -34,7 +34,6 @@ LIBRARIES = (
     "cryptography.x509",
     "encodings.idna",
     "httptools",
-    "httpx",
     "importlib.resources.readers",
     "numpy.random",
     "psycopg.types.json",

@@ -23,7 +23,7 @@ from pilotage.core.errors import (
     Unreachable,
 )
 from pilotage.wire.agents import JoinRequest, OfferedElement, PostMasks
-from pilotage.wire.server_trust import refused_certificate
+from pilotage.wire.tls import refused_certificate
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The Python client of Pilotage. See docs/reference/client.md.
 
-Importing it is cheap: the modules of the messages and of local files are imported when they are used.
+Importing it is cheap: each of its modules is imported when it is used.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from pilotage.client.api import Client
-from pilotage.client.credentials import TokenFile
-
 if TYPE_CHECKING:
+    from pilotage.client.api import Client
+    from pilotage.client.credentials import TokenFile
     from pilotage.client.downloads import Download
     from pilotage.client.polling import LogPiece
     from pilotage.wire.jobs import Selection
     from pilotage.wire.submissions import Parameters, SubmitResponse
 else:
     _PLACES = {
+        "Client": "pilotage.client.api",
         "Download": "pilotage.client.downloads",
         "LogPiece": "pilotage.client.polling",
         "Parameters": "pilotage.wire.submissions",
         "Selection": "pilotage.wire.jobs",
         "SubmitResponse": "pilotage.wire.submissions",
+        "TokenFile": "pilotage.client.credentials",
     }
 
     def __getattr__(name: str) -> object:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from pilotage import wire
 from pilotage.core import errors
 
 if TYPE_CHECKING:
-    import httpx
-
+    from pilotage.client.connections import HttpAnswer
     from pilotage.wire.pilot import ErrorBody
 
 T = TypeVar("T")
@@ -60,6 +57,8 @@ def decode(content: bytes, kind: type[T]) -> T:
 
     An answer of another shape raises PilotageError: it is no server of ours, or of another version.
     """
+    import msgspec
+
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
@@ -69,31 +68,31 @@ def decode(content: bytes, kind: type[T]) -> T:
         ) from trouble
 
 
-def error_of(response: httpx.Response) -> errors.PilotageError:
-    """The error that an answer which is not 2xx stands for. The body must have been read."""
-    body = _error_body(response.content)
+def error_of(answer: HttpAnswer) -> errors.PilotageError:
+    """The error that an answer which is not 2xx stands for."""
+    body = _error_body(answer.content)
     if body is None:
-        kind = BY_STATUS.get(response.status_code, errors.PilotageError)
-        body = wire.pilot.ErrorBody(
-            kind.code, f"the server answered {response.status_code} {response.reason_phrase}"
-        )
+        kind = BY_STATUS.get(answer.status, errors.PilotageError)
+        body = wire.pilot.ErrorBody(kind.code, f"the server answered {answer.status} {answer.reason}")
     else:
-        kind = BY_CODE.get(body.code) or BY_STATUS.get(response.status_code, errors.PilotageError)
+        kind = BY_CODE.get(body.code) or BY_STATUS.get(answer.status, errors.PilotageError)
     if issubclass(kind, errors.Overloaded):
-        return kind(body.message, hint=body.hint, retry_after=_retry_after(response, body))
+        return kind(body.message, hint=body.hint, retry_after=_retry_after(answer, body))
     error = kind(body.message, hint=body.hint)
     error.code = body.code
     return error
 
 
 def _error_body(content: bytes) -> ErrorBody | None:
+    import msgspec
+
     try:
         return msgspec.json.decode(content, type=wire.pilot.ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def _retry_after(response: httpx.Response, body: ErrorBody) -> float:
-    header = response.headers.get("retry-after", "")
+def _retry_after(answer: HttpAnswer, body: ErrorBody) -> float:
+    header = answer.headers.get("retry-after", "")
     seconds = float(header) if header.isdigit() else 0.0  # the form with a date is not sent by ours
     return max(seconds, body.retry_after, 0.1)

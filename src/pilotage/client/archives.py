@@ -21,8 +21,6 @@ from pilotage.client.downloads import TRIES, Download, output_path, partial_path
 from pilotage.core.errors import InvalidInput, PilotageError, Unreachable
 
 if TYPE_CHECKING:
-    import httpx
-
     from pilotage.client.transport import Transport
     from pilotage.wire.outputs import ArchivedJob
 
@@ -195,11 +193,10 @@ def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 @contextmanager
 def _open_archive(transport: Transport, request: Mapping[str, object]) -> Iterator[tarfile.TarFile]:
-    with transport.stream(wire.outputs.READ_OUTPUTS, request) as response:
-        stream = _ResponseFile(response)
+    with transport.stream(wire.outputs.READ_OUTPUTS, request) as answer:
         try:
             with tarfile.open(
-                fileobj=cast(IO[bytes], stream),
+                fileobj=cast(IO[bytes], answer),
                 mode="r|",
                 bufsize=CHUNK,
                 encoding="utf-8",
@@ -208,20 +205,3 @@ def _open_archive(transport: Transport, request: Mapping[str, object]) -> Iterat
                 yield archive
         except tarfile.TarError as trouble:
             raise Unreachable(f"the stream of outputs broke: {trouble}") from trouble
-
-
-class _ResponseFile:
-    """The body of a response as a file that is read sequentially."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._chunks = response.iter_bytes()
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        while len(self._rest) < size:
-            piece = next(self._chunks, None)
-            if piece is None:
-                break
-            self._rest += piece
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data

@@ -97,6 +97,6 @@ def _stream_to(transport: Transport, job: int, name: str, partial: Path) -> int:
         transport.stream(wire.jobs.READ_OUTPUT, job=job, name=name) as response,
         os.fdopen(os.open(partial, flags, 0o666), "wb") as file,
     ):
-        for chunk in response.iter_bytes():
+        for chunk in response.pieces():
             file.write(chunk)
         return file.tell()

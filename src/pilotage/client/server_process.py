@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import os
 import time
 from pathlib import Path
 
@@ -23,7 +23,11 @@ def process_state(pid: int) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    return host in ("", socket.gethostname(), socket.getfqdn())
+    if host in ("", os.uname().nodename):
+        return True
+    import socket  # here, as few commands need it
+
+    return host == socket.getfqdn()
 
 
 def refuse_suspended(place: KnownServer) -> None:

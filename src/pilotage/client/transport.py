@@ -1,53 +1,38 @@
-"""HTTP transport: pooled connections, bounded retries, errors of core/errors.py."""
+"""HTTP transport: bounded retries, several servers, errors of core/errors.py."""
 
 from __future__ import annotations
 
 import random
-import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
-
-import msgspec
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 from pilotage import wire
 from pilotage.client.answers import decode, error_of
+from pilotage.client.connections import (
+    ConnectionPool,
+    HttpAnswer,
+    HttpRequest,
+    NoAnswer,
+    NotConnected,
+    StreamedAnswer,
+    check_url,
+)
 from pilotage.core.errors import NotAuthenticated, Overloaded, PilotageError, Unreachable
 from pilotage.wire.call import ApiCall, NoRequest
-from pilotage.wire.server_trust import (
-    CERTIFICATES_HEADER,
-    CertificateMismatch,
-    PinnedContext,
-    ServerTrust,
-    describe_refusal,
-    refused_certificate,
-)
-
-if TYPE_CHECKING:
-    import httpx
+from pilotage.wire.server_trust import CERTIFICATES_HEADER, ServerTrust
 
 Query = Mapping[str, str | int | float | Sequence[str] | Sequence[int]]
 R = TypeVar("R")
 A = TypeVar("A")
-QueryPairs = list[tuple[str, str | int | float | bool | None]]
+T = TypeVar("T")
 REPORT_OUTAGE_AFTER = 3.0
 
 Body = Callable[[], bytes | Iterator[bytes]]
 """Called for each attempt, so that a file is read from its beginning."""
-
-
-def load_httpx() -> None:
-    """Import httpx without its own command line, which would load rich and pygments: half of the time."""
-    if "httpx" not in sys.modules:
-        sys.modules["httpx._main"] = None  # type: ignore[assignment]  # httpx takes this as "not installed"
-        try:
-            import httpx  # noqa: F401
-        finally:
-            del sys.modules["httpx._main"]
 
 
 class _FailedRequest(NamedTuple):
@@ -93,9 +78,6 @@ class Transport:
         on_notice: Callable[[str], None] | None = None,
         on_new_pins: Callable[[ServerTrust], None] | None = None,
     ) -> None:
-        load_httpx()
-        import httpx
-
         self._urls = tuple(url.rstrip("/") for url in urls)
         self.url = self._urls[0]
         """The address that requests go to now."""
@@ -110,34 +92,25 @@ class Transport:
         self._timeout = timeout
         self._token = token
         self._refused = refused
-        self._context: ssl.SSLContext | None = None
         try:
-            if any(url.startswith("https:") for url in self._urls):
-                self._context = self._trust.make_context()
-            self._pool = httpx.Client(
-                base_url=self.url,
-                timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0)),
-                limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
-                verify=self._context or False,
-                trust_env=not all(
-                    wire.server_address.is_loopback(urlsplit(url).hostname or "") for url in self._urls
-                ),
-                headers={"accept": "application/json"},
-                event_hooks={"response": [self._report_notice, self._learn_certificates]},
-            )
-        except (httpx.InvalidURL, ValueError, OSError) as trouble:
+            for url in self._urls:
+                check_url(url)
+            has_tls = any(url.startswith("https:") for url in self._urls)
+            self._context = self._trust.make_context() if has_tls else None
+        except (ValueError, OSError) as trouble:
             raise Unreachable(f"cannot use the address {self.url}: {trouble}") from trouble
+        self._pool = ConnectionPool(self._context)
 
-    def _report_notice(self, response: httpx.Response) -> None:
+    def _report_notice(self, answer: StreamedAnswer) -> None:
         """Pass on the server's notice, once: its figures change."""
-        notice = response.headers.get("pilotage-notice", "")
+        notice = answer.headers.get("pilotage-notice", "")
         if notice and not self._notice and self._on_notice:
             self._notice = notice
             self._on_notice(notice)
 
-    def _learn_certificates(self, response: httpx.Response) -> None:
-        announced = response.headers.get(CERTIFICATES_HEADER, "")
-        if announced and response.url.scheme == "https" and self._trust.learn(announced):
+    def _learn_certificates(self, answer: StreamedAnswer, url: str) -> None:
+        announced = answer.headers.get(CERTIFICATES_HEADER, "")
+        if announced and url.startswith("https:") and self._trust.learn(announced):
             self._ask_for("")
             if self._on_new_pins:
                 self._on_new_pins(self._trust)
@@ -172,7 +145,7 @@ class Transport:
         patience: float = 0.0,
         no_retry: bool = False,
         **parts: Any,
-    ) -> httpx.Response:
+    ) -> HttpAnswer:
         """Send a call, and return its complete 2xx answer. `parts`: of its address. Others: see `request`.
 
         `request` may be a table instead: fields that are absent in it are not sent.
@@ -206,25 +179,22 @@ class Transport:
         timeout: float | None = None,
         patience: float = 0.0,
         no_retry: bool = False,
-    ) -> httpx.Response:
+    ) -> HttpAnswer:
         """Send a request and return the complete 2xx answer; raise an error of core/errors.py otherwise.
 
         `token` replaces the token of the client; "" sends none. `patience` is a lower bound for this request;
         with `no_retry` and a `token` nothing is retried.
         """
-        headers: dict[str, str] = {}
-        content: Body | None = body
+        content = body
         if json is not None:
-            encoded = msgspec.json.encode(json)
-            headers["content-type"] = "application/json"
-            content = lambda: encoded  # noqa: E731
-        if size is not None:
-            headers["content-length"] = str(size)
+            encoded = _encode(json)
+            content, size = (lambda: encoded), len(encoded)
+        headers = _headers(method, size, is_json=json is not None)
+        target = path + ("?" + urlencode(_flatten_query(query)) if query else "")
         again = method != "POST" if idempotent is None else idempotent
-        params = _flatten_query(query)
 
-        def once(bearer: str) -> httpx.Response:
-            return self._send(method, path, params, content, headers, bearer, timeout or self._timeout)
+        def once(bearer: str) -> HttpAnswer:
+            return self._send(method, target, headers, content, bearer, timeout or self._timeout).whole()
 
         if token is not None:
             return once(token) if no_retry else self._with_retries(lambda: once(token), again, patience)
@@ -233,56 +203,54 @@ class Transport:
     def _send(
         self,
         method: str,
-        path: str,
-        params: QueryPairs,
+        target: str,
+        headers: Mapping[str, str],
         content: Body | None,
-        headers: dict[str, str],
         bearer: str,
         timeout: float,
-    ) -> httpx.Response:
+    ) -> StreamedAnswer:
+        """Send a request once, and return its 2xx answer; raise another one as an error."""
         if bearer:
-            headers["authorization"] = f"Bearer {bearer}"
-        body = content() if content else None
-        response = self._pool.request(
-            method, path, params=params, content=body, headers=headers, timeout=timeout
-        )
-        if not response.is_success:
-            raise error_of(response)
-        return response
+            if not (bearer.isascii() and bearer.isprintable()):
+                raise NotAuthenticated("the token has characters that no token has")
+            headers = {**headers, "authorization": f"Bearer {bearer}"}
+        url, body = self.url, content() if content else None
+        answer = self._pool.send(url, HttpRequest(method, target, headers, body, timeout))
+        try:
+            self._report_notice(answer)
+            self._learn_certificates(answer, url)
+            if not 200 <= answer.status < 300:
+                raise error_of(answer.whole())
+        except BaseException:
+            answer.close()
+            raise
+        return answer
 
     @contextmanager
     def stream(
         self, call: ApiCall[Any, bytes], request: Mapping[str, object] | None = None, /, **parts: Any
-    ) -> Iterator[httpx.Response]:
+    ) -> Iterator[StreamedAnswer]:
         """Send a call whose answer is bytes, with the body unread. It must change nothing, since it is retried.
 
         Errors while the body is read are raised without a retry.
         """
-        import httpx
-
-        sent = None if request is None else msgspec.json.encode(request)
+        sent = None if request is None else _encode(request)
+        headers = _headers(call.method, None if sent is None else len(sent), is_json=sent is not None)
+        body = None if sent is None else lambda: sent
         path = call.address(**parts)
 
-        def once(bearer: str) -> httpx.Response:
-            prepared = self._pool.build_request(call.method, path, content=sent)
-            if sent is not None:
-                prepared.headers["content-type"] = "application/json"
-            prepared.headers["authorization"] = f"Bearer {bearer}"
-            response = self._pool.send(prepared, stream=True)
-            if not response.is_success:
-                response.read()
-                raise error_of(response)
-            return response
+        def once(bearer: str) -> StreamedAnswer:
+            return self._send(call.method, path, headers, body, bearer, self._timeout)
 
-        response = self._with_retries(lambda: self._authenticated(once), True)
+        answer = self._with_retries(lambda: self._authenticated(once), True)
         try:
-            yield response
-        except (httpx.TransportError, httpx.StreamError) as trouble:
+            yield answer
+        except NoAnswer as trouble:
             raise self._unreachable(trouble) from trouble
         finally:
-            response.close()
+            answer.close()
 
-    def _authenticated(self, once: Callable[[str], httpx.Response]) -> httpx.Response:
+    def _authenticated(self, once: Callable[[str], T]) -> T:
         """Send a request; repeat it once if the token was refused and a newer token exists.
 
         The repetition is safe: a request with a refused token changes nothing.
@@ -294,20 +262,16 @@ class Transport:
             self._refused(token, error)
         return once(self._token())
 
-    def _with_retries(
-        self, once: Callable[[], httpx.Response], again: bool, patience: float = 0.0
-    ) -> httpx.Response:
-        import httpx
-
+    def _with_retries(self, once: Callable[[], T], again: bool, patience: float = 0.0) -> T:
         start, pause, reported = time.monotonic(), 0.1, False
         names, others = list(self._trust.fingerprints), len(self._urls) - 1
         while True:
             url = self.url
             try:
-                response = once()
+                answer = once()
                 self._connect_patience = self.patience
-                return response
-            except (httpx.TransportError, httpx.InvalidURL, Overloaded, Unreachable) as trouble:
+                return answer
+            except (NotConnected, NoAnswer, Overloaded, Unreachable) as trouble:
                 if self._is_another_certificate(trouble) and names:
                     self._ask_for(names.pop(0))
                     continue
@@ -330,20 +294,16 @@ class Transport:
 
     def _judge(self, trouble: Exception, again: bool) -> _FailedRequest:
         """Classify a failed request. `again`: whether it may be repeated after it has reached the server."""
-        import httpx
-
         if isinstance(trouble, Overloaded):
             return _FailedRequest(trouble, may_repeat=True, wait=trouble.retry_after, other_server=False)
         if isinstance(trouble, Unreachable):
             return _FailedRequest(trouble, may_repeat=again)
-        if isinstance(trouble, (httpx.ConnectError, httpx.ConnectTimeout)):
+        if isinstance(trouble, NotConnected):
             refused = self._untrusted(trouble)
             if refused is not None:
                 # Trying again would change nothing, but another server may do.
                 return _FailedRequest(refused, may_repeat=False, reached=False)
             return _FailedRequest(self._unreachable(trouble), may_repeat=True, reached=False)
-        if isinstance(trouble, httpx.PoolTimeout):
-            return _FailedRequest(self._unreachable(trouble), may_repeat=True, other_server=False)
         return _FailedRequest(self._unreachable(trouble), may_repeat=again)
 
     def _leave(self, url: str) -> None:
@@ -351,25 +311,26 @@ class Transport:
         with self._lock:
             if self.url == url and len(self._urls) > 1:
                 self.url = self._urls[(self._urls.index(url) + 1) % len(self._urls)]
-                self._pool.base_url = self.url
 
     def _ask_for(self, fingerprint: str) -> None:
         """Ask new connections for the certificate of a pin; "" for the certificate in use."""
-        if isinstance(self._context, PinnedContext):
+        if self._context is not None and isinstance(self._context, wire.tls.PinnedContext):
             self._context.asked = fingerprint
 
     def _is_another_certificate(self, trouble: Exception) -> bool:
-        return isinstance(refused_certificate(trouble), CertificateMismatch)
+        if self._context is None:
+            return False
+        return isinstance(wire.tls.refused_certificate(trouble), wire.tls.CertificateMismatch)
 
     def _untrusted(self, trouble: Exception) -> Unreachable | None:
         """The error about the server's certificate, if that was refused."""
-        refused = refused_certificate(trouble)
+        refused = None if self._context is None else wire.tls.refused_certificate(trouble)
         if refused is None:
             return None
         self._ask_for("")
         now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         error = Unreachable(
-            f"{self.url} is not accepted: {describe_refusal(refused, now)}",
+            f"{self.url} is not accepted: {wire.tls.describe_refusal(refused, now)}",
             hint="`pilotage login URL#sha256=FINGERPRINT` pins the fingerprint that its administrator gives you",
         )
         error.__cause__ = trouble
@@ -390,10 +351,26 @@ def _query_of(asked: object) -> Query:
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
 
 
-def _flatten_query(query: Query | None) -> QueryPairs:
+def _flatten_query(query: Query) -> list[tuple[str, str]]:
     """Repeat the key for each element of a list: ids=1&ids=2."""
-    pairs: QueryPairs = []
-    for key, value in (query or {}).items():
+    pairs: list[tuple[str, str]] = []
+    for key, value in query.items():
         values = [value] if isinstance(value, (str, int, float)) else value
         pairs.extend((key, str(element)) for element in values)
     return pairs
+
+
+def _headers(method: str, size: int | None, *, is_json: bool) -> dict[str, str]:
+    """The headers of a request with a body of `size` bytes; None: without one."""
+    headers = {"accept": "application/json"}
+    if is_json:
+        headers["content-type"] = "application/json"
+    if size is not None or method != "GET":
+        headers["content-length"] = str(size or 0)
+    return headers
+
+
+def _encode(value: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(value)

@@ -12,12 +12,12 @@ from typing import List
 
 from pilotage.wire.pilot import EnrolResponse, ProbeAnswer, ProbeCheck, ProbeReport
 from pilotage.wire.pilot_calls import PROBE
+from pilotage.wire.proxy import find_proxy
 from pilotage.wire.server_trust import ServerTrust
 
 from .log import log
 from .node import NodeResources
 from .pilot_config import PilotConfig
-from .proxy import find_proxy
 from .servers import Servers
 from .system import clock
 from .transport import RequestRefused, ServerConnection, ServerUnavailable

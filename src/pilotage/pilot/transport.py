@@ -9,17 +9,11 @@ import urllib.parse
 from typing import Any, Dict, Iterator, Optional, Protocol, Type, TypeVar, Union
 
 from pilotage.wire.pilot import ErrorBody
-from pilotage.wire.server_trust import (
-    CERTIFICATES_HEADER,
-    SERVERS_HEADER,
-    CertificateMismatch,
-    ServerTrust,
-    describe_refusal,
-    refused_certificate,
-)
+from pilotage.wire.proxy import find_proxy
+from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER, ServerTrust
+from pilotage.wire.tls import CertificateMismatch, describe_refusal, refused_certificate
 
 from .codec import decode, encode
-from .proxy import find_proxy
 from .servers import Servers
 
 T = TypeVar("T")

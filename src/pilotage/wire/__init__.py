@@ -96,6 +96,9 @@ if TYPE_CHECKING:
         submissions as submissions,
     )
     from pilotage.wire import (
+        tls as tls,
+    )
+    from pilotage.wire import (
         trace as trace,
     )
     from pilotage.wire import (

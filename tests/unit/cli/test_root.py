@@ -21,54 +21,6 @@ from tests.unit.client.fake_server import State, job
 Cli = Callable[..., int]
 
 
-def test_help_imports_no_command() -> None:
-    script = (
-        "import sys; from pilotage.cli.root import build, run; run(build(), ['--help'])\n"
-        "heavy = {'click', 'rich', 'httpx', 'msgspec', 'yaml'} & set(sys.modules)\n"
-        "sys.exit(repr(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "submit" in done.stdout
-
-
-LIGHT = {
-    "agents",
-    "call",
-    "jobs",
-    "limits",
-    "pilot",
-    "pilots",
-    "queries",
-    "server_address",
-    "server_trust",
-    "submissions",
-}
-"""Modules of `wire` that `status` may import. Each dataclass costs processor time in every command."""
-
-
-def test_status_imports_only_what_it_needs(tmp_path: Path) -> None:
-    """Readers of documents, expressions and messages of other commands would take most of its time."""
-    script = (
-        "import sys; from pilotage.cli.root import build, run; run(build(), ['status'])\n"
-        "modules = [name for name in sys.modules if name.startswith('pilotage.')]\n"
-        f"wire = {{name.split('.')[2] for name in modules if name.startswith('pilotage.wire.')}} - {LIGHT!r}\n"
-        "heavy = [name for name in modules if name.startswith(('pilotage.core.classads', 'pilotage.core.splitting'))]\n"
-        f"foreign = {{'yaml', 're2', 'rich', 'cryptography', 'fastapi', 'numpy', 'sqlalchemy'}} & set(sys.modules)\n"
-        "sys.exit(repr([wire, heavy, foreign]) if wire or heavy or foreign else 0)"
-    )
-    for place in (["PILOTAGE_SERVER", "http://127.0.0.1:1"], ["PILOTAGE_HOME", str(tmp_path)]):
-        environment = {
-            "HOME": str(tmp_path),
-            "PILOTAGE_TOKEN_FILE": str(tmp_path / "token"),
-            place[0]: place[1],
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -164,13 +116,6 @@ def test_errors_inside(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--debug" in capsys.readouterr().err
     assert run(tree, ["gone", "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_commands_start_without_the_policy() -> None:
-    """To import it takes as long as everything else that a command needs."""
-    code = "import sys, pilotage.client; print([name for name in sys.modules if '.core.policy' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ EXCUSED = {
     "server/http/connection.py:*": "called by the event loop",
     "server/http/request_reader.py:*": "called by the parser of HTTP",
     "server/http/tls_handshake.py:*": "called by the event loop",
-    "wire/server_trust.py:wrap_bio": "called by ssl",
+    "wire/tls.py:wrap_bio": "called by ssl",
     "twin/batch/*": "a simulation composes batch systems, and chooses their faults",
     "store/tables/jobs.py:OfferedJobRow": "names the columns of tuples that the match makes by the thousand",
 }

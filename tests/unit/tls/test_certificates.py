@@ -19,7 +19,7 @@ from pilotage.server.process.certificates import (
     make_certificate,
 )
 from pilotage.server.process.tls import ServerTls
-from pilotage.wire.server_trust import fingerprint_of
+from pilotage.wire.tls import fingerprint_of
 
 NOW = 1_800_000_000.0
 NAMES = ("node.example.org", "192.0.2.7", "2001:db8::7")

@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.private_files import write_private
-from pilotage.wire.server_trust import fingerprint_of
+from pilotage.wire.tls import fingerprint_of
 
 LIFETIME = datetime.timedelta(days=3650)
 """Pinned certificates do not expire; others check it."""
