@@ -83,7 +83,9 @@ def _act(
         # Ask unless the jobs are named by id: a condition may select too many. Deletion always asks; it is permanent.
         if not dry_run and not yes and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
-            question = f"{verb} {would.done:,} of {would.matched:,} jobs ({describe_selection(selection)})?"
+            question = (
+                f"{verb} {would.done:,} of {plural(would.matched, 'job')} ({describe_selection(selection)})?"
+            )
             if would.done and not screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
         answer: ActionResponse = ask(selection, dry_run=dry_run, reason=reason)
@@ -93,7 +95,7 @@ def _act(
         screen.json(answer)
     else:
         would_be = "would be " if dry_run else ""
-        screen.line(f"{answer.done:,} of {answer.matched:,} jobs {would_be}{PAST[verb]}")
+        screen.line(f"{answer.done:,} of {plural(answer.matched, 'job')} {would_be}{PAST[verb]}")
         refused = answer.refused[: 10 if answer.matched > 1 else 0]
         if not selection.ids:  # a condition takes many jobs in one state: one of them is an example
             refused = list({refusal.message: refusal for refusal in reversed(refused)}.values())
@@ -104,7 +106,7 @@ def _act(
     if not answer.done and not dry_run and answer.matched == 1 and answer.refused:
         raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:
-        raise Conflict(f"none of the {answer.matched:,} jobs can be {PAST[verb]} in its present state")
+        raise Conflict(f"none of {plural(answer.matched, 'job')} can be {PAST[verb]} in its present state")
 
 
 kill = _command("kill", "Kill waiting or running jobs.")

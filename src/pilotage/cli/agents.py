@@ -10,6 +10,7 @@ from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.agents import AgentSummary
@@ -31,7 +32,7 @@ def drain_facts(agent: AgentSummary, now: float, *, exact: bool) -> Iterator[tup
     remaining = agent.waiting + agent.running
     jobs = max(agent.drain_jobs, remaining)
     since = format_instant(agent.drain_since, now, exact=exact)
-    yield "drain", f"{jobs - remaining:,} of {jobs:,} jobs have ended since {since}"
+    yield "drain", f"{jobs - remaining:,} of {plural(jobs, 'job')} ended since {since}"
 
 
 @connected

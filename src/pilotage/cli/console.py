@@ -42,7 +42,6 @@ Advance = Callable[[int, int, str], None]
 COLUMN_GAP = 2
 """Characters between two columns of a table."""
 TEXT_WIDTH = 20
-"""Characters of a folded column at least."""
 
 PLAIN_PERIOD = 2.0
 """Seconds between two plain lines of one progress. The last line is always printed."""
@@ -58,11 +57,13 @@ class Column:
     """On a narrow terminal columns of the highest rank are left out first. Columns of rank 0 stay."""
     text: bool = False
     """Free text, folded over several lines where there is little room."""
+    least: int = TEXT_WIDTH
+    """Characters of a folded column at least."""
 
     def width(self, cells: Iterable[str]) -> int:
         """The characters that the column needs for these cells."""
         natural = max(map(len, (self.name, *cells)))
-        return min(natural, TEXT_WIDTH) if self.text else natural
+        return min(natural, self.least) if self.text else natural
 
 
 class CommandOutput:

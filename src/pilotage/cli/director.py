@@ -9,6 +9,7 @@ from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.director import DirectorCe, DirectorPool, DirectorReport, QueueReport
@@ -65,7 +66,7 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
             *((name, f"{value:g}") for name, value in report.parameters.items()),
             ("pools", pools),
             ("CEs", ces),
-            ("pilots", f"{report.pilots} for {report.queue_count} queues"),
+            ("pilots", f"{report.pilots} for {plural(report.queue_count, 'queue')}"),
         )
     )
     screen.line()
@@ -73,7 +74,8 @@ def _show(screen: CommandOutput, report: DirectorReport) -> None:
     screen.table(_columns(terms), (_row(queue, terms) for queue in report.queues))
     if len(report.queues) < report.queue_count and len(report.queues) > 1:
         screen.note(
-            f"{report.queue_count - len(report.queues)} more queues: raise --limit, or choose one with --queue"
+            f"{plural(report.queue_count - len(report.queues), 'more queue')}: raise --limit,"
+            " or choose one with --queue"
         )
 
 
@@ -88,7 +90,9 @@ def _columns(terms: Sequence[str]) -> list[Column]:
 def _pool_text(pool: DirectorPool) -> str:
     parts = [pool.verdict]
     if pool.verdict in ("takes", "full"):
-        parts.append(f"{pool.submissions} of {pool.total} submissions, {pool.max_threads} at the same time")
+        parts.append(
+            f"{pool.submissions} of {plural(pool.total, 'submission')}, {pool.max_threads} at the same time"
+        )
     if pool.rank:
         parts.append(f"Rank {pool.rank}")
     return f"{pool.name}: {', '.join(parts)}"

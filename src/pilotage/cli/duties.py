@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pilotage.cli.console import Column
 from pilotage.cli.session import Session, connected
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -25,7 +26,7 @@ def duties(session: Session) -> None:
     )
     session.screen.table(columns, rows)
     if session.screen.terminal and not answer.count:
-        session.screen.line(f"All {len(answer.duties)} duties work.")
+        session.screen.line(f"All duties work: {len(answer.duties)}.")
 
 
 def failing_line(client: Client) -> str:
@@ -35,4 +36,4 @@ def failing_line(client: Client) -> str:
         return ""
     counts = Counter(row.duty for row in answer.failing)
     named = ", ".join(f"{duty} ({number})" for duty, number in sorted(counts.items()))
-    return f"the server cannot process {answer.count} rows: {named}; see `pilotage server duties`"
+    return f"the server cannot process {plural(answer.count, 'row')}: {named}; see `pilotage server duties`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pilotage import __version__
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.errors import PilotageError
@@ -32,14 +33,12 @@ def whoami(session: Session) -> None:
 @connected
 def version(session: Session) -> None:
     """Print the versions of the client and, if reachable, of the server."""
-    from pilotage.cli.root import program_version
-
     server, trouble = "", ""
     try:
         with session.client(patience=1.0) as client:
             server = client.whoami().server_version
     except PilotageError as error:
         trouble = error.message
-    session.screen.json({"pilotage": program_version(), "server": server or None, "trouble": trouble})
-    session.screen.line(f"pilotage {program_version()}")
+    session.screen.json({"pilotage": __version__, "server": server or None, "trouble": trouble})
+    session.screen.line(f"pilotage {__version__}")
     session.screen.line(f"server {server}" if server else f"server not reached: {trouble}")

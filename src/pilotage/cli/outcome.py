@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import selection_as_options
 from pilotage.core.jobs.states import FINAL
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -47,7 +48,9 @@ def report_outcome(
     outcome = WaitOutcome(counts.states, counts.total, counts.final)
     screen.line(format_counts(counts))
     if counts.final < counts.total:
-        screen.note(f"pilotage: {counts.total - counts.final:,} of {counts.total:,} jobs have not ended yet")
+        screen.note(
+            f"pilotage: {counts.total - counts.final:,} of {plural(counts.total, 'job')} not ended yet"
+        )
     ended_badly = sum(counts.states.get(state, 0) for state in NOT_DONE)
     if ended_badly:
         chosen = [state for state in selection.states or NOT_DONE if state in NOT_DONE]

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pilotage import __version__
 from pilotage.cli.commands import COMMANDS, GROUPS, LazyCommand
 from pilotage.cli.stdio import describe_system_error, discard_output, prepare_streams
 from pilotage.core.errors import (
@@ -127,6 +128,9 @@ def _run_guarded(work: Callable[[], int], report: Callable[[Failure], None], deb
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else OK if leaving.code is None else USAGE
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it while a class is made
+            report(INTERRUPTION)
+            return INTERRUPTED
         if debug:
             import traceback
 
@@ -149,7 +153,7 @@ def _dispatch(root: Root, argv: list[str]) -> int:
         print(overview(root))
         return OK if rest else USAGE
     if rest[0] in ("--version", "-V"):
-        print(f"pilotage {program_version()}")
+        print(f"pilotage {__version__}")
         return OK
     if rest[0].startswith("-"):
         raise InvalidInput(f"no such option: {rest[0]}", hint="see `pilotage --help`")
@@ -331,12 +335,3 @@ def _replace_control_characters(text: str) -> str:
     return "".join(
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
-
-
-def program_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("pilotage")
-    except PackageNotFoundError:
-        return "unknown"

@@ -19,6 +19,7 @@ from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
@@ -247,7 +248,7 @@ def export(
         Path(file).write_text(text, encoding="utf-8")
     except OSError as trouble:
         raise InvalidInput(f"cannot write {file}: {trouble.strerror}") from trouble
-    session.screen.note(f"{len(rows):,} rows are in {file}")
+    session.screen.note(f"{file} has {plural(len(rows), 'row')}")
 
 
 def _as_json(rows: Sequence[AccountRow]) -> str:

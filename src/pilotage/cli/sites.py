@@ -10,6 +10,7 @@ from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_end
 from pilotage.core.errors import NotFound
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.sites import SiteSummary
@@ -81,8 +82,8 @@ def show(session: Session, name: NameArgument) -> None:
         "CEs": ", ".join(site.ces) or "none",
         "slots": str(site.slots),
         "pilots": pilots or "none",
-        "running": f"{site.running} jobs",
-        "waiting": f"{site.waiting} jobs may run there",
+        "running": plural(site.running, "job"),
+        "waiting": f"{plural(site.waiting, 'job')} may run there",
     }
     for label, text in facts.items():
         if text:

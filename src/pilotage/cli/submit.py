@@ -176,8 +176,9 @@ def show_accepted(
         # Jobs of others lie between.
         jobs = client.jobs(wire.jobs.Selection(submission=response.submission)) if parsable else ()
         ids = ",".join(str(job.id) for job in jobs) or f"of {ids}"
-    noun = "job" if response.count == 1 else "jobs"
-    screen.line(ids if parsable else f"submission {response.submission}: {response.count:,} {noun}, {ids}")
+    screen.line(
+        ids if parsable else f"submission {response.submission}: {plural(response.count, 'job')}, {ids}"
+    )
     sys.stdout.flush()
 
 
@@ -208,7 +209,7 @@ def row_progress(
 ) -> Callable[[int, int | None], None]:
     def show(done: int, total: int | None) -> None:
         if screen.moving:  # elsewhere each chunk would be a line
-            advance(done, total or 0, f"{done:,} jobs")
+            advance(done, total or 0, plural(done, "job"))
 
     return show
 
@@ -248,7 +249,8 @@ def _send_table(session: Session, prepared: PreparedRows, table: Table, how: Sub
                 response = client.send_prepared_rows(prepared, table.rows, accepted, _byte_progress(advance))
         except KeyboardInterrupt:
             screen.note(
-                f"{there:,} jobs are stored: repeat the command with --key {prepared.request.key} to submit the rest"
+                f"{plural(there, 'job')} stored: repeat the command with --key {prepared.request.key}"
+                " to submit the rest"
             )
             raise
         show_accepted(session, client, response, parsable=how.parsable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,8 +74,20 @@ class LocalDescription:
     def _item(self, one: InputFile) -> dict[str, Any]:
         if one.mode == URL:
             return {"url": one.source, "name": one.name, "executable": one.executable}
-        source = _from_here(self._template(one)) if one.mode == COPY else one.source
-        return {"path": source, "mode": one.mode, "name": one.name, "executable": one.executable}
+        if one.mode != COPY:
+            return {"path": one.source, "mode": one.mode, "name": one.name, "executable": one.executable}
+        path = self._template(one)
+        executable = one.executable or _is_program(path)
+        return {"path": _from_here(path), "mode": one.mode, "name": one.name, "executable": executable}
+
+
+def _is_program(path: str) -> bool:
+    """Whether a local file is executable, and is therefore sent as executable."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) and bool(mode & stat.S_IXUSR)
 
 
 def _from_here(path: str) -> str:

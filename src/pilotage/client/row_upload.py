@@ -22,6 +22,7 @@ from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.core.jobs.description import Scalar
 from pilotage.core.jobs.lengths import MAX_VALUE_CHARS
 from pilotage.core.jobs.per_job_inputs import is_file_column
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.submissions import ChunkSummary, OpenRequest, OpenSubmission, SubmitResponse
@@ -81,8 +82,8 @@ class _RowSender:
 
     def resume_hint(self) -> str:
         return (
-            f"the server has {self._stored:,} rows, as submission {self._opened.submission}; repeat all rows with the"
-            f" key {self._key} to resume"
+            f"the server has {plural(self._stored, 'row')}, as submission {self._opened.submission}; repeat all rows"
+            f" with the key {self._key} to resume"
         )
 
     def run(self, rows: Iterator[Row]) -> SubmitResponse:
@@ -142,7 +143,7 @@ class _RowSender:
             given = list(islice(rows, chunk.count))
             if len(given) < chunk.count:
                 raise Conflict(
-                    f"the server has {self._stored:,} rows, and only {done + len(given):,} are given"
+                    f"the server has {plural(self._stored, 'row')}, and only {done + len(given):,} are given"
                 )
             if hashlib.sha256(_encode(given)).hexdigest() != chunk.digest and chunk.digest:
                 raise Conflict(
@@ -185,7 +186,7 @@ def check_rows(rows: Iterable[GivenRow], names: Sequence[str]) -> Iterator[Row]:
     for number, given in enumerate(rows, 1):
         row = given if isinstance(given, list | tuple) else (given,)
         if len(row) != width:
-            raise InvalidInput(f"row {number:,} has {len(row)} values, not {width}")
+            raise InvalidInput(f"row {number:,} has {plural(len(row), 'value')}, not {width}")
         for value in row:
             trouble = find_value_error(value)
             if trouble:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pilotage import wire
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client.description import LocalDescription
@@ -266,6 +267,6 @@ def parameters_by_name(parameters: Parameters) -> dict[str, list[Any]]:
     for number, row in enumerate(parameters.rows, 1):
         if len(row) != len(parameters.names):
             raise InvalidInput(
-                f"row {number} of the parameters has {len(row)} values, not {len(parameters.names)}"
+                f"row {number} of the parameters has {plural(len(row), 'value')}, not {len(parameters.names)}"
             )
     return {name: [row[place] for row in parameters.rows] for place, name in enumerate(parameters.names)}

@@ -14,6 +14,7 @@ import msgspec
 from pilotage.client.row_upload import Row, find_value_error
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import Scalar
+from pilotage.core.plurals import plural
 
 MAX_LINE_BYTES = 1024 * 1024
 
@@ -166,7 +167,7 @@ def _csv_table(lines: Iterator[tuple[int, str]], title: str) -> Table:
                 raise _line_error(
                     title,
                     reader.line_num,
-                    f"has {len(row)} values for {width} names",
+                    f"has {plural(len(row), 'value')} for {plural(width, 'name')}",
                     "a value with a comma in it is written in double quotes",
                 )
             yield row

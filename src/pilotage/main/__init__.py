@@ -14,3 +14,8 @@ def main() -> int:
         return run_command_line()
     except KeyboardInterrupt:
         return 130
+    except RuntimeError as error:
+        # Python 3.11 wraps an interruption while a class is made, such as an enumeration of `re`.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return 130
+        raise

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
+from pilotage import __version__
 from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import InvalidInput
 
@@ -60,7 +61,6 @@ def agent(
     from pilotage.agent.log import log_json
     from pilotage.agent.loop import AgentLoop
     from pilotage.agent.stop_flag import StopFlag
-    from pilotage.cli.root import program_version
     from pilotage.wire.agents import JoinRequest
 
     host = socket.gethostname()
@@ -68,7 +68,7 @@ def agent(
         name=_checked(name or f"{team}@{host}", "--name"),
         team=_checked(team, "--team"),
         nonce=uuid.uuid4().hex,
-        version=program_version(),
+        version=__version__,
         host=host[:255],
     )
     log_json(sys.stderr, verbose=verbose)

@@ -191,6 +191,10 @@ def test_verbs(cli: Cli, state: State, capsys: pytest.CaptureFixture[str]) -> No
     state.jobs = {1: job(1), 2: job(2)}
     assert cli("kill", "1", "2", "--reason", "why") == 0
     assert capsys.readouterr().out == "2 of 2 jobs killed\n"
+    state.jobs = {1: job(1)}
+    assert cli("kill", "1") == 0
+    assert capsys.readouterr().out == "1 of 1 job killed\n"
+    state.jobs, state.seen[-1:] = {1: job(1), 2: job(2)}, []
     verb, request = state.seen.pop()
     assert (verb, request["selection"]["ids"], request["reason"]) == ("kill", [1, 2], "why")
     assert cli("kill", "-s", "1") == 2  # nobody there to be asked
@@ -265,6 +269,53 @@ def test_one_job_is_told_as_one(
     assert lines[0] == "1 job, 1 input file of 10 B:"
     assert "  with %s = 0" in lines
     assert "  input run.sh (10 B, executable)" in lines
+
+
+def test_a_dry_run_tells_which_files_are_sent_as_executable(
+    cli: Cli, state: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, mode in (("run.sh", 0o755), ("data.txt", 0o644)):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "job.yaml").write_text("executable: sh\ninput_sandbox: [run.sh, data.txt]\n")
+    for words in (
+        ("job.yaml",),
+        ("-i", "run.sh", "-i", "data.txt", "--", "true"),
+        ("--", "sh", "run.sh", "data.txt"),
+    ):
+        assert cli("submit", "--dry-run", "--json", *words) == 0
+        [request] = document(capsys)
+        described = {item["name"]: item["executable"] for item in request["description"]["input_sandbox"]}
+        assert described == {item["name"]: item["executable"] for item in request["inputs"]}
+        assert described == {"run.sh": True, "data.txt": False}
+
+
+REQUEST = {
+    "id": 1207, "name": "reprocessing-of-the-spring-run", "owner": "carla", "group": "production", "priority": 110000,
+    "team": "reconstruction", "campaign": "", "state": "running-closed", "reason": "", "created": 1000.0,
+    "changed": 1000.0, "elements": 1200, "ended_elements": 300, "jobs": 24000, "done_jobs": 9000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("failed", [0, 12])
+def test_requests_tell_owner_and_team_in_80_columns(
+    failed: int, cli: Cli, state: State, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = (200, {"requests": [{**REQUEST, "failed_jobs": failed}], "next": None})
+    state.failures = [answer, answer]
+    assert cli("request", "list") == 0
+    elsewhere = capsys.readouterr().out.splitlines()[1].split("\t")
+    cells = ["1207", REQUEST["name"], "carla", "110000", "reconstruction", "running-closed", "300/1,200"]
+    assert elsewhere[:9] == [*cells, "9,000/24,000", str(failed or "-")], "nothing is cut off a terminal"
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert cli("request", "list") == 0
+    shown, told = capsys.readouterr()
+    assert max(map(len, shown.splitlines())) <= 80
+    for text in ("1207", "carla", "reconstruction", "running-closed", "9,000/24,000", str(failed or "")):
+        assert text in shown
+    assert "priority, elements" in told
 
 
 def test_a_condition_tells_one_refusal_of_each_kind(

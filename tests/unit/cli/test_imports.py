@@ -24,9 +24,16 @@ LIBRARIES = {
     "starlette", "typer", "uvicorn", "yaml",
 }  # fmt: skip
 """Libraries that no cheap command needs."""
-STANDARD = {"asyncio", "concurrent.futures", "logging", "socketserver", "tarfile", "urllib.request"}
+STANDARD = {
+    "asyncio",
+    "concurrent.futures",
+    "importlib.metadata",
+    "logging",
+    "socketserver",
+    "tarfile",
+    "urllib.request",
+}
 """Modules of Python that take as long as libraries."""
-METADATA = {"importlib.metadata"}
 CALL = {"http.client", "msgspec", "pilotage.client.api", "ssl"}
 """Modules for a call to a server."""
 PARSING = {"click", "dataclasses", "difflib", "inspect", "json", "pathlib"}
@@ -67,17 +74,11 @@ def heavy(modules: set[str], *unwanted: set[str]) -> set[str]:
     return modules & set().union(LIBRARIES, STANDARD, ROOMS, *unwanted)
 
 
-@pytest.mark.parametrize("words", [("--help",), ("token", "--help")])
+@pytest.mark.parametrize("words", [("--help",), ("token", "--help"), ("--version",)])
 def test_an_overview_imports_no_command(words: tuple[str, ...], tmp_path: Path) -> None:
     code, modules = imported(*words, HOME=str(tmp_path))
     assert code == 0
-    assert not heavy(modules, CALL, PARSING, METADATA)
-
-
-def test_the_version_imports_no_command(tmp_path: Path) -> None:
-    code, modules = imported("--version", HOME=str(tmp_path))
-    assert code == 0
-    assert not heavy(modules, {"click", "http.client", "msgspec", "pilotage.client"})
+    assert not heavy(modules, CALL, PARSING)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_the_version_imports_no_command(tmp_path: Path) -> None:
 )
 def test_a_command_without_a_server_imports_nothing_for_calls(words: tuple[str, ...], tmp_path: Path) -> None:
     _, modules = imported(*words, HOME=str(tmp_path))
-    assert not heavy(modules, CALL, METADATA)
+    assert not heavy(modules, CALL)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_a_call_imports_what_it_needs(words: tuple[str, ...], fake: tuple[Path, 
         code, modules = imported(*given, HOME=str(home), PILOTAGE_HOME=str(home))
         assert state.requests, "it has asked the server"
         assert code in (0, 4)  # the server of the tests does not answer all
-        assert not heavy(modules, METADATA)
+        assert not heavy(modules)
 
 
 @pytest.mark.parametrize("place", ["PILOTAGE_SERVER", "PILOTAGE_HOME"])
@@ -107,7 +108,7 @@ def test_status_imports_the_messages_of_jobs_alone(place: str, tmp_path: Path) -
     settings = {"HOME": str(tmp_path), "PILOTAGE_TOKEN_FILE": str(tmp_path / "token"), place: setting}
     _, modules = imported("status", **settings)
     assert {name.split(".")[2] for name in modules if name.startswith("pilotage.wire.")} <= WIRE
-    assert not heavy(modules, METADATA)
+    assert not heavy(modules)
 
 
 def test_a_program_that_imports_the_client_pays_for_what_it_uses() -> None:

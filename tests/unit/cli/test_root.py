@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def test_groups_and_versions(cli: Cli, capsys: pytest.CaptureFixture[str]) -> No
     assert cli("token") == 2
     capsys.readouterr()
     assert cli("--version") == 0
-    assert re.fullmatch(r"pilotage \d.*\n", capsys.readouterr().out)
+    assert capsys.readouterr().out == f"pilotage {version('pilotage')}\n", "as the installed package"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,13 @@ def test_errors_inside(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--debug" in capsys.readouterr().err
     assert run(tree, ["gone", "--debug"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interruption_that_python_wraps_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until 3.11 an interruption while an enumeration is made becomes a RuntimeError."""
+    (tmp_path / "interrupted.py").write_text("raise RuntimeError('__set_name__') from KeyboardInterrupt()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run(build({"broken": LazyCommand("interrupted", "x", "Broken")}), ["broken"]) == 130
 
 
 @pytest.mark.slow

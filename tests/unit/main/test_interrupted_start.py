@@ -28,7 +28,13 @@ sys.exit(main())
     "module",
     [
         *("pilotage.main.command_line", "pilotage.cli.commands", "pilotage.cli.root", "pilotage.core.errors"),
-        *("pilotage.cli.status", "click", "pilotage.client", "http.client"),
+        *(
+            "pilotage.cli.status",
+            "click",
+            "pilotage.client",
+            "http.client",
+            "pilotage.client.connections",
+        ),
     ],
 )
 def test_an_interrupted_import_prints_no_traceback(module: str, tmp_path: Path) -> None:

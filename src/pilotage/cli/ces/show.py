@@ -9,6 +9,7 @@ from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_duration
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.ces import CeBudget, CeFailure, CeReport, CeSummary, CeWait
@@ -91,10 +92,10 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
     ce = report.ce
     now, instant = time.time(), screen.instant
     waits = "; ".join(
-        f"{wait_text(wait, now)} ({wait.wait + ', ' if wait.wait else ''}{wait.submissions} submissions)"
+        f"{wait_text(wait, now)} ({wait.wait + ', ' if wait.wait else ''}{plural(wait.submissions, 'submission')})"
         for wait in ce.waits
     )
-    unlisted = f"{ce.unlisted} pilots; each is given up after `settle` without a sign of life"
+    unlisted = f"{plural(ce.unlisted, 'pilot')}; each is given up after `settle` without a sign of life"
     switched = f"{instant(ce.since)} by {ce.by}" if ce.since is not None else ""
     screen.facts(
         (
@@ -144,7 +145,7 @@ def _budget(budget: CeBudget) -> str:
     )
     return (
         f"{used} of {limit} core-h used in {format_duration(budget.window)}, {committed} more committed;"
-        f" room for {budget.room:,} pilots"
+        f" room for {plural(budget.room, 'pilot')}"
     )
 
 
@@ -196,4 +197,4 @@ def disable(
         ce = client.disable_ce(name, reason)
     if session.as_json:
         session.screen.json(ce)
-    session.screen.line(f"CE {name} is disabled; its {ce.waiting + ce.running} pilots go on")
+    session.screen.line(f"CE {name} is disabled; {plural(ce.waiting + ce.running, 'pilot')} of it may go on")

@@ -71,7 +71,7 @@ def add(
     ):
         client.create_dataset(name, group=group)
         added = client.add_to_dataset(
-            name, blocks, lambda sent: advance(sent, count, f"{sent:,} of {count:,} files")
+            name, blocks, lambda sent: advance(sent, count, f"{sent:,} of {plural(count, 'file')}")
         )
         if close or closes:
             client.close_dataset(name)

@@ -82,7 +82,7 @@ def show(
         session.screen.line("")
         _print_blocks(session, blocks)
     if report.dataset.blocks > len(blocks):
-        session.screen.note(f"... and {report.dataset.blocks - len(blocks):,} more blocks (--all)")
+        session.screen.note(f"... and {plural(report.dataset.blocks - len(blocks), 'more block')} (--all)")
 
 
 def _show_files(session: Session, name: str, block: str) -> None:
@@ -128,8 +128,8 @@ def _print_facts(session: Session, report: DataSetReport) -> None:
             ("events", f"{dataset.events:,}" if dataset.events else ""),
             ("size", _size(session, dataset.size)),
             ("sites", _sites(report)),
-            ("unknown place", f"{report.unknown:,} blocks" if report.unknown else ""),
-            ("no place", f"{report.nowhere:,} blocks" if report.nowhere else ""),
+            ("unknown place", plural(report.unknown, "block") if report.unknown else ""),
+            ("no place", plural(report.nowhere, "block") if report.nowhere else ""),
         )
     )
 
@@ -137,7 +137,7 @@ def _print_facts(session: Session, report: DataSetReport) -> None:
 def _sites(report: DataSetReport) -> str:
     total = report.dataset.blocks
     return ", ".join(
-        f"{_site(share.site)} ({'all' if share.blocks == total else f'{share.blocks:,} blocks'})"
+        f"{_site(share.site)} ({'all' if share.blocks == total else plural(share.blocks, 'block')})"
         for share in report.sites
     )
 
@@ -215,7 +215,7 @@ def replicas(
             )
             session.screen.json(changed)
             session.screen.line(
-                f"{name}: {changed.moved:,} of {changed.blocks:,} blocks are at other sites now"
+                f"{name}: {changed.moved:,} of {plural(changed.blocks, 'block')} now at other sites"
             )
             return
         blocks = [row for row in client.dataset_blocks(name) if block is None or row.name == block]

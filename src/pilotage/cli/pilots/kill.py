@@ -9,6 +9,7 @@ from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.wire.pilots import PilotKillResponse
@@ -28,12 +29,12 @@ def summary(answer: PilotKillResponse, order: str, *, dry_run: bool) -> Iterator
     """The lines that tell how the pilots end: first the pilots that have called home, then the others."""
     called = answer.done - answer.not_called
     if dry_run:
-        yield f"{answer.done:,} of {answer.matched:,} pilots would get this order"
+        yield f"{answer.done:,} of {plural(answer.matched, 'pilot')} would get this order"
         return
     if called or not answer.not_called:
-        yield f"{called:,} of {answer.matched:,} pilots {DONE[order]}"
+        yield f"{called:,} of {plural(answer.matched, 'pilot')} {DONE[order]}"
     if answer.not_called:
-        yield f"{answer.not_called:,} of {answer.matched:,} pilots {NOT_CALLED}"
+        yield f"{answer.not_called:,} of {plural(answer.matched, 'pilot')} {NOT_CALLED}"
 
 
 @connected
@@ -67,7 +68,7 @@ def kill(
     with session.client() as client:
         if ce and not yes and not dry_run:
             would = client.kill_pilots(ce=ce, order=order, dry_run=True)
-            question = f"end {would.done:,} pilots of CE {ce}?"
+            question = f"end {plural(would.done, 'pilot')} of CE {ce}?"
             if would.done and not session.screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
         answer = client.kill_pilots(numbers, ce=ce, order=order, dry_run=dry_run, reason=reason)
@@ -78,7 +79,7 @@ def kill(
     for refusal in answer.refused[:REFUSALS_SHOWN]:
         session.screen.note(f"pilot {refusal.pilot}: {refusal.message}")
     if answer.matched - answer.done > REFUSALS_SHOWN:
-        session.screen.note(f"... {answer.matched - answer.done:,} pilots did not get the order")
+        session.screen.note(f"... {plural(answer.matched - answer.done, 'pilot')} did not get the order")
     if not answer.matched:
         raise NotFound(f"CE {ce} has no live pilot")
     if not answer.done and not dry_run:

@@ -59,15 +59,15 @@ def list_requests(
     now, exact = time.time(), not session.screen.terminal
     columns = (
         Column("request", right=True),
-        Column("name", text=True),
-        Column("owner", rank=3),
-        Column("priority", right=True, rank=2),
-        Column("team", rank=4),
+        Column("name", text=True, least=12),
+        Column("owner"),
+        Column("priority", right=True, rank=4),
+        Column("team", rank=1),
         Column("state", state=True),
-        Column("elements", right=True, rank=1),
+        Column("elements", right=True, rank=3),
         Column("jobs", right=True),
-        Column("failed", right=True),
-        Column("submitted" if exact else "age"),
+        Column("failed", right=True, rank=1),
+        Column("submitted" if exact else "age", rank=2),
     )
     session.screen.table(columns, ((*_cells(row), _age(row.created, now, exact=exact)) for row in rows))
 

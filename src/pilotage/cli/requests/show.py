@@ -83,7 +83,7 @@ def _resubmitted(detail: RequestDetail) -> str:
 
 def _show_step(screen: CommandOutput, step: RequestStep) -> None:
     """The funnel of one step: a line for each stage that has elements or jobs, as wide as its part of the whole."""
-    flow = f"{step.input or f'{step.events:,} events'} → {step.output or 'no data set'}"
+    flow = f"{step.input or plural(step.events, 'event')} → {step.output or 'no data set'}"
     how = step.type if step.type == step.name else f"{step.type}, {step.algorithm}"
     screen.line()
     screen.line(f"{step.name} ({how}): {flow}")

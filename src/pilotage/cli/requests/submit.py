@@ -117,7 +117,7 @@ def _show_checks(session: Session, client: Client, prepared: list[RequestUpload]
         session.screen.line(f"  steps: {', '.join(check.steps)}")
         if check.input_datasets:
             data = f"{plural(check.input_datasets, 'data set')} with {plural(check.input_files, 'file')}"
-            events = f", {check.input_events:,} events" if check.input_events else ""
+            events = f", {plural(check.input_events, 'event')}" if check.input_events else ""
             session.screen.line(f"  input: {data} of {format_size(check.input_size)}{events}")
         if check.core_seconds is not None:
             session.screen.line(

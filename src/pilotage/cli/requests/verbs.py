@@ -14,6 +14,7 @@ from pilotage.cli.requests.lists import note_approval
 from pilotage.cli.requests.step_options import ResourceOptions, StepOptions
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError
+from pilotage.core.plurals import plural
 from pilotage.core.requests.states import BEFORE_INTAKE, EDITABLE, ENDED, UNFINISHED, RequestState
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _one_error(refusals: dict[int, PilotageError], requests: int) -> PilotageErr
     if requests == 1:
         return first
     lines = [f"request {number}: {refusal.message}" for number, refusal in refusals.items()]
-    head = f"{len(refusals):,} of {requests:,} requests are not changed:"
+    head = f"{len(refusals):,} of {plural(requests, 'request')} {'is' if len(refusals) == 1 else 'are'} not changed:"
     return type(first)("\n  ".join([head, *lines]), hint=first.hint)
 
 

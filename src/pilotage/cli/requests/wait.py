@@ -67,7 +67,7 @@ def watch_request(
         def show(detail: RequestDetail) -> None:
             row = detail.request
             ended = row.done_jobs + row.failed_jobs
-            advance(ended, row.jobs, f"{row.state}, {row.done_jobs:,} of {row.jobs:,} jobs done")
+            advance(ended, row.jobs, f"{row.state}, {row.done_jobs:,} of {plural(row.jobs, 'job')} done")
 
         detail = client.wait_for_request(number, timeout=timeout, progress=show)
     row = detail.request

@@ -12,6 +12,7 @@ from pilotage.core.brokering.host_values import host_values
 from pilotage.core.glue import schema as glue
 from pilotage.core.glue.information import CeInformation, HostClass, Value, number_of
 from pilotage.core.glue.schema import is_of_hosts
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Ce, Policy
 
 _DYNAMIC_OWN: Final = frozenset({"unavailablehosts"})
@@ -103,7 +104,7 @@ def _classes(ce: Ce, live: tuple[HostClass, ...]) -> tuple[tuple[HostClass, ...]
 
 def _hosts_text(host_class: HostClass) -> str:
     more = f" and {host_class.count - 1} more" if host_class.count > 1 else ""
-    return f"host {host_class.hosts[0]}{more}" if host_class.hosts else f"{host_class.count} hosts"
+    return f"host {host_class.hosts[0]}{more}" if host_class.hosts else plural(host_class.count, "host")
 
 
 def _of_policy(policy: Policy, name: str, home_owner: str) -> dict[str, Value]:

@@ -11,6 +11,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.glue import schema as glue
 from pilotage.core.glue.information import Value
 from pilotage.core.glue.schema import BY_NAME, EXPRESSIONS, FixedBy
+from pilotage.core.plurals import plural
 from pilotage.core.policy import toml
 from pilotage.core.policy.ce_model import Ce, HostsEntry
 
@@ -65,7 +66,7 @@ def _mistakes_in_class(entry: HostsEntry) -> Iterator[AttributeMistake]:
     if odd is not None:
         yield ("hosts",), f"{odd[:80]!r} is no name of a host", _HOST_HINT
     if entry.count and entry.hosts and entry.count != len(entry.hosts):
-        reason = f"count is {entry.count}, but hosts has {len(entry.hosts)} names"
+        reason = f"count is {entry.count}, but hosts has {plural(len(entry.hosts), 'name')}"
         yield ("count",), reason, "leave count out: the names are counted"
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.core.key_lines import statement_lines
+from pilotage.core.plurals import plural
 from pilotage.core.policy import toml
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, is_plain, mistake_in_name
@@ -56,7 +57,7 @@ class NodeSize(NamedTuple):
 
     @property
     def shown(self) -> str:
-        return f"{self.processors} cores and {self.memory} MB"
+        return f"{plural(self.processors, 'core')} and {self.memory} MB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def choose_site(policy: Policy, site: str) -> str:
         raise InvalidInput(f"the policy has no site {site}", hint=hint)
     if not site and len(policy.sites) != 1:
         raise InvalidInput(
-            f"the policy has {len(policy.sites)} sites: {known}", hint="choose one with --site"
+            f"the policy has {plural(len(policy.sites), 'site')}: {known}", hint="choose one with --site"
         )
     return site or next(iter(policy.sites))
 
@@ -216,7 +217,7 @@ def _pilot_size(ce: NewCe, partition: PartitionFacts, most: int) -> tuple[int, i
         if kind.processors >= (ce.processors or 0) and kind.memory >= (ce.memory or 0)
     ]
     if not fitting:
-        wanted = [f"{ce.processors} cores"] if ce.processors else []
+        wanted = [plural(ce.processors, "core")] if ce.processors else []
         wanted += [f"{ce.memory} MB"] if ce.memory else []
         raise InvalidInput(
             f"no node of partition {partition.name} has {' and '.join(wanted)}",

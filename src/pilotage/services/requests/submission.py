@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pilotage.core.datasets.facts import ANYWHERE, ELSEWHERE
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import specification_to_text, splitting_to_text
 from pilotage.core.requests.plan import PlannedStep, plan_steps
@@ -125,8 +126,8 @@ def check_data(
     most = policy.requests.confirm_jobs
     if jobs >= most and not confirmed:
         raise Conflict(
-            f"the request would make about {jobs:,} jobs",
-            hint=f"confirm it with --yes, or split it into fewer than {most:,} jobs (requests.confirm_jobs)",
+            f"the request would make about {plural(jobs, 'job')}",
+            hint=f"confirm it with --yes, or split it into fewer than {plural(most, 'job')} (requests.confirm_jobs)",
         )
     warnings = list(_location_warnings(connection, request, rows, policy))
     if warnings and strict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilotage.core.plurals import plural
 from pilotage.core.requests.states import EDITABLE, REQUEST_STATES, RequestState
 from pilotage.core.workqueue.pull import SiteRoom
 from pilotage.core.workqueue.roll_up import WORKING
@@ -230,14 +231,15 @@ def _after_the_queue(
     if jobs.get("made"):
         return explain_made_jobs(work_queue, connection, request, answer, now)
     if answer.waiting_job is not None:
+        released = jobs.get("released", 0)
         return (
-            f"{jobs.get('released', 0):,} jobs are in the pool, and some wait there",
+            f"{plural(released, 'job')} {'is' if released == 1 else 'are'} in the pool, and some wait there",
             f"`pilotage why {answer.waiting_job}` explains the oldest",
         )
     if jobs.get("released"):
-        return f"{jobs['released']:,} jobs run", ""
+        return f"{plural(jobs['released'], 'job')} {'runs' if jobs['released'] == 1 else 'run'}", ""
     if jobs.get("cooloff"):
-        return f"{jobs['cooloff']:,} failed jobs are made again after a pause", ""
+        return f"{plural(jobs['cooloff'], 'failed job')} to be made again after a pause", ""
     if answer.elements.get(ElementState.NEGOTIATING) or answer.elements.get(ElementState.ACQUIRED):
         return "agents split its elements into jobs", "`pilotage agent list`"
     if answer.elements.get(ElementState.CANCEL_REQUESTED):

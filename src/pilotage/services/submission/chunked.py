@@ -15,6 +15,7 @@ from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import inputs_with_placeholders, uses_job_number
 from pilotage.core.jobs.per_job_inputs import per_job_columns
+from pilotage.core.plurals import plural
 from pilotage.core.slice_pace import SlicePace
 from pilotage.services.pool.ids import IdAllocators
 from pilotage.services.pool.state import Pool
@@ -129,7 +130,7 @@ def _first_job(ids: IdAllocators, tx: Transaction, submission: rows.SubmissionRo
 def _check_next(tx: Transaction, submission: rows.SubmissionRow, number: int, count: int) -> None:
     if submission.state != rows.OPEN:
         raise Conflict(
-            f"submission {submission.id} is closed, with {submission.count:,} jobs",
+            f"submission {submission.id} is closed, with {plural(submission.count, 'job')}",
             hint="send the remaining rows as a new submission with another key",
         )
     last = chunk_rows.last(tx.connection, submission.id)
@@ -152,7 +153,7 @@ def close(tx: Transaction, owner: str, id_: int, count: int, now: float) -> tupl
     submission = owned_submission(rows.by_id(tx.connection, SubmissionId(id_)), id_, owner)
     if count != submission.count:
         raise Conflict(
-            f"submission {id_} has {submission.count:,} rows, but the client sent {count:,}",
+            f"submission {id_} has {plural(submission.count, 'row')}, but the client sent {count:,}",
             hint="submit again with the same key: the client then sends the missing rows",
         )
     last = chunk_rows.last(tx.connection, submission.id)
@@ -181,7 +182,7 @@ def close_idle_submissions(pool: Pool, tx: Transaction, ids: Sequence[Submission
             at=now,
             kind="left-open",
             actor="server",
-            detail=f"submission {submission.id} is closed with {submission.count} jobs: no more rows arrived",
+            detail=f"submission {submission.id} is closed with {plural(submission.count, 'job')}: no more rows arrived",
         )
         log.warning("closed the idle submission %d with %d jobs", submission.id, submission.count)
     return len(idle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pilotage.core.plurals import plural
 from pilotage.services.workqueue.membership import give_back
 from pilotage.services.workqueue.state import WorkQueue
 from pilotage.store.tables import agents, elements
@@ -30,7 +31,7 @@ def expire(work_queue: WorkQueue, tx: Transaction, now: float, gone: Sequence[in
             continue
         back = give_back(work_queue, tx, agent, "the lease of the agent is over", now)
         agents.end(tx.connection, agent.id, now)
-        detail = f"{agent.name}: its lease is over, {back} elements went back"
+        detail = f"{agent.name}: its lease is over, {plural(back, 'element')} went back"
         record(
             tx.connection,
             work_queue.pool.ids.events,

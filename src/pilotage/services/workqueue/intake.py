@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.plurals import plural
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import PlannedStep, rows_of_step
 from pilotage.core.requests.specification import CLEANUP
@@ -149,7 +150,7 @@ class _Intake:
         named = [f"{name}: {reason}" for name, reason in list(self.left_out.items())[:MOST_NAMED]]
         more = len(self.left_out) - len(named)
         if more > 0:
-            named.append(f"{more} more blocks")
+            named.append(plural(more, "more block"))
         if named:
             return f"there is no work ({'; '.join(named)})"
         steps = requests.steps_of(self.tx.connection, self.request.id)
@@ -222,7 +223,7 @@ class _Intake:
         most = self.work_queue.pool.policy.requests.max_elements_per_request
         if count + new > most:
             raise TooLarge(
-                f"the request would make {count + new:,} elements; the policy allows {most:,}",
+                f"the request would make {plural(count + new, 'element')}; the policy allows {most:,}",
                 hint="make larger jobs or several requests, or raise requests.max_elements_per_request",
             )
         return count

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from pilotage.core.jobs.states import JobState
+from pilotage.core.plurals import plural
 from pilotage.core.requests.retries import INPUT_FAILURE, FailedTry, RetryRules, after_failed_try
 from pilotage.core.requests.states import RequestState
 from pilotage.core.workqueue.roll_up import ENDED, ROLLED, next_states, state_of_element, state_of_job
@@ -172,7 +173,7 @@ def end_elements(connection: Connection, elements: Sequence[int], now: float) ->
 
 
 def _reason(element: ElementProgress) -> str:
-    return f"{element.failed} of {element.jobs} jobs failed for good" if element.failed else ""
+    return f"{element.failed} of {plural(element.jobs, 'job')} failed for good" if element.failed else ""
 
 
 def advance(tx: Transaction, request: int, now: float) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.handover import Answer, Custody, Message
+from pilotage.core.plurals import plural
 from pilotage.core.splitting.mask import FileRecord, Mask
 from pilotage.core.splitting.parser import stored_splitting
 from pilotage.core.workqueue.coverage import ElementCoverage, Generate, TakenPiece
@@ -158,7 +159,7 @@ def _finish(
         raise InvalidInput("masks: an element without a mask cannot be split", field="masks")
     if message.total and message.total != jobs:
         raise Conflict(
-            f"element {row.id} has {jobs} masks, and its agent knows {message.total}",
+            f"element {row.id} has {plural(jobs, 'mask')}, and its agent knows {message.total}",
             hint="read the masks that exist, and make the rest",
         )
     missing = _coverage(work_queue, tx, row).missing()

@@ -18,6 +18,7 @@ from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import check_rows
 from pilotage.core.jobs.parsers import parse_yaml_mapping
 from pilotage.core.jobs.per_job_inputs import per_job_columns
+from pilotage.core.plurals import plural
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
@@ -202,7 +203,9 @@ def _check_rows(submission: rows.SubmissionRow, number: int, given: list[list[An
     width = len(submission.names)
     for place, row in enumerate(given):
         if len(row) != width:
-            raise InvalidInput(f"row {place} of chunk {number} has {len(row)} values for {width} names")
+            raise InvalidInput(
+                f"row {place} of chunk {number} has {plural(len(row), 'value')} for {plural(width, 'name')}"
+            )
         if escaped and any(isinstance(value, str) and "\0" in value for value in row):
             raise InvalidInput(f"row {place} of chunk {number}: a value contains a NUL character")
 

@@ -12,6 +12,7 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.core.jobs.description import Submission
 from pilotage.core.jobs.jdl import parse_jdl
 from pilotage.core.jobs.parsers import from_yaml, parse_yaml_mapping
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy
 from pilotage.core.queues.offer_history import KnownOffer
 from pilotage.server.context import Context
@@ -195,5 +196,7 @@ def _columns(parameters: Parameters) -> dict[str, list[Any]]:
     width = len(parameters.names)
     for place, row in enumerate(parameters.rows):
         if len(row) != width:
-            raise InvalidInput(f"row {place} of the parameters has {len(row)} values for {width} names")
+            raise InvalidInput(
+                f"row {place} of the parameters has {plural(len(row), 'value')} for {plural(width, 'name')}"
+            )
     return {name: [row[k] for row in parameters.rows] for k, name in enumerate(parameters.names)}
