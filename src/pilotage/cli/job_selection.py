@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import time
 from collections.abc import Sequence
@@ -99,6 +98,8 @@ def parse_state(word: str) -> str:
     names = {str(state).lower(): str(state) for state in JobState}
     if word.lower() in names:
         return names[word.lower()]
+    import difflib
+
     alike = difflib.get_close_matches(word.lower(), list(names), n=1)
     hint = f"did you mean {names[alike[0]]}?" if alike else "one of " + ", ".join(names.values())
     raise InvalidInput(f"there is no job state {word!r}", hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -289,7 +288,7 @@ class Transport:
             if max(gone, wait) > REPORT_OUTAGE_AFTER and not reported and self._on_outage:
                 reported = True
                 self._on_outage(failure.error)
-            time.sleep(wait * random.uniform(1.0, 1.3))  # noqa: S311  # spreads the clients
+            time.sleep(wait * _spread())
             pause = min(pause * 2, 3.0)
 
     def _judge(self, trouble: Exception, again: bool) -> _FailedRequest:
@@ -341,6 +340,13 @@ class Transport:
             f"the server at {self.url} does not answer: {str(trouble) or type(trouble).__name__}",
             hint="is it running? `pilotage up` starts one; --server or PILOTAGE_SERVER names another",
         )
+
+
+def _spread() -> float:
+    """A factor that spreads the attempts of many clients."""
+    import random
+
+    return random.uniform(1.0, 1.3)  # noqa: S311
 
 
 def _query_of(asked: object) -> Query:

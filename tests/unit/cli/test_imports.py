@@ -27,6 +27,7 @@ LIBRARIES = {
 STANDARD = {
     "asyncio",
     "concurrent.futures",
+    "difflib",
     "importlib.metadata",
     "logging",
     "socketserver",
@@ -34,9 +35,9 @@ STANDARD = {
     "urllib.request",
 }
 """Modules of Python that take as long as libraries."""
-CALL = {"http.client", "msgspec", "pilotage.client.api", "ssl"}
+CALL = {"hashlib", "http.client", "msgspec", "pilotage.client.api", "ssl"}
 """Modules for a call to a server."""
-PARSING = {"click", "dataclasses", "difflib", "inspect", "json", "pathlib"}
+PARSING = {"click", "dataclasses", "inspect", "json", "pathlib"}
 """Modules of commands that have options."""
 ROOMS = {
     "pilotage.agent", "pilotage.core.brokering", "pilotage.core.classads", "pilotage.core.policy",
