@@ -76,7 +76,7 @@ def test_a_dry_run_tells_the_rows_and_sends_none(
         (("--table", "rows.csv", "one.jdl", "one.jdl"), "exactly one job file or command"),
         (("--table", "rows.csv", "two.yaml"), "parameters of its own"),
         (("--table", "names.csv", *ECHO), "names and no rows"),
-        (("--table", "bad.csv", *ECHO), "bad.csv, line 3 has 1 values for 2 names"),
+        (("--table", "bad.csv", *ECHO), "bad.csv, line 3 has 1 value for 2 names"),
         (("--table", "rows.csv", "-i", "%(a)s", "--", "echo"), "row 1: there is no file 0"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_mistake_in_a_pipe_tells_how_to_go_on(
     given(monkeypatch, table.read_bytes() + b"oh\n")
     assert cli("submit", "--table", "-", "--key", "k", *ECHO) == 2
     told = capsys.readouterr().err
-    assert "standard input, line 6,002 has 1 values for 2 names" in told
+    assert "standard input, line 6,002 has 1 value for 2 names" in told
     assert "the server has 5,000 rows, as submission 1; repeat all rows with the key k" in told
     given(monkeypatch, table.read_bytes() + b"oh,1\n")
     assert cli("submit", "--table", "-", "--key", "k", *ECHO) == 0

@@ -231,7 +231,7 @@ def test_a_table_of_json_lines() -> None:
     [
         ("", "t is empty"),
         ("\n \n", "t is empty"),
-        ("a,b\n1,2\n1\n", "line 3 has 1 values for 2 names"),
+        ("a,b\n1,2\n1\n", "line 3 has 1 value for 2 names"),
         ("a,b\n1,2,3\n", "line 2 has 3 values for 2 names"),
         ("a,a\n1,2\n", "line 1 has the name a twice"),
         ("a,b c\n1,2\n", "line 1 has the name 'b c'"),

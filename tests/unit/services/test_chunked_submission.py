@@ -146,10 +146,10 @@ def test_a_gap_is_a_conflict(bench: Bench, number: int) -> None:
 def test_nothing_comes_after_the_close(bench: Bench) -> None:
     stream = Stream(bench)
     stream.send(0, "a")
-    with pytest.raises(Conflict, match="has 1 rows, but the client sent 2"):
+    with pytest.raises(Conflict, match="has 1 row, but the client sent 2"):
         stream.close(2)
     assert stream.close(1) == stream.close(1)
-    with pytest.raises(Conflict, match="closed, with 1 jobs"):
+    with pytest.raises(Conflict, match="closed, with 1 job"):
         stream.accept(1, "b")
     empty = Stream(bench, key="empty")
     with pytest.raises(Conflict, match="no rows"):
@@ -312,8 +312,8 @@ def test_a_submission_that_is_left_open_is_closed_after_a_day(bench: Bench) -> N
     bench.now += 2
     assert bench.do(lambda tx: idle_submissions(tx, bench.now)) == [stream.id]
     assert bench.do(lambda tx: close_idle_submissions(bench.pool, tx, both, bench.now)) == 1
-    assert "submission 1 is closed with 1 jobs" in bench.kinds("left-open")[0]
-    with pytest.raises(Conflict, match="closed, with 1 jobs"):
+    assert "submission 1 is closed with 1 job" in bench.kinds("left-open")[0]
+    with pytest.raises(Conflict, match="closed, with 1 job"):
         stream.accept(1, "c")
     other.send(1, "c")
     assert len(stream.parameters()) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, ClassVar
 
-from pilotage.core.plurals import plural
 from pilotage.core.setting import Setting
 from pilotage.core.splitting.algorithm import Amount, ceil_div
 from pilotage.core.splitting.lumi_algorithm import LumiAlgorithm
@@ -44,9 +43,9 @@ class EventTarget(LumiAlgorithm, frozen=True, kw_only=True):
         if not self.max_lumi_time or seconds <= self.max_lumi_time:
             return ""
         return (
-            f"lumi {lumi} of run {run} has about {plural(events, 'event')}, in all {seconds / 3600:,.1f} h: more than"
-            f" the {self.max_lumi_time / 3600:,.1f} h of max_lumi_time (give the time_per_event of the program,"
-            " or a larger max_lumi_time)"
+            f"lumi {lumi} of run {run} has about {events:,} events, which take {seconds / 3600:,.1f} h: more than the"
+            f" {self.max_lumi_time / 3600:,.1f} h of max_lumi_time (give the time_per_event of the program, or a larger"
+            " max_lumi_time)"
         )
 
     def limit(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
