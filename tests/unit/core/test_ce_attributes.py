@@ -95,7 +95,7 @@ def test_a_wrong_attribute_is_refused_with_its_line(line: str, message: str, hin
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ('count = 3\nhosts = ["a"]', "count is 3, but hosts has 1 names"),
+        ('count = 3\nhosts = ["a"]', "count is 3, but hosts has 1 name"),
         ('hosts = ["a", "A"]', "the host a is named twice"),
         ('hosts = ["n[1-40]"]', "'n[1-40]' is no name of a host"),
         ('hosts = ["n1; id"]', "is no name of a host"),
