@@ -23,7 +23,7 @@ def test_the_start_imports_neither_routes_nor_migrations() -> None:
     """They would take more than half of the start; the routes are built in the background."""
     script = (
         "import sys, pilotage.server.process.run\n"
-        "heavy = {'fastapi', 'pydantic', 'alembic', 'yaml', 'httpx', 'click'} & set(sys.modules)\n"
+        "heavy = {'fastapi', 'pydantic', 'alembic', 'yaml', 'httpx'} & set(sys.modules)\n"
         "sys.exit(repr(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
