@@ -11,11 +11,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class OptionGroup:
-    """Base of frozen dataclasses whose fields are annotated with Typer's options. Every field has a default."""
+    """Base of frozen dataclasses whose fields are annotated with options. Every field has a default."""
 
 
 def with_option_groups(function: Command) -> Command:
-    """Replace each parameter that is an OptionGroup by its fields: Typer sees these, the function gets the group."""
+    """Replace each parameter that is an OptionGroup by its fields. The parser sees them, the function gets the group."""
     signature = inspect.signature(function, eval_str=True)
     groups: dict[str, type[OptionGroup]] = {}
     flat: list[inspect.Parameter] = []

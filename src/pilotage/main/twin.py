@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ FAILED_RUNS: Final = 70
 
 TraceOption = Annotated[
     Path,
-    typer.Option(
+    CommandOption(
         "--trace",
         metavar="FILE",
         help="Trace in the Standard Workload Format (.swf), also compressed by gzip",
@@ -33,18 +32,19 @@ TraceOption = Annotated[
 ]
 MemoryUnitOption = Annotated[
     str,
-    typer.Option(
+    CommandOption(
         "--memory-unit",
         metavar="UNIT",
         help="Unit of requested memory in the trace: kb-per-processor (the format's), bytes, none (not read)",
     ),
 ]
 CesOption = Annotated[
-    Path | None, typer.Option("--ces", metavar="FILE", help="CEs with their nodes, waits and failures (TOML)")
+    Path | None,
+    CommandOption("--ces", metavar="FILE", help="CEs with their nodes, waits and failures (TOML)"),
 ]
 CoresOption = Annotated[
     int,
-    typer.Option(
+    CommandOption(
         "--cores",
         metavar="N",
         min=0,
@@ -54,7 +54,7 @@ CoresOption = Annotated[
 ]
 ShareOption = Annotated[
     list[str] | None,
-    typer.Option(
+    CommandOption(
         "--share", metavar="GROUP=NUMBER", help="Share of a group in the default policy; all others have 1000"
     ),
 ]
@@ -62,10 +62,10 @@ ShareOption = Annotated[
 
 def run(
     trace: TraceOption,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New or empty folder for the report")],
+    out: Annotated[Path, CommandOption("--out", metavar="DIR", help="New or empty folder for the report")],
     policy: Annotated[
         list[str] | None,
-        typer.Option(
+        CommandOption(
             "--policy",
             metavar="FILE",
             help="Policy to try; several are compared with the first. Default: equal shares of all groups",
@@ -76,18 +76,18 @@ def run(
     share: ShareOption = None,
     memory_unit: MemoryUnitOption = "kb-per-processor",
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", min=1, max=1000, help="Number of runs of each policy")
+        int, CommandOption("--seeds", metavar="N", min=1, max=1000, help="Number of runs of each policy")
     ] = 5,
     until: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--until",
             metavar="TIME",
             help="Virtual time of a run, such as 7d; default: until all jobs have ended",
         ),
     ] = "",
     processes: Annotated[
-        int, typer.Option("--processes", metavar="N", min=0, help="Runs at the same time; 0: one a core")
+        int, CommandOption("--processes", metavar="N", min=0, help="Runs at the same time; 0: one a core")
     ] = 0,
 ) -> int:
     """Try policies on the jobs of a trace, and write a report. Ctrl-C keeps the finished runs."""
