@@ -102,6 +102,11 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
+def start() -> None:
+    """Start the fork server before its first use. Forks of this process share it."""
+    _orders()
+
+
 def can_fork(environment: Mapping[str, str]) -> bool:
     """Whether a fork behaves as a new interpreter with this environment would."""
     return _of_the_start(environment) == _of_the_start(os.environ)

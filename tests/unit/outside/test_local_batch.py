@@ -18,8 +18,10 @@ from pilotage.outside.batch.adapter import BatchSubmission, Shape, split_stamp
 from pilotage.outside.batch.local import LocalBatch, own_environment
 from tests.deadlines import PATIENCE
 
-STAMP = f"pilotage-test-{os.getpid()}"
-"""One for each test process: a listing of stamps sees the whole machine."""
+
+def stamp() -> str:
+    """One for each test process: a listing of stamps sees the whole machine."""
+    return f"pilotage-test-{os.getpid()}"
 
 
 def until(find: Callable[[], object], within: float = PATIENCE) -> None:
@@ -66,40 +68,40 @@ def start(batch: LocalBatch, stamp: str, started: Started, script: str = "sleep 
 
 
 def test_a_pilot_whose_start_was_not_recorded_is_found_by_its_stamp(tmp_path: Path, started: Started) -> None:
-    batch_id = start(LocalBatch({}, tmp_path), STAMP, started)
+    batch_id = start(LocalBatch({}, tmp_path), stamp(), started)
     other = LocalBatch({}, tmp_path)
-    found = status(other, {STAMP: "", f"{STAMP}-b": ""})
-    assert found[STAMP] == (Seen.SEEN, batch_id)
-    assert found[f"{STAMP}-b"] == (Seen.ABSENT, "")
+    found = status(other, {stamp(): "", f"{stamp()}-b": ""})
+    assert found[stamp()] == (Seen.SEEN, batch_id)
+    assert found[f"{stamp()}-b"] == (Seen.ABSENT, "")
 
 
 def test_a_batch_id_that_is_not_the_pilots_does_not_lose_it(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
-    batch_id = start(batch, STAMP, started)
+    batch_id = start(batch, stamp(), started)
     pid, _, begun = batch_id.partition(":")
     for wrong in ("4711", "4711.server", f"{os.getpid()}:1", f"{pid}:{int(begun) + 1}", "x:y", "1[2]:3"):
-        assert status(batch, {STAMP: wrong}) == {STAMP: (Seen.SEEN, batch_id)}
+        assert status(batch, {stamp(): wrong}) == {stamp(): (Seen.SEEN, batch_id)}
 
 
 def test_a_process_id_that_is_used_again_is_nobodys(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
     # Another living process has the id; it was started at another instant, and it has no such stamp.
-    assert status(batch, {STAMP: f"{os.getpid()}:1"}) == {STAMP: (Seen.ABSENT, "")}
+    assert status(batch, {stamp(): f"{os.getpid()}:1"}) == {stamp(): (Seen.ABSENT, "")}
     batch.cancel_tasks([f"{os.getpid()}:1"], batch.list_pilots([]).epoch)
-    batch_id = start(batch, STAMP, started)
+    batch_id = start(batch, stamp(), started)
     os.kill(started.pids[0], signal.SIGKILL)
-    until(lambda: status(batch, {STAMP: batch_id})[STAMP][0] is Seen.ABSENT)
+    until(lambda: status(batch, {stamp(): batch_id})[stamp()][0] is Seen.ABSENT)
 
 
 def test_pilots_of_another_host_are_unknown_here(tmp_path: Path, started: Started) -> None:
     here = LocalBatch({}, tmp_path, host="here")
-    batch_id = start(here, STAMP, started)
+    batch_id = start(here, stamp(), started)
     assert batch_id.endswith("@here")
-    assert status(here, {STAMP: "@here"}) == {STAMP: (Seen.SEEN, batch_id)}
+    assert status(here, {stamp(): "@here"}) == {stamp(): (Seen.SEEN, batch_id)}
     there = LocalBatch({}, tmp_path, host="there")
     assert there.place == "@there"
-    assert status(there, {STAMP: batch_id, "b": "@here"}) == {
-        STAMP: (Seen.UNKNOWN, batch_id),
+    assert status(there, {stamp(): batch_id, "b": "@here"}) == {
+        stamp(): (Seen.UNKNOWN, batch_id),
         "b": (Seen.UNKNOWN, "@here"),
     }
 
@@ -108,8 +110,8 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
     tmp_path: Path, started: Started
 ) -> None:
     batch = LocalBatch({}, tmp_path)
-    script = f'sh -c "sleep 600; :" child {STAMP} & wait'
-    batch_id = start(batch, STAMP, started, script)
+    script = f'sh -c "sleep 600; :" child {stamp()} & wait'
+    batch_id = start(batch, stamp(), started, script)
     [leader] = started.pids
 
     def child() -> int:
@@ -118,13 +120,13 @@ def test_the_leader_of_the_session_is_the_pilot_and_its_children_keep_it_seen(
 
     until(child)
     started.pids.append(child())
-    assert status(LocalBatch({}, tmp_path), {STAMP: ""})[STAMP] == (Seen.SEEN, batch_id)
+    assert status(LocalBatch({}, tmp_path), {stamp(): ""})[stamp()] == (Seen.SEEN, batch_id)
     os.kill(leader, signal.SIGKILL)
     until(lambda: not batch._children or (status(batch, {}) == {} and not batch._children))
     # The leader is gone, its child goes on: not absent, and nothing to record either.
-    assert status(batch, {STAMP: batch_id})[STAMP] == (Seen.SEEN, batch_id)
+    assert status(batch, {stamp(): batch_id})[stamp()] == (Seen.SEEN, batch_id)
     os.killpg(leader, signal.SIGKILL)
-    until(lambda: status(batch, {STAMP: batch_id})[STAMP][0] is Seen.ABSENT)
+    until(lambda: status(batch, {stamp(): batch_id})[stamp()][0] is Seen.ABSENT)
 
 
 def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
@@ -137,8 +139,8 @@ def test_a_pilot_knows_nothing_of_the_batch_job_that_its_server_runs_in(
     }  # fmt: skip
     own = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "JOB_IDEA": "mine"}
     assert own_environment(foreign | own) == own
-    log = tmp_path / f"{STAMP}-0.log"
-    start(LocalBatch(foreign | own, tmp_path), STAMP, started, "env; exec sleep 600")
+    log = tmp_path / f"{stamp()}-0.log"
+    start(LocalBatch(foreign | own, tmp_path), stamp(), started, "env; exec sleep 600")
     until(lambda: "JOB_IDEA=mine" in log.read_text())
     assert not [name for name in foreign if f"{name}=" in log.read_text()]
 
@@ -171,7 +173,7 @@ def test_pilots_do_not_see_the_python_of_the_server(tmp_path: Path) -> None:
 def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started: Started) -> None:
     batch = LocalBatch({}, tmp_path)
     cores = len(batch.cores)
-    receipt = batch.submit(BatchSubmission(STAMP, cores, Shape(1), "sleep 600"))
+    receipt = batch.submit(BatchSubmission(stamp(), cores, Shape(1), "sleep 600"))
     started.batches.append(batch)
     started.pids += [int(batch_id.partition(":")[0]) for batch_id in receipt.batch_ids]
     used = [os.sched_getaffinity(pid) for pid in started.pids]
@@ -180,6 +182,6 @@ def test_pilots_of_one_submission_spread_over_the_cores(tmp_path: Path, started:
     os.kill(started.pids[0], signal.SIGKILL)
     ids = receipt.batch_ids
     until(lambda: status(batch, {"gone": ids[0]})["gone"][0] is Seen.ABSENT)
-    again = batch.submit(BatchSubmission(f"{STAMP}-again", 1, Shape(1), "sleep 600", neighbours=ids))
+    again = batch.submit(BatchSubmission(f"{stamp()}-again", 1, Shape(1), "sleep 600", neighbours=ids))
     started.pids.append(int(again.array.partition(":")[0]))
     assert os.sched_getaffinity(started.pids[-1]) == used[0]

@@ -16,10 +16,14 @@ from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.processes import Processes
 from tests.deadlines import PATIENCE
 
-STAMP = f"pilotage-process-{os.getpid()}"
 KERNEL_THREAD = 0x208040
 EXITING = 0x400104
 ORDINARY = 0x400100
+
+
+def stamp() -> str:
+    """The stamp of a batch job of this process."""
+    return f"pilotage-process-{os.getpid()}"
 
 
 class Proc:
@@ -65,7 +69,7 @@ def proc(tmp_path: Path) -> Proc:
 @pytest.fixture
 def pilot() -> Iterator[subprocess.Popen[bytes]]:
     """A real process that has a pilot's stamp among its arguments and leads its session."""
-    command = ["/bin/sh", "-c", "read line", "sh", f"{STAMP}/0"]
+    command = ["/bin/sh", "-c", "read line", "sh", f"{stamp()}/0"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as shell:
         yield shell
         shell.kill()
@@ -74,9 +78,11 @@ def pilot() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_that_gets_its_arguments_during_the_listing_is_in_it(proc: Proc) -> None:
     proc.add(10, b"")
     proc.add(11, b"")
-    proc.at = {10: (3, f"sh\0-s\0{STAMP}/0\0".encode()), 11: (2, b"sleep\x0060\0")}
-    listed, complete = proc.processes.with_stamps([STAMP])
-    assert {name: [process.pid for process in found] for name, found in listed.items()} == {(STAMP, 0): [10]}
+    proc.at = {10: (3, f"sh\0-s\0{stamp()}/0\0".encode()), 11: (2, b"sleep\x0060\0")}
+    listed, complete = proc.processes.with_stamps([stamp()])
+    assert {name: [process.pid for process in found] for name, found in listed.items()} == {
+        (stamp(), 0): [10]
+    }
     assert complete
     assert proc.looks == 3
 
@@ -91,25 +97,25 @@ def test_a_young_process_that_gets_no_arguments_makes_the_listing_incomplete_in_
     proc: Proc,
 ) -> None:
     proc.add(10, b"")
-    assert proc.processes.with_stamps([STAMP]) == ({}, False)
+    assert proc.processes.with_stamps([stamp()]) == ({}, False)
     assert 0.3 < proc.waited < 1
 
 
 def test_processes_that_never_get_arguments_cost_few_looks(proc: Proc) -> None:
     proc.add(10, b"", flags=KERNEL_THREAD)
     proc.add(11, b"", flags=EXITING)
-    assert proc.processes.with_stamps([STAMP]) == ({}, True)
+    assert proc.processes.with_stamps([stamp()]) == ({}, True)
     assert proc.looks == 0
     proc.add(12, b"", age=30)
-    assert proc.processes.with_stamps([STAMP]) == ({}, True)
+    assert proc.processes.with_stamps([stamp()]) == ({}, True)
     assert proc.waited < 0.02
 
 
 def test_an_old_shell_that_becomes_another_program_is_in_the_listing(proc: Proc) -> None:
     proc.add(10, b"", age=30)
-    proc.at = {10: (2, f"python\0{STAMP}/0\0".encode())}
-    listed, complete = proc.processes.with_stamps([STAMP])
-    assert list(listed) == [(STAMP, 0)]
+    proc.at = {10: (2, f"python\0{stamp()}/0\0".encode())}
+    listed, complete = proc.processes.with_stamps([stamp()])
+    assert list(listed) == [(stamp(), 0)]
     assert complete
 
 
@@ -120,7 +126,7 @@ def test_a_start_of_another_program_does_not_make_a_cancellation_fail(
     other = pilot.pid + 1
     proc.add(other, b"")
     proc.at = {other: (5, b"ls\0")}
-    LocalBatch({}, proc.folder, processes=proc.processes).cancel([STAMP])
+    LocalBatch({}, proc.folder, processes=proc.processes).cancel([stamp()])
     assert pilot.wait(PATIENCE) == -signal.SIGTERM
 
 
@@ -130,5 +136,5 @@ def test_a_cancellation_that_may_have_missed_a_pilot_says_so(
     (proc.folder / str(pilot.pid)).symlink_to(f"/proc/{pilot.pid}")
     proc.add(pilot.pid + 1, b"")
     with pytest.raises(Unreachable):
-        LocalBatch({}, proc.folder, processes=proc.processes).cancel([STAMP])
+        LocalBatch({}, proc.folder, processes=proc.processes).cancel([stamp()])
     assert pilot.wait(PATIENCE) == -signal.SIGTERM, "the pilots that it saw are cancelled all the same"
