@@ -87,7 +87,9 @@ class Farm:
     def __post_init__(self) -> None:
         self.director = CeDirector("local", LocalOrders(replace(NODE, processors=self.cores)), local=True)
 
-    def submit(self, owner: str, count: int = 6000) -> None:
+    def submit(self, owner: str, count: int = 0) -> None:
+        """By default as many jobs as the CE can run in ten minutes, and some more that wait."""
+        count = count or self.cores * TEN_MINUTES + 200
         self.bench.submit(count, owner=owner, group=PEOPLE[owner])
 
     def run(self, seconds: int) -> None:
@@ -201,7 +203,7 @@ def test_users_share_the_part_of_their_group(make: Make) -> None:
 @pytest.mark.parametrize(("cores", "more"), [(2, "quantum = 20"), (8, "")])
 def test_a_late_owner_gets_its_share_from_then_on(make: Make, cores: int, more: str) -> None:
     farm = make(cores, more=more)
-    farm.submit("ann", 12000)
+    farm.submit("ann", 2 * cores * TEN_MINUTES)
     farm.run(TEN_MINUTES)
     assert farm.parts() == {"ann": 1.0}
     farm.use.clear()
