@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.unit.docs.program import parsed
+
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 EXCUSED = {
@@ -49,7 +51,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
 
 def unused(sources: dict[str, str]) -> list[str]:
     """`file:name` of each function and class that no file names. A name that several have counts for all."""
-    trees = {name: ast.parse(source) for name, source in sources.items()}
+    trees = {name: parsed(source) for name, source in sources.items()}
     used = {use for tree in trees.values() for use in uses(tree)}
     return [
         f"{name}:{defined}"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pilotage
+from tests.unit.docs.program import parsed
 
 SOURCE = Path(pilotage.__file__).parent
 
@@ -14,7 +15,7 @@ SOURCE = Path(pilotage.__file__).parent
 def test_a_class_name_has_one_meaning() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(path.relative_to(SOURCE).as_posix())
     assert not {name: files for name, files in places.items() if len(files) > 1}

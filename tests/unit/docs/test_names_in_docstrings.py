@@ -11,6 +11,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.unit.docs.program import parsed
+
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 QUOTED = re.compile(r"(?<!`)`([\w./]+)`(?!`)")
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
@@ -66,7 +68,7 @@ def is_there(word: str, file: Path, names: set[str]) -> bool:
 
 def missing(sources: dict[Path, str]) -> list[tuple[str, str]]:
     """Each name that nothing has, after its place."""
-    trees = {file: ast.parse(source) for file, source in sources.items()}
+    trees = {file: parsed(source) for file, source in sources.items()}
     names = {name for tree in trees.values() for name in defined(tree)} | {file.stem for file in sources}
     return [
         (f"{file.relative_to(SRC)}: {word}", word)

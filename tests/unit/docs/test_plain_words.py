@@ -10,6 +10,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.unit.docs.program import parsed
+
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 MOST_WORDS = 25
@@ -73,7 +75,7 @@ def opening_objections(text: str) -> list[str]:
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Docstrings of modules, classes, functions and attributes, with their lines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -127,7 +129,7 @@ def test_locals_say_what_they_hold() -> None:
         f"{file.relative_to(SRC)}:{node.lineno}: {node.id}"
         for file in FILES
         if file.parent != MIGRATIONS
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY_NAMES
     ]
     assert not named, "\n" + "\n".join(named)

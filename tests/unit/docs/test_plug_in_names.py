@@ -10,6 +10,7 @@ from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.requests.start_policies import START_POLICIES
 from pilotage.core.shares.correctors import CORRECTORS
 from pilotage.core.splitting.algorithms import ALGORITHMS
+from tests.unit.docs.program import parsed
 
 ADAPTERS = "pilotage.outside.batch"
 SRC = Path(__file__).parents[3] / "src"
@@ -48,7 +49,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def misplaced(name: str, source: str) -> set[str]:
     """The plug-ins that a file of another place names or imports. Plug-ins of a kind may build on each other."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     said, modules = set(texts(tree)), set(imported(tree))
     own = name.removesuffix(".py").replace("/", ".")
     return {

@@ -208,20 +208,46 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+CHECKS = """
+import os, sys
+from pilotage.cli.root import run
+from pilotage.main.command_line import SERVER_COMMANDS, build
+for name in sys.argv[1:]:
+    if not os.fork():
+        for file, stream in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_CREAT, 0o600), file)
+        sys.exit(run(build(SERVER_COMMANDS), ["policy", "check", "--offline", name]))
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+def assert_checked(copy: Path, valid: str, *wrong: tuple[str, str]) -> None:
+    """`pilotage policy check` accepts a policy, and refuses each of the others with its message."""
+    folder = copy / "checks"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    names = [str(folder / f"{number}.toml") for number in range(1 + len(wrong))]
+    for name, text in zip(names, [valid, *(text for text, _ in wrong)], strict=True):
+        Path(name).write_text(text)
+    done = python(copy, "-c", CHECKS, *names)
+    codes = [int(code) for code in done.stdout.split()]
+    said = Path(f"{names[0]}.out").read_text() + Path(f"{names[0]}.err").read_text()
+    assert codes[0] == 0, said
+    assert "0.toml is a valid policy" in said
+    for name, code, (_, message) in zip(names[1:], codes[1:], wrong, strict=True):
+        assert code in (1, 2)
+        assert message in Path(f"{name}.err").read_text()
+
+
 def test_a_corrector_is_found_by_the_check_of_a_policy(copy: Path) -> None:
-    check = ("-m", "pilotage.main", "policy", "check", "--offline", "policy.toml")
-    done = python(copy, *check)
-    assert done.returncode == 0, done.stderr
-    assert "policy.toml is a valid policy" in done.stdout + done.stderr
-    for old, new, message in (
-        ("karma = 2", "karma = 3", "correction.Karma.all.karma must be a number from 0.5 to 2"),
-        ("karma = 2", "kharma = 2", "did you mean karma?"),
-        ('["Karma"]', '["Fate"]', "known: HalfLife, Karma, WMSHistory"),
-    ):
-        (copy / "wrong.toml").write_text(POLICY.replace(old, new))
-        refused = python(copy, *check[:-1], "wrong.toml")
-        assert refused.returncode in (1, 2)
-        assert message in refused.stderr
+    number = "correction.Karma.all.karma must be a number from 0.5 to 2"
+    assert_checked(
+        copy,
+        POLICY,
+        (POLICY.replace("karma = 2", "karma = 3"), number),
+        (POLICY.replace("karma = 2", "kharma = 2"), "did you mean karma?"),
+        (POLICY.replace('["Karma"]', '["Fate"]'), "known: HalfLife, Karma, WMSHistory"),
+    )
 
 
 def test_a_corrector_works(copy: Path) -> None:
@@ -269,17 +295,13 @@ def test_a_corrector_and_a_route_are_in_the_pages(copy: Path) -> None:
 
 
 def test_a_batch_system_is_found_by_the_check_of_a_policy(copy: Path) -> None:
-    check = ("-m", "pilotage.main", "policy", "check", "--offline")
-    done = python(copy, *check, "ces.toml")
-    assert done.returncode == 0, done.stderr
-    for old, new, message in (
-        ('type = "karma"', 'type = "kharma"', "karma (batch jobs of Karma)"),
-        ("lane =", "lnae =", "did you mean lane?"),
-    ):
-        (copy / "wrong.toml").write_text((POLICY + KARMA_CE).replace(old, new))
-        refused = python(copy, *check, "wrong.toml")
-        assert refused.returncode in (1, 2)
-        assert message in refused.stderr
+    text = POLICY + KARMA_CE
+    assert_checked(
+        copy,
+        text,
+        (text.replace('type = "karma"', 'type = "kharma"'), "karma (batch jobs of Karma)"),
+        (text.replace("lane =", "lnae ="), "did you mean lane?"),
+    )
 
 
 def test_a_batch_system_has_its_adapter_and_stands_in_the_pages(copy: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.docs.test_plug_ins import POLICY, ROOT, python
+from tests.unit.docs.test_plug_ins import POLICY, ROOT, assert_checked, python
 
 JOB = """\
 executable: /bin/true
@@ -131,7 +131,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the program with one more job field and one more policy key, made by the first steps of the recipes."""
     root = tmp_path_factory.mktemp("copy")
     skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "pilotage", root / "pilotage", ignore=skipped)
+    # With compiled modules: Python knows by time and size those that the recipes change.
+    shutil.copytree(ROOT / "src" / "pilotage", root / "pilotage")
     shutil.copytree(ROOT / "scripts", root / "scripts", ignore=skipped)
     core = root / "pilotage" / "core"
     extended(core / "jobs" / "description.py", "    retries: int = 0\n", '    colour: str = ""\n')
@@ -184,17 +185,13 @@ except PilotageError as error:
 
 
 def test_a_policy_key_is_checked_with_its_range(copy: Path) -> None:
-    check = ("-m", "pilotage.main", "policy", "check", "--offline")
-    done = python(copy, *check, "policy.toml")
-    assert done.returncode == 0, done.stderr
-    for old, new, message in (
-        ("colours = 3", "colours = 9", "jobs.colours must be"),
-        ("colours", "colors", "did you mean colours?"),
-    ):
-        (copy / "wrong.toml").write_text((copy / "policy.toml").read_text().replace(old, new))
-        refused = python(copy, *check, "wrong.toml")
-        assert refused.returncode in (1, 2)
-        assert message in refused.stderr
+    text = (copy / "policy.toml").read_text()
+    assert_checked(
+        copy,
+        text,
+        (text.replace("colours = 3", "colours = 9"), "jobs.colours must be"),
+        (text.replace("colours", "colors"), "did you mean colours?"),
+    )
 
 
 def test_a_verb_works_from_the_command_line_for_those_who_may(copy: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.unit.docs.program import parsed
+
 SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 MOST_LINES_OF_FILE = 400
@@ -28,7 +30,7 @@ def is_docstring(statement: ast.stmt) -> bool:
 
 
 def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
