@@ -138,9 +138,23 @@ def _patch(owner: type[Any], name: str, wrap: Callable[[Callable[..., Any]], Cal
     setattr(owner, name, wrap(vars(owner)[name]))
 
 
+def _send_compiled_pilots() -> None:
+    """Send pilots of batch systems the program that local ones get: the nodes of the tests have this Python.
+
+    A pilot that compiles its modules needs 0.32 s of processor time to start, and 0.19 s without. A server that runs
+    without this guard sends the sources alone.
+    """
+    from pilotage.outside.batch.script import pilot_program
+    from pilotage.server.duties import ce
+
+    compiled = functools.partial(pilot_program, compiled=True)
+    setattr(ce, "pilot_program", lambda **_: compiled())  # noqa: B010 - mypy knows no other way to replace it
+
+
 if __name__ == "__main__":
     install(log=True)
     _active = True
+    _send_compiled_pilots()
     from pilotage.main import main
 
     sys.exit(main())
