@@ -64,13 +64,14 @@ class BatchDaemons:
 
     def wait_until(self, reached: Callable[[], bool], complaint: str) -> None:
         """Wait for an event; fails if a daemon ends meanwhile."""
-        end = time.monotonic() + PATIENCE
+        begun = time.monotonic()
         while not reached():
             ended = [name for name, process in self._daemons.items() if process.poll() is not None]
-            if ended or time.monotonic() > end:
+            waited = time.monotonic() - begun
+            if ended or waited > PATIENCE:
                 logs = {str(path): path.read_text()[-2000:] for path in self._logs(ended)}
                 raise AssertionError(f"{self.system}: {complaint}; ended: {ended}; {logs}")
-            time.sleep(0.05)
+            time.sleep(min(0.25, 0.02 + waited / 10))  # most looks start a command of the batch system
 
     def _logs(self, ended: Collection[str]) -> Sequence[Path]:
         """The logs to show when daemons have ended."""

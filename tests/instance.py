@@ -68,7 +68,7 @@ def until(find: Callable[[], Found | None], within: float = PATIENCE, what: str 
         waited = time.monotonic() - begun
         if waited > within:
             raise AssertionError(f"{what} did not happen within {within} s")
-        time.sleep(min(0.1, 0.01 + waited / 20))
+        time.sleep(min(0.25, 0.01 + waited / 10))
 
 
 def alive(pid: int) -> bool:
