@@ -15,7 +15,7 @@ class OptionGroup:
 
 
 def with_option_groups(function: Command) -> Command:
-    """Replace each parameter that is an OptionGroup by its fields. The parser sees them, the function gets the group."""
+    """Replace each parameter that is an OptionGroup by its fields, for the parser. The function gets the group."""
     signature = inspect.signature(function, eval_str=True)
     groups: dict[str, type[OptionGroup]] = {}
     flat: list[inspect.Parameter] = []
