@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pilotage.core.errors import PilotageError, Unreachable
+from pilotage.core.pilots.handover import SubmissionPhase
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.submission import BatchListing, NativeState, SubmissionFailed, SubmissionRefusal
 from pilotage.services.director.ce_director import CeDirector
@@ -403,6 +404,21 @@ def test_a_submission_in_doubt_is_adopted_or_given_up_but_never_repeated_blindly
     site.bench.later(SETTLE)
     site.cycle()
     assert site.live_pilots() == 0
+    assert_settled(site)
+
+
+def test_a_submission_in_doubt_that_has_run_and_ended_is_adopted(site: Site) -> None:
+    site.bench.submit(1)
+    site.cycle()
+    known, site.batch.jobs = site.batch.jobs, []
+    site.cycle()
+    [row] = pilot_submissions.live(site.bench.connection, "batch")
+    assert (row.phase, row.releases) == (SubmissionPhase.IN_DOUBT, 1)
+    site.batch.jobs = known
+    for job in known:
+        site.batch.change(job.stamp, NativeState.WAITING, NativeState.ENDED)
+    site.cycle()
+    assert row.stamp not in {live.stamp for live in pilot_submissions.live(site.bench.connection, "batch")}
     assert_settled(site)
 
 

@@ -76,7 +76,8 @@ def take_step(
     phase = listed_tasks.phase_of_members(row.phase, members)
     step = next_step(phase, _sight(phase, row, tasks, listed), holds=not listed.proof)
     if step.action is Action.ADOPT:
-        batch_id = listed_tasks.array_of(present[0])
+        # A batch job that was let go may have ended before a listing showed it.
+        batch_id = listed_tasks.array_of((present or tasks)[0])
         pilot_submissions.update(tx.connection, row.id, phase=step.next, batch_id=batch_id, absent_since=None)
     if SubmissionPhase.RELEASED in (phase, step.next):
         return _watch(pool, tx, memory, row, members, tasks, listed, now)
