@@ -52,6 +52,8 @@ class TwinServerSettings:
     """Changes the policy that the server works by."""
     least_period: float = 0.0
     """Seconds between two cycles of a duty, at least."""
+    clock: Callable[[], float] | None = None
+    """The clock on its wall; None: that of the loop."""
 
 
 class TwinServer:
@@ -64,9 +66,10 @@ class TwinServer:
         connection = self._home.database.open(settings.folder / "backups", "twin")
         assert isinstance(connection, SqliteConnection)
         connection.execute("PRAGMA synchronous=OFF")
-        self._connection = connection
+        self.connection = connection
         self._readers = self._home.database.readers()
-        self._clock = loop.time
+        self._monotonic = loop.time
+        self._clock = settings.clock or loop.time
         self._writer = Writer(connection, commits_inline=True)
         self._writer.move_to_loop(loop)
         self.context = self._context()
@@ -84,16 +87,21 @@ class TwinServer:
         await asyncio.gather(every(context, leases, least_period=least), schedule.run())
         await schedule.close()
 
+    def abandon(self) -> None:
+        """Close the store at once, as at the death of the process: what is not committed is lost."""
+        self._readers.close()
+        self.connection.close()
+
     def close(self) -> None:
         self._writer.stop()
         self._readers.close()
-        self._connection.close()
+        self.connection.close()
 
     def _server_settings(self) -> Settings:
         return Settings(self._home, "", 0, "", OWNER, Node(), lambda url: None)
 
     def _context(self) -> Context:
-        settings, home, clock = self._settings, self._home, self._clock
+        settings, home, clock, monotonic = self._settings, self._home, self._clock, self._monotonic
         sandbox = DirectorySandbox(home.folder / "sandboxes")
         uuid, pool = self._writer.call(self._load)
         issuer = Issuer("twin", uuid, lambda: pool.server.token_state)
@@ -102,13 +110,13 @@ class TwinServer:
             writer=self._writer,
             readers=self._readers,
             clock=clock,
-            monotonic=clock,
-            disk=Disk(sandbox, DiskSpace({}, clock)),
+            monotonic=monotonic,
+            disk=Disk(sandbox, DiskSpace({}, monotonic)),
             address=ServerAddress(uuid, "server", URL, URL),
             tokens=Tokens(issuer, HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock)),
             pilots=PilotService(settings.folder / "pilots", exchange_handler(pool, clock)),
             work=make_work_intake(
-                pool, self._writer, self._readers, on_file=True, clock=clock, monotonic=clock
+                pool, self._writer, self._readers, on_file=True, clock=clock, monotonic=monotonic
             ),
             duties=make_duty_state(pool, clock),
         )

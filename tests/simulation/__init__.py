@@ -1,0 +1,1 @@
+"""Simulations of whole histories with faults, in virtual time: one seed, one history."""

@@ -1,0 +1,84 @@
+"""Replay a seed, or try many: `python -m tests.simulation --seed N` or `--seeds FROM-TO`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from tests.simulation.mistakes import MISTAKES, first_seed
+from tests.simulation.shrink import shrunk
+from tests.simulation.world import History, simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this seed")
+    parser.add_argument("--seeds", help="try the seeds FROM-TO")
+    parser.add_argument("--steps", action="store_true", help="print each fault that happened")
+    parser.add_argument("--only", help="let only these faults happen: their numbers, separated by commas")
+    parser.add_argument(
+        "--no-shrink", action="store_true", help="do not look for the shortest history that fails"
+    )
+    parser.add_argument(
+        "--mistake", action="append", help="make this mistake: the first seed that finds it; or `all`"
+    )
+    given = parser.parse_args()
+    if given.seeds:
+        first, _, last = given.seeds.partition("-")
+        seeds = range(int(first), int(last or first) + 1)
+    else:
+        seeds = range(given.seed or 0, (given.seed or 0) + 1)
+    only = {int(number) for number in given.only.split(",")} if given.only else None
+    if given.mistake:
+        return find(given.mistake, seeds)
+    failed, begun = [], time.perf_counter()
+    for seed in seeds:
+        history = simulate(seed, only)
+        if history.failure:
+            failed.append(seed)
+            tell(history, steps=given.steps)
+            if not given.no_shrink:
+                shorter = shrunk(history)
+                print(f"shortest history, {len(shorter.happened)} faults:")
+                tell(shorter, steps=True)
+        elif len(seeds) == 1:
+            tell(history, steps=given.steps)
+    if len(seeds) > 1:
+        seconds = time.perf_counter() - begun
+        print(f"{len(seeds)} seeds in {seconds:.0f} s, {len(failed)} failed: {failed}")
+    return 1 if failed else 0
+
+
+def find(names: list[str], seeds: range) -> int:
+    missed = 0
+    for name in MISTAKES if names == ["all"] else names:
+        found = first_seed(name, lambda seed: simulate(seed).failure, seeds)
+        missed += found is None
+        print(f"{name}: " + ("not found" if found is None else f"seed {found[0]}: {found[1][:200]}"))
+    return 1 if missed else 0
+
+
+def tell(history: History, *, steps: bool) -> None:
+    if history.failure:
+        print(f"seed {history.seed} at {commit()}: {history.failure}")
+    else:
+        print(
+            f"seed {history.seed}: {history.jobs} jobs {history.states}, {len(history.happened)} faults,"
+            f" {history.starts} starts, {history.messages} messages, {history.seconds:.0f} s, {history.digest}"
+        )
+    if steps:
+        for at, fault in history.happened:
+            print(f"  {at:8.1f} s: fault {fault}")
+
+
+def commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "no commit"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Deliberate mistakes in the product: the proof that the simulation sees. Each must be found within 500 seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+from unittest.mock import patch
+
+from pilotage.core import handover
+from pilotage.core.errors import NotAuthenticated
+from pilotage.core.handover import Answer, Custody, Decision, Fence, Message, Relation, RetryDecision
+from pilotage.core.pilots.handover import Seen, Sight
+from pilotage.core.queues.index import QueueIndex
+from pilotage.pilot.assignments import Stage
+from pilotage.pilot.machine import Machine
+from pilotage.services.director import next_step, ordering, submitting
+from pilotage.services.jobs import results
+from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.pilots import enrolment, exchange, leases, lifecycle
+from pilotage.services.pilots.exchange import PilotRequest
+from pilotage.services.pool.known_pilots import PilotCache
+from pilotage.services.pool.limits import RunningLimits
+from pilotage.services.pool.task_queues import TaskQueues
+from pilotage.services.submission import accept
+from pilotage.store.tables import pilots
+from pilotage.store.writer.replies import send_results
+from pilotage.store.writer.transaction import Transaction
+from pilotage.store.writer.writer import Writer
+
+Change = tuple[Any, str, Any]
+"""The object, the name of its attribute, and the attribute with the mistake."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _table(custody: Custody, message: Message, decision: Decision) -> Change:
+    key = custody, message, Relation.CURRENT
+    return handover, "TABLE", MappingProxyType({**handover.TABLE, key: decision})
+
+
+def _relation(self: Fence, epoch: int, digest: str = "") -> Relation:
+    return Relation.CURRENT if epoch <= self.epoch else Relation.NEVER_GIVEN
+
+
+def _answer_before_commit(
+    self: Any, group: Any, transaction: Any, results_: Any, worked: Any, races: int
+) -> None:
+    send_results([reply for _, reply in group], results_, self._loop)
+    _commit(self, [(request, _nothing) for request, _ in group], transaction, results_, worked, races)
+
+
+_commit = Writer._commit
+
+
+def _failed(director: Any, pool: Any, tx: Any, stamp: str, error: Any, now: float) -> None:
+    submitting.full(director, pool, tx, stamp, error.reason, now)
+
+
+def _no_take_back(moves: Any, job: Any, pilot: Any, rule: Any, reason: str) -> None:
+    return None
+
+
+def _resend_nothing(self: Any, event: Any, now: float, made: Any) -> None:
+    """A pilot whose message has failed forgets the results in it."""
+    _on_exchange_failed(self, event, now, made)
+    for assignment in list(self.assignments.in_stages(Stage.FINISHED)):
+        self.assignments.remove(assignment)
+
+
+_on_exchange_failed = Machine._on_exchange_failed
+
+
+def _deaf_to_stop(self: Any, assignment: Any, reason: str, now: float, made: Any, **_: Any) -> None:
+    """A pilot goes on with a payload that is no longer its own."""
+
+
+def _index_keeps(self: Any, *_: Any) -> None:
+    return None
+
+
+def _lets_everyone_in(tx: Any, request: Any) -> Any:
+    pilot = pilots.by_secret(tx.connection, enrolment.secret_hash(request.secret), request.index)
+    if pilot is None:
+        raise NotAuthenticated("unknown pilot secret")
+    return pilot
+
+
+def _sight_at_once(seen: Seen, absent_since: float | None, listed: float, settle: float) -> Sight:
+    return Sight.STILL_ABSENT if seen is Seen.ABSENT else Sight.UNKNOWN
+
+
+def _begin_without_key(pool: Any, tx: Any, prepared: Any, state: str, now: float) -> Any:
+    return _begin(pool, tx, replace(prepared, key=""), state, now)
+
+
+_begin = accept.begin
+
+
+def _move_but_back(self: Any, job: Any, kind: str, new: Any, reason: str = "") -> Any:
+    return job if kind == "heard-again" else _move(self, job, kind, new, reason)
+
+
+_move = JobTransitions.move
+
+MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
+    "the fence of epochs is dropped": ((Fence, "relation", _relation),),
+    "a result is taken twice": ((JobTransitions, "finish_taken", lambda self, job, epoch, digest: job),),
+    "a result is answered, and not applied": (
+        _table(Custody.HELD, Message.FINISH, Decision(Answer.ACCEPTED)),
+    ),
+    "a result of a job that waits again is refused": (
+        _table(Custody.FREE, Message.FINISH, Decision(Answer.SUPERSEDED)),
+    ),
+    "a late confirm of a lapsed offer is accepted": (
+        _table(Custody.FREE, Message.CONFIRM, Decision(Answer.ACCEPTED)),
+    ),
+    "a released job is kept": (_table(Custody.HELD, Message.RELEASE, Decision(Answer.ACCEPTED)),),
+    "a pilot may go on with a job of others": ((PilotRequest, "_jobs_to_stop", lambda self, holding: []),),
+    "a pilot is deaf to stop": ((Machine, "_drop", _deaf_to_stop),),
+    "a pilot forgets results that were not answered": ((Machine, "_on_exchange_failed", _resend_nothing),),
+    "answers are sent before the commit": ((Writer, "_commit", _answer_before_commit),),
+    "memory keeps what a failed commit has not stored": ((Transaction, "undo_changes", _nothing),),
+    "queues are not read again after a failed commit": ((TaskQueues, "_restore", _nothing),),
+    "limits are not counted again after a failed commit": ((RunningLimits, "_restore", _nothing),),
+    "rows of pilots are kept after a failed commit": ((PilotCache, "_forget_touched", _nothing),),
+    "offers never lapse": ((leases, "lapsing", lambda pool, now: []),),
+    "leases never run out": ((leases, "over", lambda peers, tx, now: []),),
+    "leases run out while the server is down": ((leases, "outage_credit", lambda *_, **__: 0.0),),
+    "leases are not renewed": ((PilotRequest, "_heard", _nothing),),
+    "rescheduled jobs stay so": ((leases, "due", lambda tx, now: []),),
+    "stalled jobs stay so": ((JobTransitions, "move", _move_but_back),),
+    "jobs of a pilot that has ended are not taken back": ((lifecycle, "_take_back", _no_take_back),),
+    "limits are not counted": ((RunningLimits, "started", _nothing),),
+    "limits are not given back": ((RunningLimits, "left", _nothing),),
+    "the index forgets jobs that wait again": ((QueueIndex, "return_job", _index_keeps),),
+    "the index keeps jobs that were killed": ((QueueIndex, "remove_job", _index_keeps),),
+    "failures are not counted": (
+        (results, "counted", lambda job, failure: job),
+        (lifecycle, "counted", lambda job, failure: job),
+    ),
+    "failed jobs are tried again for ever": (
+        (results, "after_failure", lambda *_, **__: RetryDecision.AGAIN),
+        (lifecycle, "after_failure", lambda *_, **__: RetryDecision.AGAIN),
+    ),
+    "the key of a submission is ignored": (
+        (accept.ChunkedInsert, "_known", _nothing),
+        (accept, "begin", _begin_without_key),
+    ),
+    "one absence is trusted": ((next_step, "sight_of", _sight_at_once),),
+    "signs of life contradict no absence": ((exchange, "contradict_absence", _nothing),),
+    "a submission in doubt is given up": ((submitting, "failed", _failed),),
+    "a submission in doubt is forgotten": ((submitting, "in_doubt", _nothing),),
+    "a submission is not looked at again": ((next_step, "sight_of", lambda *_: Sight.UNKNOWN),),
+    "pilots that were given up may call home": ((enrolment, "_find_pilot", _lets_everyone_in),),
+    "a second program of a pilot keeps its jobs": ((enrolment, "_supersede", _nothing),),
+    "the budget is ignored": ((ordering, "status_of", lambda *_, **__: None),),
+}
+
+
+@contextmanager
+def made(name: str) -> Iterator[None]:
+    """Make a mistake for as long as this lasts."""
+    patches = [patch.object(target, attribute, value) for target, attribute, value in MISTAKES[name]]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def first_seed(name: str, simulate: Callable[[int], str], seeds: range) -> tuple[int, str] | None:
+    """The first seed whose history shows the mistake, and how."""
+    with made(name):
+        for seed in seeds:
+            if failure := simulate(seed):
+                return seed, failure
+    return None

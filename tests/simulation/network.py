@@ -1,0 +1,157 @@
+"""The network between pilots and the server: it loses, doubles, delays and reorders messages, and is cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from pilotage.twin.network import failure_of, serve
+from pilotage.twin.pilots import CallFailed, Reply
+from pilotage.twin.server import TwinServer
+from pilotage.wire.pilot import EnrolResponse, ExchangeResponse
+from pilotage.wire.pilot_calls import ENROL, EXCHANGE
+from tests.simulation.faults import ARRIVAL, MESSAGE, Fault, FaultQueue
+from tests.simulation.processes import Outside, Process, SimulationLoop
+
+LATENCY = 0.05
+TIMEOUT = 30.0
+"""Seconds after which a pilot gives a message up."""
+
+_ANSWERS: dict[str, msgspec.json.Decoder[Any]] = {
+    ENROL.path: msgspec.json.Decoder(EnrolResponse),
+    EXCHANGE.path: msgspec.json.Decoder(ExchangeResponse),
+}
+_REPORTS = b'"finishes":[{', b'"confirms":[{', b'"take":{'
+_encode = msgspec.json.Encoder().encode
+
+
+class Host(Protocol):
+    """The machine of the server."""
+
+    process: Process | None
+    """None: the server is down."""
+    server: TwinServer | None
+    report_waits: bool
+
+    def die(self, downtime: float) -> None: ...
+
+
+class Network:
+    """All ways from pilots to the server."""
+
+    def __init__(self, host: Host, loop: SimulationLoop, faults: FaultQueue) -> None:
+        self.host, self.loop, self.faults = host, loop, faults
+        self.outside = Outside(loop)
+        self.cut_until = 0.0
+        """The server reaches nobody until then."""
+        self.messages = 0
+
+
+class Link:
+    """Implements `Network` for one pilot."""
+
+    def __init__(self, network: Network, kill: Callable[[], None]) -> None:
+        """`kill`: ends the process of the pilot."""
+        self._network, self._kill = network, kill
+        self.cut_until = 0.0
+        self.heard: deque[float] = deque(maxlen=40)
+        """When the server has answered its messages."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self._network.loop.time() < max(self.cut_until, self._network.cut_until)
+
+    def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
+        network = self._network
+        network.messages += 1
+        call = _Call(self, network, path, token, _encode(message), reply)
+        fault = network.faults.take(MESSAGE)
+        call.send(fault)
+        if fault is not None and fault.kind == "pilot dies after sending":
+            self._kill()
+
+
+class _Call:
+    """One message, and its answer or its failure."""
+
+    def __init__(
+        self, link: Link, network: Network, path: str, token: str, body: bytes, reply: Reply
+    ) -> None:
+        self._link, self._network = link, network
+        self._path, self._token, self._body, self._reply = path, token, body, reply
+        self._answered = False
+        self._back = LATENCY
+        self._timer = network.outside.call_later(TIMEOUT, self._give_up)
+
+    def send(self, fault: Fault | None) -> None:
+        kind, there = "" if fault is None else fault.kind, LATENCY
+        outside = self._network.outside
+        if fault is not None:
+            if kind == "request lost":
+                return
+            if kind == "request doubled":
+                outside.call_later(there + fault.seconds, self._arrive)
+            elif kind == "request delayed":
+                there += fault.seconds
+            elif kind == "answer delayed":
+                self._back += fault.seconds
+            elif kind == "answer lost":
+                self._back = 2 * TIMEOUT
+        outside.call_later(there, self._arrive)
+
+    def _arrive(self) -> None:
+        host, network = self._network.host, self._network
+        if self._link.is_cut:
+            return
+        if host.process is None:
+            self._fail("connection refused")
+            return
+        fault = network.faults.take(ARRIVAL)
+        if fault is not None and fault.kind == "server dies at a message":
+            host.die(fault.seconds)
+            self._fail("connection reset")
+            return
+        process, server = host.process, host.server
+        assert server is not None
+        process.at_death(self._reset)
+
+        def answer(result: bytes | None, error: BaseException | None) -> None:
+            process.forget(self._reset)
+            if not process.alive:
+                return
+            if fault is not None:
+                host.die(fault.seconds)
+                self._fail("connection reset")
+                return
+            if error is None:
+                self._link.heard.append(network.loop.time())
+            given = _ANSWERS[self._path].decode(result) if error is None and result is not None else None
+            self._answer(given if error is None else failure_of(error))
+
+        host.report_waits = any(part in self._body for part in _REPORTS)
+        with process.entered():
+            process.run(serve, server, network.loop, self._path, self._token, self._body, answer)
+
+    def _reset(self) -> None:
+        self._fail("connection reset")
+
+    def _fail(self, reason: str) -> None:
+        self._answer(CallFailed(reason))
+
+    def _answer(self, given: Any) -> None:
+        if not self._link.is_cut:
+            self._network.outside.call_later(self._back, self._settle, given)
+
+    def _settle(self, given: Any) -> None:
+        if not self._answered and not (self._link.is_cut):
+            self._answered = True
+            self._timer.cancel()
+            self._reply(given)
+
+    def _give_up(self) -> None:
+        if not self._answered:
+            self._answered = True
+            self._reply(CallFailed("timed out"))

@@ -1,0 +1,124 @@
+"""The policy of the histories: two CEs with short leases, three owners in two groups, and limits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LEASE = 120.0
+MAX_RESCHEDULES = 3
+OFFER_TIMEOUT = 40.0
+RUNNING_MERGES = 4
+"""Jobs of type Merge that may run at the same time."""
+RUNNING_AT_SOUTH = 9
+"""Jobs of the group beta that may run at the site South at the same time."""
+
+_CE = """\
+[ces.{name}]
+site = "{site}"
+type = "slurm"
+owners = "any"
+isolation = "userns"
+pilot_processors = {processors}
+wall = {wall}
+idle = 20
+lease = 120
+heartbeat = 15
+max_waiting = 6
+max_running = {most}
+listing_period = 20
+settle = 45
+submit_rate = 1
+max_failures = 0
+information_period = 300
+budget = "{budget}"
+"""
+
+_HEAD = """\
+[groups.alpha]
+share = 1000
+properties = ["NORMAL_USER", "ADMINISTRATOR"]
+[groups.beta]
+share = {share}
+[users.anna]
+groups = ["alpha"]
+[users.bert]
+groups = ["beta"]
+[users.cora]
+groups = ["beta", "alpha"]
+[sites.North]
+[sites.South]
+[matching]
+cpu_buckets = [50, 200]
+[jobs]
+retry_delay = 10
+offer_timeout = 40
+max_reschedules = 3
+[[limits]]
+attribute = "job_type"
+value = "Merge"
+running = {merges}
+[[limits]]
+attribute = "group"
+value = "beta"
+site = "South"
+running = {south}
+[correction]
+correctors = ["WMSHistory"]
+period = 60
+[correction.WMSHistory.groups]
+form = "integral"
+slices.day = {{ time_span = 86400, max_correction = 5 }}
+"""
+
+
+SOUTH_BUDGET = 1.5
+"""Core hours of pilots of the CE south. No job needs it, so that work goes on when they are used up."""
+
+
+SOUTH_AT_ONCE = 8
+"""Cores of the pilots that this budget lets run at once, at most."""
+
+
+class Owner(NamedTuple):
+    name: str
+    group: str
+
+
+OWNERS = (Owner("anna", "alpha"), Owner("bert", "beta"), Owner("cora", "beta"))
+
+
+class CeFacts(NamedTuple):
+    name: str
+    site: str
+    pilot_processors: int
+    nodes: int
+    node_processors: int
+    wall: float
+    most: int
+    """Pilots."""
+    budget: str
+
+
+CES = (
+    CeFacts("north", "North", 4, 4, 4, 350.0, 5, ""),
+    CeFacts("south", "South", 2, 3, 8, 500.0, 10, f"{SOUTH_BUDGET} core-h / 1 d"),
+)
+
+
+def policy_text(version: int) -> str:
+    """The policy in force at the begin, 0, and its later versions."""
+    head = _HEAD.format(
+        share=500 + 250 * version, merges=RUNNING_MERGES - version % 2, south=RUNNING_AT_SOUTH
+    )
+    ces = [
+        _CE.format(
+            name=ce.name,
+            site=ce.site,
+            processors=ce.pilot_processors,
+            wall=ce.wall,
+            most=ce.most - version % 2,
+            budget=ce.budget,
+        )
+        for ce in CES
+    ]
+    return "\n".join([head, *ces])

@@ -1,0 +1,97 @@
+"""Histories with faults, one after another; `PILOTAGE_SIMULATION_SEEDS=10000` tries more of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.simulation.faults import KINDS, draw_faults
+from tests.simulation.mistakes import MISTAKES, first_seed, made
+from tests.simulation.shrink import shrunk
+from tests.simulation.world import JOBS, LEAST_FAULTS, History, simulate
+
+SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
+FIRST = int(os.environ.get("PILOTAGE_SIMULATION_FIRST", "1000"))
+PARTS = 12
+"""Parts of the seeds, which processes of pytest share."""
+FAST = (1, 2, 3)
+
+
+def _need(history: History) -> None:
+    assert not history.failure, (
+        f"{history.failure}\nreplay it with: python -m tests.simulation --seed {history.seed} --steps"
+    )
+    assert history.jobs >= JOBS
+
+
+@pytest.mark.parametrize("seed", FAST)
+def test_a_history(seed: int) -> None:
+    _need(simulate(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_histories(part: int) -> None:
+    for seed in range(FIRST + part, FIRST + SEEDS, PARTS):
+        _need(simulate(seed))
+
+
+def test_every_kind_of_fault_is_drawn() -> None:
+    drawn = {fault.kind for seed in range(200) for fault in draw_faults(Random(seed), LEAST_FAULTS, 600)}
+    assert drawn == set(KINDS)
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_history_in_another_process() -> None:
+    lines = set()
+    for hash_seed in ("1", "2"):
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", "5", "--steps"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )
+        lines.add(told.stdout)
+    assert len(lines) == 1
+    assert re.search(r"seed 5: 2\d\d jobs", lines.pop())
+
+
+FOUND_AT = {
+    "the key of a submission is ignored": 1,
+    "limits are not counted again after a failed commit": 1,
+    "queues are not read again after a failed commit": 1,
+    "jobs of a pilot that has ended are not taken back": 1,
+    "the index forgets jobs that wait again": 1,
+    "the budget is ignored": 1,
+}
+"""Some mistakes, and the seed from which on they were found. `--mistake all` tries all of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOUND_AT)
+def test_a_mistake_is_found(name: str) -> None:
+    found = first_seed(name, lambda seed: simulate(seed).failure, range(FOUND_AT[name], FOUND_AT[name] + 6))
+    assert found is not None
+
+
+@pytest.mark.slow
+def test_a_failing_history_is_shortened() -> None:
+    with made("the index forgets jobs that wait again"):
+        history = next(found for seed in range(1, 20) if (found := simulate(seed)).failure)
+        shorter = shrunk(history, most=6)
+    assert shorter.failure
+    assert len(shorter.happened) < len(history.happened)
+
+
+def test_every_mistake_is_one_of_the_present_code() -> None:
+    for changes in MISTAKES.values():
+        for target, attribute, _ in changes:
+            assert hasattr(target, attribute), (target, attribute)

@@ -1,0 +1,289 @@
+"""One history of the world from one seed: a server, two batch systems with pilots, people, and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Container, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pilotage.core.errors import PilotageError
+from pilotage.server.process.home import Home
+from pilotage.twin.chance import Streams
+from tests.simulation import checks
+from tests.simulation.checks import Broken
+from tests.simulation.faults import Fault, FaultQueue, draw_faults
+from tests.simulation.looks import Looks
+from tests.simulation.network import Network
+from tests.simulation.payloads import PayloadBooks
+from tests.simulation.people import People
+from tests.simulation.policy import policy_text
+from tests.simulation.processes import Outside, SimulationLoop
+from tests.simulation.server_host import CommitFailed, ServerHost
+from tests.simulation.sites import Sites
+
+BEGIN = 1_700_000_000.0
+STORM = 600.0
+"""Seconds in which faults happen."""
+PATIENCE = 5000.0
+"""Seconds after the faults until all must be at rest."""
+LOOK = 30.0
+"""Seconds between two looks whether all is at rest."""
+JOBS = 200
+LEAST_FAULTS, MOST_FAULTS = 32, 48
+LEAST_PERIOD = 8.0
+"""Seconds between two cycles of a duty, at least: each costs time of the run."""
+
+
+@dataclass(slots=True)
+class History:
+    """What came of a seed."""
+
+    seed: int
+    faults: list[Fault]
+    happened: list[tuple[float, Fault]] = field(default_factory=list)
+    failure: str = ""
+    error: Exception | None = None
+    """The failure, if no check has found it."""
+    digest: str = ""
+    """Of the event log and the payloads: equal for equal histories."""
+    seconds: float = 0.0
+    """Virtual seconds until all was at rest."""
+    jobs: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+    starts: int = 0
+    messages: int = 0
+
+
+def simulate(seed: int, only: Container[int] | None = None, *, faults: int | None = None) -> History:
+    """Let a history happen. `only`: the numbers of the faults that happen; None: all."""
+    _spare_the_collector()
+    rng = Random(f"{seed} faults")
+    drawn = draw_faults(rng, rng.randint(LEAST_FAULTS, MOST_FAULTS) if faults is None else faults, STORM)
+    history = History(seed, drawn)
+    with tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name, _alarms() as alarms:
+        folder = Path(name)
+        shutil.copy(_template() / "pilotage.db", folder)
+        loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
+        world = _World(history, only, loop, folder, alarms)
+        try:
+            loop.run_until_complete(world.go())
+        except Broken as broken:
+            history.failure = str(broken)
+        except Exception as error:
+            history.failure = f"the simulation failed: {error!r}"
+            history.error = error
+        finally:
+            world.close()
+            loop.close()
+    return history
+
+
+@cache
+def _spare_the_collector() -> None:
+    """Nothing of what is loaded by now will ever be freed, so let no collection look at it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+@cache
+def _template() -> Path:
+    """A home with an empty store: to make one takes longer than most histories."""
+    folder = Path(tempfile.mkdtemp(prefix="pilotage-simulation-template-"))
+    connection: Any = Home.at(folder).database.open(folder / "backups", "template")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return folder
+
+
+class _World:
+    def __init__(
+        self,
+        history: History,
+        only: Container[int] | None,
+        loop: SimulationLoop,
+        folder: Path,
+        alarms: list[str],
+    ) -> None:
+        self._history, self._loop, self._folder, self._alarms = history, loop, folder, alarms
+        seed = history.seed
+        streams = Streams(seed)
+        self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
+        self._payloads = PayloadBooks(seed)
+        self._sites = Sites(loop, streams, self._payloads)
+        self._host = ServerHost(
+            loop, folder, policy_text(0), seed, self._sites.systems, self._queue, LEAST_PERIOD
+        )
+        self._host.after_death = self._look_at_store
+        self._network = Network(self._host, loop, self._queue)
+        self._sites.network = self._network
+        self._people = People(loop, self._host, streams.stream("people"), STORM, JOBS)
+        self._looks = Looks(loop, self._host, self._sites, self._payloads)
+        self._errors: list[str] = []
+        loop.set_exception_handler(self._on_error)
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
+        error = found.get("exception")
+        if isinstance(error, Broken):
+            self._errors.append(str(error))
+        else:
+            self._errors.append(f"{found.get('message')}: {error!r}")
+
+    def _look(self) -> None:
+        self._need_no_errors()
+        with closing(checks.open_store(self._folder)) as connection:
+            self._looks.look(connection)
+            server = self._host.server
+            if server is not None and server.context.pool.queues.loading is None:
+                checks.check_memory(server, connection)
+
+    def _need_no_errors(self) -> None:
+        if self._host.failure is not None:
+            raise Broken(f"the server ended: {self._host.failure!r}")
+        if self._errors:
+            raise Broken(self._errors[0])
+        if self._alarms:
+            raise Broken(f"the server logged: {self._alarms[0]}")
+
+    def _look_at_store(self) -> None:
+        try:
+            checks.check_ledger(self._folder)
+        except Broken as broken:
+            self._errors.append(str(broken))
+
+    async def go(self) -> None:
+        self._host.start()
+        outside = Outside(self._loop)
+        for fault in self._queue.timed():
+            outside.call_at(BEGIN + fault.at, self._happen, fault)
+        people = asyncio.ensure_future(self._people.live())
+        while self._loop.time() < BEGIN + STORM:
+            await asyncio.sleep(LOOK)
+            self._look()
+        self._calm()
+        await self._rest(people)
+        await self._check_end()
+
+    def _happen(self, fault: Fault) -> None:
+        self._queue.note(fault)
+        if fault.kind == "server dies":
+            self._host.die(fault.seconds)
+        elif fault.kind == "server stops":
+            self._loop.create_task(self._stop(fault.seconds))
+        elif fault.kind == "server cut off":
+            self._network.cut_until = self._loop.time() + fault.seconds
+        elif fault.kind == "clock jumps":
+            self._host.jump(fault.seconds)
+        else:
+            self._sites.happen(fault)
+
+    async def _stop(self, downtime: float) -> None:
+        await self._host.stop()
+        await asyncio.sleep(downtime)
+        self._host.start()
+
+    def _calm(self) -> None:
+        """Faults cease."""
+        self._queue.cease()
+        self._network.cut_until = 0.0
+        for pilot in self._sites.live_pilots():
+            assert pilot.link is not None
+            pilot.link.cut_until = 0.0
+
+    async def _rest(self, people: asyncio.Future[None]) -> None:
+        """Wait until nothing is under way."""
+        until = self._loop.time() + PATIENCE
+        left: list[str] = ["the people have no answer"]
+        while self._loop.time() < until:
+            await asyncio.sleep(LOOK)
+            self._look()
+            if people.done():
+                people.result()
+                with closing(checks.open_store(self._folder)) as connection:
+                    left = list(checks.unsettled(connection, self._sites))
+            if not left and self._host.process is not None:
+                return
+        failing = [] if self._host.server is None else list(self._host.server.context.duties.failing)
+        raise Broken("; ".join([*left, *map(str, failing)]))
+
+    async def _check_end(self) -> None:
+        server = self._host.server
+        assert server is not None
+        failing = list(server.context.duties.failing)
+        if failing:
+            raise Broken(f"duties fail: {failing}")
+        with closing(checks.open_store(self._folder)) as connection:
+            checks.check_memory(server, connection)
+        await self._host.stop()
+        self._need_no_errors()
+        checks.check_ledger(self._folder)
+        with closing(checks.open_store(self._folder)) as connection:
+            checks.check_end(
+                connection, self._people.books, self._payloads, self._sites, self._host.turned_back
+            )
+            self._write_up(connection)
+
+    def _write_up(self, connection: Any) -> None:
+        history = self._history
+        history.states = dict(
+            connection.execute(
+                "SELECT state, count(*) FROM (SELECT state FROM jobs UNION ALL SELECT state FROM history)"
+                " GROUP BY state ORDER BY 1"
+            )
+        )
+        history.jobs = sum(history.states.values())
+        digest = hashlib.sha256()
+        for row in connection.execute("SELECT * FROM events ORDER BY id"):
+            digest.update(repr(row).encode())
+        for entry in self._payloads.entries:
+            digest.update(repr(entry).encode())
+        history.digest = digest.hexdigest()[:16]
+
+    def close(self) -> None:
+        history = self._history
+        history.happened = self._queue.happened
+        history.seconds = self._loop.time() - BEGIN
+        history.starts, history.messages = self._host.starts, self._network.messages
+        self._host.after_death = lambda: None
+        self._host.die(1.0)
+        for process in self._host.dead:
+            process.bury()
+        for task in asyncio.all_tasks(self._loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class _Alarm(logging.Handler):
+    """Notes what the product logs as an error, unless a fault of the simulation explains it."""
+
+    def __init__(self, alarms: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._alarms = alarms
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, CommitFailed | PilotageError):
+            return
+        self._alarms.append(f"{record.getMessage()}: {error!r}")
+
+
+@contextmanager
+def _alarms() -> Iterator[list[str]]:
+    found: list[str] = []
+    handler, log = _Alarm(found), logging.getLogger("pilotage")
+    log.addHandler(handler)
+    propagates, log.propagate = log.propagate, False
+    try:
+        yield found
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagates
