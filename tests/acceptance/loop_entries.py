@@ -395,6 +395,7 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/pilot/enrol": enrol,
     "POST /v1/pilot/probe": probe,
     "GET /v1/whoami": EDGES,
+    "GET /v1/history/jobs": EDGES,
     "POST /v1/shutdown": ends_the_server,
     "GET /live": EDGES,
     "GET /ready": EDGES,

@@ -13,6 +13,7 @@ from pilotage.wire.queries import EndedQuery, PageQuery
 if TYPE_CHECKING:
     from pilotage.wire.bans import BanSummary
     from pilotage.wire.ces import BatchSystem
+    from pilotage.wire.history import EndedJobsPage
     from pilotage.wire.identity import TokenSummary
     from pilotage.wire.policy import PolicyVersion
 
@@ -52,6 +53,16 @@ class AdministrationMethods(AgentMethods):
         """
         asked = wire.ces.BatchSystemQuery([f"{key}={value}" for key, value in (options or {}).items()])
         return self.call(wire.ces.DESCRIBE_BATCH_SYSTEM, asked, name=kind)
+
+    def ended_jobs(self, since: float) -> Iterator[EndedJobsPage]:
+        """Iterate over the pages of jobs that ended at the instant `since` or later, in the order of their end."""
+        asked = wire.history.EndedJobsQuery(since)
+        while True:
+            page = self.call(wire.history.LIST_ENDED_JOBS, asked)
+            yield page
+            if page.next is None:
+                return
+            asked = wire.history.EndedJobsQuery(page.next.since, page.next.after)
 
     check_ce = verb(lambda: wire.ces.CHECK_CE)
 

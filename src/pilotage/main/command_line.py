@@ -21,7 +21,12 @@ SERVER_COMMANDS = {
     ),
     "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
     "twin run": LazyCommand(
-        "pilotage.main.twin", "run", "Try policies on the jobs of a trace, and write a report"
+        "pilotage.main.twin",
+        "run",
+        "Try policies on the jobs of a trace or of the server's history, and write a report",
+    ),
+    "twin record": LazyCommand(
+        "pilotage.main.twin_record", "record", "Record a server's own jobs for `twin run` (administrators)"
     ),
     "twin policy": LazyCommand("pilotage.main.twin", "policy", "Print the default policy of a trace"),
     "server certificate show": LazyCommand(

@@ -1,4 +1,4 @@
-"""`pilotage twin`: policies are tried on the jobs of a trace, in virtual time. No server is asked or changed."""
+"""`pilotage twin`: policies are tried on the jobs of a trace, in virtual time. No server is changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pilotage.cli.parser import CommandOption
+from pilotage.cli.session import HomeOption, ServerOption, TokenFileOption
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput
+    from pilotage.cli.session import Session
+    from pilotage.main.twin_inputs import TwinInputs
     from pilotage.main.twin_runs import FinishedRuns, SeededRun
     from pilotage.twin.ces import TwinCe
     from pilotage.twin.report.study import Study
@@ -28,6 +32,22 @@ TraceOption = Annotated[
         "--trace",
         metavar="FILE",
         help="Trace in the Standard Workload Format (.swf), also compressed by gzip",
+    ),
+]
+RunTraceOption = Annotated[
+    Path | None,
+    CommandOption(
+        "--trace",
+        metavar="FILE",
+        help="Trace in the Standard Workload Format (.swf), also compressed by gzip; or give --history",
+    ),
+]
+HistoryOption = Annotated[
+    str,
+    CommandOption(
+        "--history",
+        metavar="FILE|TIME",
+        help="Record of a server's own work (`twin record`), or a period such as 30d, which is asked of the server",
     ),
 ]
 MemoryUnitOption = Annotated[
@@ -60,15 +80,28 @@ ShareOption = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class TraceOrHistory:
+    """The options that say which jobs are run, and where."""
+
+    trace: Path | None
+    history: str
+    memory_unit: str
+    ces: Path | None
+    cores: int
+
+
 def run(
-    trace: TraceOption,
     out: Annotated[Path, CommandOption("--out", metavar="DIR", help="New or empty folder for the report")],
+    trace: RunTraceOption = None,
+    history: HistoryOption = "",
     policy: Annotated[
         list[str] | None,
         CommandOption(
             "--policy",
             metavar="FILE",
-            help="Policy to try; several are compared with the first. Default: equal shares of all groups",
+            help="Policy to try; several are compared with the first. Default: that of the record, or equal shares of"
+            " all groups",
         ),
     ] = None,
     ces: CesOption = None,
@@ -89,21 +122,24 @@ def run(
     processes: Annotated[
         int, CommandOption("--processes", metavar="N", min=0, help="Runs at the same time; 0: one a core")
     ] = 0,
+    home: HomeOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
 ) -> int:
-    """Try policies on the jobs of a trace, and write a report. Ctrl-C keeps the finished runs."""
+    """Try policies on the jobs of a trace or of a server's history, and write a report. Ctrl-C keeps finished runs."""
     from pilotage.cli.console import CommandOutput
+    from pilotage.cli.session import Session
     from pilotage.cli.time_format import parse_duration
-    from pilotage.main.twin_inputs import parse_policies, read_inputs
     from pilotage.main.twin_runs import RunInputs, SeededRun, run_seeds
-    from pilotage.twin.preparation import prepare_jobs
     from pilotage.twin.report.files import open_folder
 
     screen, limit = CommandOutput(), parse_duration(until) if until else None
     if limit is not None and limit <= 0:
         raise InvalidInput("--until must be longer than 0 s")
-    inputs = read_inputs(trace, memory_unit, ces, cores, screen)
+    given = TraceOrHistory(trace, history, memory_unit, ces, cores)
+    inputs = _inputs(given, Session(home, server, token_file, screen))
     texts = inputs.policy_texts(policy or [], share or [])
-    prepared = prepare_jobs(inputs.trace.jobs, parse_policies(texts), inputs.ces, limit)
+    prepared = inputs.prepare(texts, limit)
     open_folder(out)
     notes = (*inputs.notes, *prepared.notes)
     for note in notes:
@@ -115,8 +151,22 @@ def run(
     with screen.progress("twin") as advance:
         shared = RunInputs(prepared.jobs, inputs.ces, limit, run_twin)
         finished = run_seeds(runs, shared, count, advance, tells_time=screen.moving)
-    study = _study(trace.name, runs, finished, prepared.jobs, inputs.ces, notes)
+    study = make_study(inputs.name, runs, finished, prepared.jobs, inputs.ces, notes)
     return _report(study, finished, out, screen)
+
+
+def _inputs(given: TraceOrHistory, session: Session) -> TwinInputs:
+    from pilotage.main.twin_inputs import read_inputs, recorded_inputs
+
+    if (given.trace is None) == (not given.history):
+        raise InvalidInput("give either --trace or --history")
+    if given.trace is not None:
+        return read_inputs(given.trace, given.memory_unit, given.ces, given.cores, session.screen)
+    from pilotage.main.twin_record import record_of
+
+    if given.cores:
+        raise InvalidInput("--cores is for a trace", hint="a record has its CEs; --ces FILE replaces them")
+    return recorded_inputs(given.history, record_of(given.history, session), given.ces)
 
 
 def policy(
@@ -136,7 +186,7 @@ def policy(
     return 0
 
 
-def _study(
+def make_study(
     name: str,
     runs: Sequence[SeededRun],
     finished: FinishedRuns,
@@ -144,6 +194,7 @@ def _study(
     ces: tuple[TwinCe, ...],
     notes: tuple[str, ...],
 ) -> Study:
+    """The figures of the finished runs, by policy."""
     from pilotage.twin.report.study import PolicyRuns, Study, describe_fits
 
     policies = {run.policy: PolicyRuns(run.policy) for run in runs}
@@ -182,7 +233,6 @@ def _report(study: Study, finished: FinishedRuns, out: Path, screen: CommandOutp
 
 def _print_report(study: Study, screen: CommandOutput) -> None:
     from pilotage.cli.console import Column
-    from pilotage.twin.report.differences import SHOWN, compare_policies
     from pilotage.twin.report.tables import tables_of
 
     for runs in study.finished:
@@ -190,15 +240,22 @@ def _print_report(study: Study, screen: CommandOutput) -> None:
             screen.line(f"{runs.name}: {table.title}")
             columns = [Column(name, right=place >= table.texts) for place, name in enumerate(table.columns)]
             screen.table(columns, table.rows)
-    for comparison in compare_policies(study.finished):
-        screen.line(f"{comparison.name} instead of {comparison.base}:")
-        for difference in comparison.differences[:SHOWN]:
-            screen.line(f"  {difference.text}")
-        for sentence in comparison.unchanged:
-            screen.line(f"  unchanged: {sentence}")
+    print_differences(study, screen)
     for sentence in study.fits:
         screen.line(f"fit: {sentence}")
     for sentence in study.not_simulated:
         screen.line(f"not simulated: {sentence}")
     if study.partial:
         screen.line(study.partial)
+
+
+def print_differences(study: Study, screen: CommandOutput) -> None:
+    """Print each further policy beside the first one: what differs, and what does not."""
+    from pilotage.twin.report.differences import SHOWN, compare_policies
+
+    for comparison in compare_policies(study.finished):
+        screen.line(f"{comparison.name} instead of {comparison.base}:")
+        for difference in comparison.differences[:SHOWN]:
+            screen.line(f"  {difference.text}")
+        for sentence in comparison.unchanged:
+            screen.line(f"  unchanged: {sentence}")

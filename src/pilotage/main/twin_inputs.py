@@ -13,39 +13,53 @@ from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy, parse
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.ces_file import one_ce, parse_ces
+from pilotage.twin.preparation import PreparedJobs, prepare_jobs
+from pilotage.twin.record import WorkRecord
+from pilotage.twin.served_policy import prepare_recorded_jobs
 from pilotage.twin.trace_policy import policy_of_trace
+from pilotage.twin.workload import TraceJobs
 from pilotage.twin.workload.swf import MemoryUnit, SwfTrace, read_swf
 
 if TYPE_CHECKING:
     from pilotage.cli.console import CommandOutput
 
 DEFAULT_POLICY: Final = "default policy"
+RECORDED_POLICY: Final = "recorded policy"
 
 
 @dataclass(frozen=True, slots=True)
 class TwinInputs:
-    trace: SwfTrace
-    ces: tuple[TwinCe, ...]
+    """The jobs of a trace or of a record, and where they run."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about the lines of the trace that are left out, and about jobs that are simplified."""
-        return tuple(_notes(self.trace))
+    name: str
+    jobs: TraceJobs
+    ces: tuple[TwinCe, ...]
+    notes: tuple[str, ...]
+    """Sentences about what is left out, and about jobs that are simplified."""
+    recorded_policy: str = ""
+    """The policy of a record; a trace has none."""
 
     def policy_texts(self, files: Sequence[str], shares: Sequence[str]) -> dict[str, str]:
         """The policies to try, by the names that the report has; without files the default policy."""
-        if not files:
-            return {DEFAULT_POLICY: policy_of_trace(self.trace.jobs, self.ces, _shares(shares))}
+        if not files and not self.recorded_policy:
+            return {DEFAULT_POLICY: policy_of_trace(self.jobs, self.ces, _shares(shares))}
         if shares:
             raise InvalidInput(
                 "--share changes the default policy only", hint="write the shares into the policy"
             )
+        if not files:
+            return {RECORDED_POLICY: self.recorded_policy}
         if len(set(files)) < len(files):
             raise InvalidInput("--policy names one file twice")
         names = [Path(file).name for file in files]
         if len(set(names)) < len(names):
             names = list(files)
         return {name: policy_for_server(file) for name, file in zip(names, files, strict=True)}
+
+    def prepare(self, texts: Mapping[str, str], until: float | None) -> PreparedJobs:
+        """The jobs that can start with each of these policies."""
+        prepare = prepare_recorded_jobs if self.recorded_policy else prepare_jobs
+        return prepare(self.jobs, parse_policies(texts), self.ces, until)
 
 
 def read_inputs(
@@ -64,7 +78,15 @@ def read_inputs(
         read = read_swf(
             trace, MemoryUnit(memory_unit), lambda lines: advance(0, 0, f"{lines:,} lines of {trace.name}")
         )
-    return TwinInputs(read, given or _ce_of_trace(trace, read, cores))
+    return TwinInputs(trace.name, read.jobs, given or _ce_of_trace(trace, read, cores), tuple(_notes(read)))
+
+
+def recorded_inputs(name: str, record: WorkRecord, ces: Path | None) -> TwinInputs:
+    """The jobs of a record, with its own CEs or those of a file. Raises `InvalidInput` if it has no jobs or no CEs."""
+    if not len(record.jobs):
+        raise InvalidInput(f"{name} has no jobs; {'; '.join(record.notes) or 'none came in its period'}")
+    given = record.ces if ces is None else _read_ces(ces)
+    return TwinInputs(name, record.jobs, given, tuple(record.notes), record.header.policy)
 
 
 def parse_policies(texts: Mapping[str, str]) -> dict[str, Policy]:

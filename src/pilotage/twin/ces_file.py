@@ -1,16 +1,17 @@
-"""Reads the CEs of the twin from a TOML document, and makes the CE of a trace that comes without one."""
+"""Reads and writes the CEs of the twin as a TOML document, and makes the CE of a trace that comes without one."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
 
 from pilotage.core.errors import InvalidInput, check_mistakes
 from pilotage.core.key_lines import line_of
+from pilotage.core.policy import toml
 from pilotage.core.policy.bounds import shown_bound
 from pilotage.core.policy.ce_names import mistake_in_name
 from pilotage.core.policy.parser import in_words_of_toml, parse_toml
@@ -69,6 +70,24 @@ def parse_ces(text: str) -> tuple[TwinCe, ...]:
         raise InvalidInput(f"the file of CEs has {len(tables):,} CEs; the limit is {MOST_CES:,}")
     check_mistakes(mistake for name, table in tables.items() for mistake in _mistakes(name, table, text))
     return tuple(_ce(name, msgspec.convert(table, TwinCeTable)) for name, table in tables.items())
+
+
+def ces_text(ces: Sequence[TwinCe]) -> str:
+    """The document of these CEs, for `parse_ces`."""
+    return "".join(f"{line}\n" for ce in ces for line in _lines_of(ce))
+
+
+def _lines_of(ce: TwinCe) -> Iterator[str]:
+    yield toml.table("ces", ce.name)
+    yield f"wall = {toml.number(ce.wall)}"
+    yield f"start_delay = {toml.number(ce.start_delay)}"
+    yield f"waits = [{', '.join(map(toml.number, ce.waits))}]"
+    yield f"failure_rate = {toml.number(ce.failure_rate)}"
+    for kind in ce.nodes:
+        yield f"[{toml.table('ces', ce.name, 'nodes')}]"
+        yield f"count = {kind.count}"
+        yield f"processors = {kind.processors}"
+        yield f"memory = {kind.memory}"
 
 
 def _ce(name: str, table: TwinCeTable) -> TwinCe:

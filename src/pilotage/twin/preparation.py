@@ -43,26 +43,40 @@ def prepare_jobs(
     Raises `InvalidInput` if a policy lacks a CE of the twin, does not admit the owner of a job, or no job is left.
     """
     notes: list[str] = []
-    total = len(jobs)
-    if until is not None:
-        jobs = _without(jobs, jobs.rows["submit"] < until, "are submitted after the end of the run", notes)
-        if not len(jobs):
-            raise InvalidInput("no job is submitted before the end of the run", hint="give a later --until")
+    jobs = before(jobs, until, notes)
     for name, policy in policies.items():
         _check_ces(name, policy, ces)
         _check_owners(name, policy, jobs)
+    return startable(jobs, policies, ces, notes)
+
+
+def before(jobs: TraceJobs, until: float | None, notes: list[str]) -> TraceJobs:
+    """The jobs that are submitted before the end of the run. Raises `InvalidInput` if there is none."""
+    if until is not None:
+        jobs = without(jobs, jobs.rows["submit"] < until, "are submitted after the end of the run", notes)
+        if not len(jobs):
+            raise InvalidInput("no job is submitted before the end of the run", hint="give a later --until")
+    return jobs
+
+
+def startable(
+    jobs: TraceJobs, policies: Mapping[str, Policy], ces: Sequence[TwinCe], notes: list[str]
+) -> PreparedJobs:
+    """The jobs that some pilot of each policy has room and time for. Raises `InvalidInput` if there is none."""
+    total = len(jobs)
     for name, policy in policies.items():
-        sizes = [_pilot_size(policy, ce) for ce in ces]
+        sizes = [_pilot_size(policy, ce) for ce in ces if ce.name in policy.ces]
         of = f" of {name}" if len(policies) > 1 else ""
-        jobs = _without(jobs, _fits(jobs, sizes), f"are larger than every pilot{of}", notes)
-        jobs = _without(jobs, _in_time(jobs, sizes), f"ask for more time than every pilot{of} has", notes)
+        jobs = without(jobs, _fits(jobs, sizes), f"are larger than every pilot{of}", notes)
+        jobs = without(jobs, _in_time(jobs, sizes), f"ask for more time than every pilot{of} has", notes)
     if not len(jobs):
         hint = "compare the nodes of --ces and `pilot_processors`, `pilot_memory` and `wall` of the policy"
         raise InvalidInput(f"none of the {total:,} jobs can start: {'; '.join(notes)}", hint=hint)
     return PreparedJobs(jobs, tuple(notes))
 
 
-def _without(jobs: TraceJobs, kept: Array, reason: str, notes: list[str]) -> TraceJobs:
+def without(jobs: TraceJobs, kept: Array, reason: str, notes: list[str]) -> TraceJobs:
+    """The jobs for which `kept` is true; `notes` gets a sentence about the others."""
     left_out = len(jobs) - int(np.count_nonzero(kept))
     if not left_out:
         return jobs

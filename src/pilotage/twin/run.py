@@ -37,6 +37,7 @@ from pilotage.twin.result import (
     TwinSample,
     TwinSamples,
 )
+from pilotage.twin.served_policy import served_policy
 from pilotage.twin.server import TwinServer, TwinServerSettings, caller
 from pilotage.twin.virtual_loop import VirtualLoop
 from pilotage.twin.workload import TraceJob
@@ -129,8 +130,14 @@ class _TraceRun:
         self._clients = _SimulatedBatchClients(
             {name: TwinBatchAdapter(system) for name, system in systems.items()}, loop.time
         )
+        largest = max((job.processors for job in plan.jobs), default=1)
         settings = TwinServerSettings(
-            folder, plan.policy_text, self._streams, self._clients, _quiet, LEAST_PERIOD
+            folder,
+            plan.policy_text,
+            self._streams,
+            self._clients,
+            lambda policy: _quiet(served_policy(policy, plan.ces, largest)),
+            LEAST_PERIOD,
         )
         self._server = TwinServer(settings, loop)
         self._network = DirectNetwork(self._server, loop)

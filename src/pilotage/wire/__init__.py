@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         duties as duties,
     )
     from pilotage.wire import (
+        history as history,
+    )
+    from pilotage.wire import (
         identity as identity,
     )
     from pilotage.wire import (

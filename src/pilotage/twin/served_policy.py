@@ -1,0 +1,83 @@
+"""A server's own policy as the twin serves it: all CEs are batch systems, and no program of the site runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.isolation import ISOLATED
+from pilotage.twin.ces import TwinCe
+from pilotage.twin.columns import Array
+from pilotage.twin.preparation import PreparedJobs, before, startable, without
+from pilotage.twin.workload import TraceJobs
+
+SUBMIT_RATE = 100.0
+
+
+def served_policy(policy: Policy, ces: Sequence[TwinCe], largest_job: int) -> Policy:
+    """The policy with the CEs of the twin only. A local CE becomes a batch system with pilots for the largest job."""
+    known = {ce.name: ce for ce in ces}
+    served = {
+        name: _served(settings, known[name], largest_job)
+        for name, settings in policy.ces.items()
+        if name in known
+    }
+    return msgspec.structs.replace(policy, ces=served)
+
+
+def _served(settings: Ce, ce: TwinCe, largest_job: int) -> Ce:
+    settings = msgspec.structs.replace(settings, forward_hook="")
+    if not settings.serves_everybody:
+        # The owner of the home is no person of the twin. The history tells whose jobs ran there.
+        settings = msgspec.structs.replace(settings, owners="any", isolation=ISOLATED)
+    if settings.type != "local":
+        return settings
+    pilots = max(1, ce.cores // largest_job)
+    return msgspec.structs.replace(
+        settings,
+        type="slurm",
+        pilot_processors=largest_job,
+        pilot_memory=0,
+        max_waiting=pilots,
+        max_running=pilots,
+        submit_rate=SUBMIT_RATE,
+    )
+
+
+def prepare_recorded_jobs(
+    jobs: TraceJobs, policies: Mapping[str, Policy], ces: Sequence[TwinCe], until: float | None
+) -> PreparedJobs:
+    """The jobs of a record that can start with each of the policies, by their names.
+
+    Other than a trace, a record need not fit its policies: what one of them does not admit is left out and counted.
+    """
+    notes: list[str] = []
+    jobs = before(jobs, until, notes)
+    largest = int(jobs.rows["processors"].max()) if len(jobs) else 1
+    for name, policy in policies.items():
+        notes += _odd_ces(name, policy, ces)
+        jobs = without(jobs, _admitted(jobs, policy), f"are of owners whom {name} does not admit", notes)
+    served = {name: served_policy(policy, ces, largest) for name, policy in policies.items()}
+    return startable(jobs, served, ces, notes)
+
+
+def _odd_ces(name: str, policy: Policy, ces: Sequence[TwinCe]) -> Iterator[str]:
+    known = {ce.name for ce in ces}
+    for ce in policy.ces:
+        if ce not in known:
+            yield f"CE {ce} of {name} has no history, so it gets no pilots here"
+    for ce in sorted(known - policy.ces.keys()):
+        yield f"{name} has no CE {ce}, so nothing runs there"
+
+
+def _admitted(jobs: TraceJobs, policy: Policy) -> Array:
+    """Whether the policy admits the owner and the group of each job."""
+    owners, groups = jobs.owners.names, jobs.groups.names
+    rows = jobs.rows
+    pairs, place = np.unique(np.stack([rows["owner"], rows["group"]]), axis=1, return_inverse=True)
+    admitted = np.array([policy.admits(owners[owner], groups[group]) for owner, group in pairs.T], bool)
+    kept: Array = admitted[place.reshape(-1)]
+    return kept
