@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pilotage.main.policy_apply import IN_FORCE
 from pilotage.twin.record import WorkRecord, read_record
 from pilotage.wire.jobs import Selection
 from tests.instance import Instance, running, until
@@ -60,6 +61,23 @@ def test_the_twin_runs_a_record(worked: Instance, tmp_path: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     assert report["jobs"] == 2 * JOBS
     assert "recorded policy: Waits by group" in ran.stdout
+
+
+def test_a_policy_is_tried_before_it_is_applied(worked: Instance, tmp_path: Path) -> None:
+    """Without a terminal nothing is applied unless `--yes` says so."""
+    file, version = tmp_path / "new.toml", worked.client().policy().version
+    file.write_text(worked.policy.replace("[groups.others]\n", "[groups.others]\nshare = 7\n"))
+    tried = worked.cli("policy", "apply", str(file), "--what-if", "1h")
+    assert tried.returncode == 2, tried.stderr
+    assert f"12 jobs of the last 1h, with 2 seeds\nnew.toml instead of {IN_FORCE}:\n" in tried.stdout
+    assert f"nothing done: put {file} into force instead of version {version}?" in tried.stderr
+    assert worked.client().policy().version == version
+    applied = worked.cli("policy", "apply", str(file), "--what-if", "1h", "--yes", "--json")
+    assert applied.returncode == 0, applied.stderr
+    answer = json.loads(applied.stdout)
+    assert answer["version"] == worked.client().policy().version == version + 1
+    assert answer["what_if"]["seeds"] == [1, 2]
+    assert worked.client().policy().text == file.read_text()
 
 
 def test_only_administrators_record(worked: Instance, tmp_path: Path) -> None:

@@ -113,7 +113,6 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy init": _here("policy.files", "init", "Write an annotated example policy"),
     "policy check": _here("policy.versions", "check", "Check a policy file without applying it"),
     "policy diff": _here("policy.diff", "diff", "Compare versions of the policy, or files"),
-    "policy apply": _here("policy.versions", "apply", "Put a policy file into force"),
     "policy history": _here("policy.versions", "history", "List the versions of the policy"),
     "policy rollback": _here(
         "policy.versions", "rollback", "Put an earlier version of the policy into force again"

@@ -46,7 +46,7 @@ def record(
     ] = False,
 ) -> None:
     """Record the jobs of a server for `twin run --history` (administrators). Nothing on the server changes."""
-    made = ask_server(session, _period(since), names=names)
+    made = ask_server(session, parse_period(since), names=names)
     write_record(made, out)
     for note in made.notes:
         session.screen.note(f"note: {note}")
@@ -61,7 +61,7 @@ def record_of(history: str, session: Session) -> WorkRecord:
     if path.exists():
         return read_record(path)
     try:
-        period = _period(history)
+        period = parse_period(history)
     except InvalidInput:
         raise InvalidInput(
             f"there is no file {history}, and it is no period such as 30d",
@@ -70,7 +70,8 @@ def record_of(history: str, session: Session) -> WorkRecord:
     return ask_server(session, period, names=True)
 
 
-def _period(text: str) -> float:
+def parse_period(text: str) -> float:
+    """The seconds of a period. Raises `InvalidInput`."""
     period = parse_duration(text)
     if not 0 < period <= LONGEST_PERIOD:
         raise InvalidInput(f"the period {text} must be longer than 0 s and at most 100 years")

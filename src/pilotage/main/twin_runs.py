@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -46,6 +47,7 @@ class FinishedRuns:
     measures: dict[SeededRun, RunMeasures] = field(default_factory=dict)
     failures: dict[SeededRun, str] = field(default_factory=dict)
     interrupted: bool = False
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,20 @@ def run_seeds(
     advance: Advance,
     *,
     tells_time: bool = False,
+    within: float = inf,
 ) -> FinishedRuns:
-    """Run all; Ctrl-C ends the open ones. The finished ones are kept in any case.
+    """Run all; Ctrl-C ends the open ones, and so does the time `within`. The finished ones are kept in any case.
 
     With `tells_time`, the progress has the time that is left.
     """
+    deadline = time.monotonic() + within
     pool = _RunProcesses(inputs, len(runs), advance, tells_time)
     open_runs = list(runs)
     try:
         while open_runs or pool.running:
+            if time.monotonic() >= deadline:
+                pool.finished.out_of_time = True
+                break
             while open_runs and len(pool.running) < processes:
                 pool.start(open_runs.pop(0))
             pool.listen()

@@ -1,9 +1,9 @@
-"""`pilotage policy show|check|apply|history|rollback`."""
+"""`pilotage policy show|check|history|rollback`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
@@ -83,7 +83,7 @@ def check(
     if not session.as_json:
         for note in document.properties:
             session.screen.note(f"note: {note}")
-    _report(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
+    report_change(session, document, f"{file} is a valid policy", offline=offline, would="would not start")
 
 
 def _check_offline(text: str) -> PolicyDocument:
@@ -97,18 +97,6 @@ def _check_offline(text: str) -> PolicyDocument:
         named = ", ".join(asked[:3]) + (f" and {len(asked) - 3} more" if len(asked) > 3 else "")
         suspicious.append(f"--offline: hooks, and names in the batch systems, of {named} were not checked")
     return wire.policy.PolicyDocument(0, text, 0.0, "", suspicious, properties=known_properties(policy))
-
-
-@connected
-def apply(
-    session: Session, file: FileArgument, reason: ReasonOption = "", expect: ExpectOption = None
-) -> None:
-    """Put a policy file into force. An invalid file changes nothing."""
-    text = policy_for_server(file)
-    with session.client() as client:
-        document = client.apply_policy(text, reason=reason, expect=expect)
-    _report(session, document, f"{file} is in force as version {document.version}")
-    return
 
 
 DEFAULT_ROWS = 50
@@ -149,17 +137,19 @@ def rollback(
     """Put the text of an earlier version into force again, as a new version. Fails if it is no longer valid."""
     with session.client() as client:
         document = client.roll_back_policy(version, reason=reason, expect=expect)
-    _report(session, document, f"version {version} is in force again, as version {document.version}")
+    report_change(session, document, f"version {version} is in force again, as version {document.version}")
 
 
-def _report(
+def report_change(
     session: Session,
     document: PolicyDocument,
     text: str,
     *,
     offline: bool = False,
     would: str = "do not start",
+    more: Mapping[str, object] | None = None,
 ) -> None:
+    """Print what a policy does to waiting jobs and live pilots. `more`: further entries of the JSON document."""
     if session.as_json:
         shown = {
             "version": None if offline else document.version,
@@ -171,7 +161,7 @@ def _report(
             "stranded": document.stranded,
             "pilots_left": document.pilots_left,
         }
-        session.screen.json(shown if offline else shown | left)
+        session.screen.json((shown if offline else shown | left) | dict(more or {}))
         return
     for line in _warning_lines(document, would):
         session.screen.note(line)
