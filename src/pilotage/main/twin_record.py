@@ -161,6 +161,7 @@ class _RecordedJobs:
                     job.wall_time,
                     self._owners.of(job.owner),
                     self._groups.of(job.group),
+                    job.cpu_time,
                 )
             )
 

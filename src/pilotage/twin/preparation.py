@@ -26,6 +26,8 @@ class PilotSize:
     memory: int
     """MB; 0: no limit."""
     seconds: float
+    cpu: float
+    """Seconds of a reference core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,12 @@ def startable(
         sizes = [_pilot_size(policy, ce) for ce in ces if ce.name in policy.ces]
         of = f" of {name}" if len(policies) > 1 else ""
         jobs = without(jobs, _fits(jobs, sizes), f"are larger than every pilot{of}", notes)
-        jobs = without(jobs, _in_time(jobs, sizes), f"ask for more time than every pilot{of} has", notes)
+        jobs = without(
+            jobs,
+            _in_time(jobs, sizes, policy.matching.cpu_buckets),
+            f"ask for more time than every pilot{of} has",
+            notes,
+        )
     if not len(jobs):
         hint = "compare the nodes of --ces and `pilot_processors`, `pilot_memory` and `wall` of the policy"
         raise InvalidInput(f"none of the {total:,} jobs can start: {'; '.join(notes)}", hint=hint)
@@ -89,10 +96,10 @@ def _pilot_size(policy: Policy, ce: TwinCe) -> PilotSize:
     settings = policy.ces[ce.name]
     seconds = wall_of_new_pilot(min(settings.wall, ce.wall))
     if not ce.fits(settings.pilot_processors, settings.pilot_memory):
-        return PilotSize(0, 0, 0.0)
+        return PilotSize(0, 0, 0.0, 0.0)
     room = [kind.memory for kind in ce.nodes if kind.processors >= settings.pilot_processors]
     memory = settings.pilot_memory or (0 if 0 in room else max(room))
-    return PilotSize(settings.pilot_processors, memory, seconds)
+    return PilotSize(settings.pilot_processors, memory, seconds, seconds * settings.cpu_power)
 
 
 def _fits(jobs: TraceJobs, sizes: Sequence[PilotSize]) -> Array:
@@ -108,11 +115,13 @@ def _fits_one(jobs: TraceJobs, size: PilotSize) -> Array:
     return fits
 
 
-def _in_time(jobs: TraceJobs, sizes: Sequence[PilotSize]) -> Array:
-    """Whether a pilot that has room for the job also has the time that it asks for."""
+def _in_time(jobs: TraceJobs, sizes: Sequence[PilotSize], cpu_buckets: Sequence[int]) -> Array:
+    """Whether a pilot that has room for the job also has the time that its task queue asks for."""
+    buckets = np.array(cpu_buckets)
+    cpu = buckets[np.minimum(np.searchsorted(buckets, jobs.rows["cpu"]), len(buckets) - 1)]
     in_time = np.zeros(len(jobs), bool)
     for size in sizes:
-        in_time |= _fits_one(jobs, size) & (jobs.rows["wall"] <= size.seconds)
+        in_time |= _fits_one(jobs, size) & (jobs.rows["wall"] <= size.seconds) & (cpu <= size.cpu)
     return in_time
 
 

@@ -66,6 +66,7 @@ class _JobLine(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     wall: _Time
     owner: _Name
     group: _Name
+    cpu: _Time = 0.0
 
 
 class _Kind(msgspec.Struct):
@@ -102,9 +103,8 @@ def write_record(record: WorkRecord, path: Path) -> None:
         with open(descriptor, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as text:
             text.write(encode(record.header) + b"\n")
             for job in record.jobs:
-                line = _JobLine(
-                    job.submit, job.run, job.processors, job.memory, job.wall, job.owner, job.group
-                )
+                row = (job.submit, job.run, job.processors, job.memory, job.wall)
+                line = _JobLine(*row, job.owner, job.group, job.cpu)
                 text.write(encode(line) + b"\n")
     except FileExistsError:
         raise InvalidInput(f"{path} exists already", hint="name another file") from None
@@ -141,8 +141,8 @@ def _read(path: Path, text: BinaryIO | gzip.GzipFile) -> WorkRecord:
             job = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInput(f"{path}, line {number:,} is no job: {error}", hint=_HINT) from None
-        row = (job.submit, job.run, job.processors, job.memory, job.wall, job.owner, job.group)
-        jobs.append(TraceJob(number - 1, *row))
+        row = (job.submit, job.run, job.processors, job.memory, job.wall)
+        jobs.append(TraceJob(number - 1, *row, job.owner, job.group, job.cpu))
     if len(jobs) != header.jobs:
         raise InvalidInput(f"{path} has {len(jobs):,} of its {header.jobs:,} jobs", hint=_HINT)
     jobs.sort()

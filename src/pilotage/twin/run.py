@@ -329,6 +329,8 @@ def _request_of(job: TraceJob) -> SubmitRequest:
         description["memory"] = job.memory
     if job.wall >= job.run:
         description["wall_time"] = int(job.wall)
+    if job.cpu:
+        description["cpu_time"] = int(job.cpu)
     return SubmitRequest(description=description, group=job.group)
 
 

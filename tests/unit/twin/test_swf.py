@@ -194,7 +194,7 @@ def test_a_job_takes_few_bytes() -> None:
     jobs = TraceJobs()
     for number in range(10_000):
         jobs.append(job(number))
-    assert jobs.rows.nbytes / len(jobs) == 52
+    assert jobs.rows.nbytes / len(jobs) == 56
 
 
 def test_each_public_trace_is_read() -> None:

@@ -1,6 +1,6 @@
 """Reads the Standard Workload Format 2.2: 18 numbers a line, -1 for an unknown one, comments behind `;`.
 
-A trace of ten million lines is read line by line; a job takes 52 bytes. Lines that are no usable job are counted by
+A trace of ten million lines is read line by line; a job takes 56 bytes. Lines that are no usable job are counted by
 their reason. Further columns behind the 18 are allowed and not read.
 """
 

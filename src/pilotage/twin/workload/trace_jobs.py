@@ -16,6 +16,7 @@ _ROW = np.dtype(
         ("submit", "f8"),
         ("run", "f8"),
         ("wall", "f8"),
+        ("cpu", "f4"),
         ("memory", "i8"),
         ("processors", "i4"),
         ("owner", "i4"),
@@ -40,12 +41,14 @@ class TraceJob:
     """Seconds that it asked for; 0: unknown."""
     owner: str
     group: str
+    cpu: float = 0.0
+    """Seconds of a reference core that it asked for; 0: unknown."""
 
 
 class TraceJobs(Sequence[TraceJob]):
     """Jobs in the order of their submission.
 
-    A job takes 52 bytes; its `TraceJob` is made when it is asked for.
+    A job takes 56 bytes; its `TraceJob` is made when it is asked for.
     """
 
     def __init__(self, jobs: Iterable[TraceJob] = ()) -> None:
@@ -60,7 +63,7 @@ class TraceJobs(Sequence[TraceJob]):
         """Add a job at the end. `sort` afterwards, if the order is not that of submission."""
         owner, group = self.owners.place(job.owner), self.groups.place(job.group)
         self._buffer.append(
-            (job.number, job.submit, job.run, job.wall, job.memory, job.processors, owner, group)
+            (job.number, job.submit, job.run, job.wall, job.cpu, job.memory, job.processors, owner, group)
         )
 
     def sort(self) -> None:
@@ -71,7 +74,7 @@ class TraceJobs(Sequence[TraceJob]):
 
     @property
     def rows(self) -> Array:
-        """The columns number, submit, run, wall, memory, processors, owner and group (places in their names)."""
+        """The columns number, submit, run, wall, cpu, memory, processors, owner, group (places of names)."""
         return self._buffer.rows
 
     def where(self, chosen: Array) -> TraceJobs:
@@ -106,7 +109,7 @@ class TraceJobs(Sequence[TraceJob]):
                 yield self._job(row)
 
     def _job(self, row: tuple[Any, ...]) -> TraceJob:
-        number, submit, run, wall, memory, processors, owner, group = row
+        number, submit, run, wall, cpu, memory, processors, owner, group = row
         return TraceJob(
             number,
             submit,
@@ -116,4 +119,5 @@ class TraceJobs(Sequence[TraceJob]):
             wall,
             self.owners.names[owner],
             self.groups.names[group],
+            cpu,
         )
