@@ -250,7 +250,7 @@ def _print_report(study: Study, screen: CommandOutput) -> None:
 
 
 def print_differences(study: Study, screen: CommandOutput) -> None:
-    """Print each further policy beside the first one: what differs, and what does not."""
+    """Print the differences of each further policy from the first one."""
     from pilotage.twin.report.differences import SHOWN, compare_policies
 
     for comparison in compare_policies(study.finished):

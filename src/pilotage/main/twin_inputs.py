@@ -35,7 +35,7 @@ class TwinInputs:
     jobs: TraceJobs
     ces: tuple[TwinCe, ...]
     notes: tuple[str, ...]
-    """Sentences about what is left out, and about jobs that are simplified."""
+    """Sentences about the jobs that are left out, and about jobs that are simplified."""
     recorded_policy: str = ""
     """The policy of a record; a trace has none."""
 
@@ -82,7 +82,7 @@ def read_inputs(
 
 
 def recorded_inputs(name: str, record: WorkRecord, ces: Path | None) -> TwinInputs:
-    """The jobs of a record, with its own CEs or those of a file. Raises `InvalidInput` if it has no jobs or no CEs."""
+    """The jobs of a record, with its own CEs or the CEs of a file. Raises `InvalidInput` if it has no jobs."""
     if not len(record.jobs):
         raise InvalidInput(f"{name} has no jobs; {'; '.join(record.notes) or 'none came in its period'}")
     given = record.ces if ces is None else _read_ces(ces)

@@ -1,4 +1,4 @@
-"""`pilotage twin record`: what happened on a server, as a workload of the twin. The server is only asked."""
+"""`pilotage twin record`: the history of a server, as a workload of the twin. The server is only asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.states import PilotState
 from pilotage.core.policy import Policy, parse
 from pilotage.twin.ces_file import ces_text
-from pilotage.twin.pilot_lives import PilotLife, ces_of_pilots
+from pilotage.twin.pilot_lives import RecordedPilot, ces_of_pilots
 from pilotage.twin.record import RecordHeader, WorkRecord, read_record, write_record
 from pilotage.twin.trace_policy import policy_of_trace
 from pilotage.twin.workload import TraceJob, TraceJobs
@@ -25,7 +25,7 @@ from pilotage.twin.workload.seen_numbers import SeenNumbers
 if TYPE_CHECKING:
     from pilotage.cli.console import Advance
     from pilotage.client import Client
-    from pilotage.wire.history import EndedJob
+    from pilotage.wire.history import EndedJobFacts
 
 LONGEST_PERIOD: Final = 100 * 365 * 86400.0
 FAILED: Final = frozenset({PilotState.FAILED, PilotState.ABORTED})
@@ -111,7 +111,7 @@ def ask_server(session: Session, period: float, *, names: bool) -> WorkRecord:
     return WorkRecord(header, jobs.jobs, ces)
 
 
-class _Names:
+class _RecordedNames:
     """The names of the record: the server's own, or numbered ones in the order in which they are met."""
 
     def __init__(self, word: str, *, keep: bool) -> None:
@@ -130,7 +130,7 @@ class _RecordedJobs:
     def __init__(self, begin: float, *, names: bool) -> None:
         self._begin = begin
         self._seen = SeenNumbers()
-        self._owners, self._groups = _Names("user", keep=names), _Names("group", keep=names)
+        self._owners, self._groups = _RecordedNames("user", keep=names), _RecordedNames("group", keep=names)
         self.jobs = TraceJobs()
         self.left_out: Counter[str] = Counter()
         self.whole_since = 0.0
@@ -145,7 +145,7 @@ class _RecordedJobs:
             advance(0, 0, f"{len(self.jobs):,} jobs")
         self.jobs.sort()
 
-    def _add(self, job: EndedJob) -> None:
+    def _add(self, job: EndedJobFacts) -> None:
         if job.run is None:
             self.left_out["ended without a run"] += 1
         elif job.run <= 0:
@@ -171,7 +171,7 @@ class _RecordedJobs:
         return {name: shares[group] for group, name in self._groups.numbered.items() if group in shares}
 
 
-def _pilots(client: Client, policy: Policy, begin: float, advance: Advance) -> Iterator[PilotLife]:
+def _pilots(client: Client, policy: Policy, begin: float, advance: Advance) -> Iterator[RecordedPilot]:
     """The pilots that may have run in the period."""
     longest = max((ce.wall for ce in policy.ces.values()), default=0.0)
     for number, pilot in enumerate(client.pilots()):
@@ -180,7 +180,7 @@ def _pilots(client: Client, policy: Policy, begin: float, advance: Advance) -> I
         if number % 1000 == 0:
             advance(0, 0, f"{number:,} pilots")
         if pilot.pilot_type != "probe" and (pilot.ended is None or pilot.ended >= begin):
-            yield PilotLife(
+            yield RecordedPilot(
                 pilot.ce,
                 pilot.processors,
                 pilot.submitted,

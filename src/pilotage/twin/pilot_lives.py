@@ -18,7 +18,7 @@ HIGHEST_FAILURE_RATE: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class PilotLife:
+class RecordedPilot:
     """When a pilot was submitted, called for the first time, and ended."""
 
     ce: str
@@ -30,7 +30,7 @@ class PilotLife:
 
 
 def ces_of_pilots(
-    policy: Policy, pilots: Sequence[PilotLife], begin: float, end: float, largest_job: int
+    policy: Policy, pilots: Sequence[RecordedPilot], begin: float, end: float, largest_job: int
 ) -> tuple[tuple[TwinCe, ...], tuple[str, ...]]:
     """The CEs of a policy that had pilots in the period, and sentences about the others."""
     ces, notes = [], []
@@ -44,7 +44,7 @@ def ces_of_pilots(
 
 
 def _ce(
-    name: str, settings: Ce, pilots: Sequence[PilotLife], begin: float, end: float, largest_job: int
+    name: str, settings: Ce, pilots: Sequence[RecordedPilot], begin: float, end: float, largest_job: int
 ) -> TwinCe:
     cores = _most_cores(pilots, end)
     waits = [pilot.started - pilot.submitted for pilot in pilots if pilot.started and pilot.started >= begin]
@@ -62,7 +62,7 @@ def _ce(
     )
 
 
-def _most_cores(pilots: Sequence[PilotLife], end: float) -> int:
+def _most_cores(pilots: Sequence[RecordedPilot], end: float) -> int:
     """The most cores that the pilots had at once."""
     steps = [(pilot.started or 0.0, pilot.processors) for pilot in pilots]
     steps += [(end if pilot.ended is None else pilot.ended, -pilot.processors) for pilot in pilots]
@@ -73,14 +73,14 @@ def _most_cores(pilots: Sequence[PilotLife], end: float) -> int:
     return most
 
 
-def _hours(pilot: PilotLife, begin: float, end: float) -> float:
+def _hours(pilot: RecordedPilot, begin: float, end: float) -> float:
     """Hours of the period in which the pilot ran."""
     last = end if pilot.ended is None else min(end, pilot.ended)
     return max(0.0, last - max(begin, pilot.started or 0.0)) / 3600
 
 
 def _nodes(settings: Ce, cores: int, largest_job: int) -> Iterator[TwinNodes]:
-    """A local CE is one node. Those of a batch system have the size of its pilots, or of the largest job."""
+    """A local CE is one node. A node of a batch system has the size of its pilots, or of the largest job."""
     if settings.type == "local":
         yield TwinNodes(1, max(cores, settings.processors, largest_job), settings.memory)
         return

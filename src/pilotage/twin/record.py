@@ -45,7 +45,7 @@ class RecordHeader(msgspec.Struct, frozen=True, kw_only=True):
     named: bool
     """Whether owners and groups have their names."""
     policy_version: _Count = 0
-    """Of the policy in force."""
+    """The version of the policy in force."""
     policy: str
     """The policy in force; without names one that has its shares."""
     ces: str
@@ -54,7 +54,7 @@ class RecordHeader(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, _Count] = {}
     """Number of jobs of the period that are not here, by the reason."""
     remarks: tuple[str, ...] = ()
-    """What else the record does not have."""
+    """Sentences about further things that are missing."""
 
 
 class _JobLine(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class _JobLine(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     cpu: _Time = 0.0
 
 
-class _Kind(msgspec.Struct):
+class _RecordFormat(msgspec.Struct):
     format: str = ""
     version: int = 0
 
@@ -85,7 +85,7 @@ class WorkRecord:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Sentences about what the record does not have."""
+        """Sentences about the jobs and CEs that the record does not have."""
         for reason, count in self.header.left_out.items():
             if count:
                 yield f"{plural(count, 'job')} left out: {reason}"
@@ -151,7 +151,7 @@ def _read(path: Path, text: BinaryIO | gzip.GzipFile) -> WorkRecord:
 
 def _header(path: Path, line: bytes) -> RecordHeader:
     try:
-        kind = msgspec.json.decode(line, type=_Kind)
+        kind = msgspec.json.decode(line, type=_RecordFormat)
         if kind.format != FORMAT:
             raise InvalidInput(f"{path} is no record of a server's work", hint=_HINT)
         if kind.version != VERSION:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from pilotage.core.policy import Ce, Policy
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.isolation import ISOLATED
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.columns import Array
@@ -15,6 +16,8 @@ from pilotage.twin.preparation import PreparedJobs, before, startable, without
 from pilotage.twin.workload import TraceJobs
 
 SUBMIT_RATE = 100.0
+BATCH_SYSTEM = next(iter(BATCH_SYSTEMS))
+"""The name of any batch system: the twin's own adapter stands for all of them."""
 
 
 def served_policy(policy: Policy, ces: Sequence[TwinCe], largest_job: int) -> Policy:
@@ -38,7 +41,7 @@ def _served(settings: Ce, ce: TwinCe, largest_job: int) -> Ce:
     pilots = max(1, ce.cores // largest_job)
     return msgspec.structs.replace(
         settings,
-        type="slurm",
+        type=BATCH_SYSTEM,
         pilot_processors=largest_job,
         pilot_memory=0,
         max_waiting=pilots,
@@ -52,7 +55,7 @@ def prepare_recorded_jobs(
 ) -> PreparedJobs:
     """The jobs of a record that can start with each of the policies, by their names.
 
-    Other than a trace, a record need not fit its policies: what one of them does not admit is left out and counted.
+    Other than a trace, a record need not fit its policies: jobs that a policy does not admit are left out and counted.
     """
     notes: list[str] = []
     jobs = before(jobs, until, notes)

@@ -11,7 +11,7 @@ from pilotage.wire.queries import PageSize
 
 
 @dataclass
-class EndedJob:
+class EndedJobFacts:
     """A job that is final, with its demands."""
 
     id: int
@@ -40,7 +40,7 @@ class EndedJobsQuery:
         float, Bounds(low=0, high=MAX_INSTANT), "only jobs that ended at this instant or later"
     ] = 0.0
     after: Cursor = 0
-    """Of the jobs that ended at `since`, only those with a greater id."""
+    """No job that ended at `since` and has this id or a smaller one."""
     limit: PageSize = MAX_PAGE
 
 
@@ -54,7 +54,7 @@ class EndedJobsPosition:
 
 @dataclass
 class EndedJobsPage:
-    jobs: List[EndedJob] = field(default_factory=list)
+    jobs: List[EndedJobFacts] = field(default_factory=list)
     """In the order of their end."""
     next: Optional[EndedJobsPosition] = None
     whole_since: float = 0.0

@@ -6,7 +6,7 @@ import pytest
 
 from pilotage.core.policy import parse
 from pilotage.twin.ces import TwinNodes
-from pilotage.twin.pilot_lives import PilotLife, ces_of_pilots
+from pilotage.twin.pilot_lives import RecordedPilot, ces_of_pilots
 
 POLICY = parse("""
 [groups.g]
@@ -28,12 +28,12 @@ type = "slurm"
 """)
 BEGIN, END = 1000.0, 8200.0
 LIVES = [
-    PilotLife("grid", 2, 900.0, 950.0, 1100.0, failed=False),  # it began before the period
-    PilotLife("grid", 2, 1000.0, 1100.0, 4600.0, failed=True),
-    PilotLife("grid", 2, 1000.0, 1300.0, None, failed=False),
-    PilotLife("grid", 2, 2000.0, None, 3000.0, failed=True),  # it never called
-    PilotLife("local", 1, 1000.0, 1001.0, 1500.0, failed=False),
-    PilotLife("unused", 1, 10.0, 11.0, 500.0, failed=False),  # before the period
+    RecordedPilot("grid", 2, 900.0, 950.0, 1100.0, failed=False),  # it began before the period
+    RecordedPilot("grid", 2, 1000.0, 1100.0, 4600.0, failed=True),
+    RecordedPilot("grid", 2, 1000.0, 1300.0, None, failed=False),
+    RecordedPilot("grid", 2, 2000.0, None, 3000.0, failed=True),  # it never called
+    RecordedPilot("local", 1, 1000.0, 1001.0, 1500.0, failed=False),
+    RecordedPilot("unused", 1, 10.0, 11.0, 500.0, failed=False),  # before the period
 ]
 
 

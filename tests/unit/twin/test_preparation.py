@@ -34,6 +34,8 @@ def test_jobs_that_fit_are_kept() -> None:
         ({"processors": 9}, "1 of 2 jobs are larger than every pilot"),
         ({"memory": 16001}, "1 of 2 jobs are larger than every pilot"),
         ({"wall": 86400.0}, "1 of 2 jobs ask for more time than every pilot has"),
+        # Its CPU bucket is the next one, 300,000 s.
+        ({"cpu": 50001.0}, "1 of 2 jobs ask for more time than every pilot has"),
     ],
 )
 def test_jobs_that_cannot_start_are_counted(facts: dict[str, float], note: str) -> None:

@@ -149,7 +149,7 @@ def report_change(
     would: str = "do not start",
     more: Mapping[str, object] | None = None,
 ) -> None:
-    """Print what a policy does to waiting jobs and live pilots. `more`: further entries of the JSON document."""
+    """Print the effects of a policy on waiting jobs and live pilots. `more`: further entries of the JSON document."""
     if session.as_json:
         shown = {
             "version": None if offline else document.version,

@@ -65,11 +65,11 @@ _PAGE = (
 def page(connection: Connection, since: float, after: int, most: int) -> EndedJobsRows:
     """At most `most` jobs whose end and id follow (`since`, `after`)."""
     values = (since, since, after, most)
-    found = [EndedJobRow(*row) for row in connection.execute(_PAGE, (*values, *values, most))]
-    read, submissions = _submissions(connection, found)
-    jobs = [job for job in found if job.submission in read]
+    ended = [EndedJobRow(*row) for row in connection.execute(_PAGE, (*values, *values, most))]
+    read, submissions = _submissions(connection, ended)
+    jobs = [job for job in ended if job.submission in read]
     return EndedJobsRows(
-        jobs, submissions, jobs[-1] if len(found) == most or len(jobs) < len(found) else None
+        jobs, submissions, jobs[-1] if len(ended) == most or len(jobs) < len(ended) else None
     )
 
 
@@ -77,7 +77,7 @@ def _submissions(
     connection: Connection, jobs: list[EndedJobRow]
 ) -> tuple[set[int], dict[int, tuple[str, str, Demand]]]:
     """The submissions of the first jobs, until their descriptions have too many bytes; and which were read."""
-    found, read, size = dict[int, tuple[str, str, Demand]](), set[int](), 0
+    facts, read, size = dict[int, tuple[str, str, Demand]](), set[int](), 0
     wanted = list(dict.fromkeys(job.submission for job in jobs))
     for first in range(0, len(wanted), SUBMISSIONS_AT_ONCE):
         if size > MAX_DESCRIPTION_BYTES:
@@ -88,8 +88,8 @@ def _submissions(
         sql = f"SELECT id, owner, grp, description FROM submissions WHERE {them}"
         for id_, owner, group, description in connection.execute(sql, (value,)):
             size += len(description)
-            found[id_] = (owner, group, msgspec.json.decode(description, type=Demand))
-    return read, found
+            facts[id_] = (owner, group, msgspec.json.decode(description, type=Demand))
+    return read, facts
 
 
 def whole_since(connection: Connection, kept_since: float) -> float:

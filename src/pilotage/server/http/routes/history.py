@@ -7,7 +7,7 @@ from pilotage.server.http.callers import TheContext
 from pilotage.store.tables import ended_jobs
 from pilotage.wire.history import (
     LIST_ENDED_JOBS,
-    EndedJob,
+    EndedJobFacts,
     EndedJobsPage,
     EndedJobsPosition,
     EndedJobsQuery,
@@ -32,8 +32,10 @@ def jobs(asked: EndedJobsQuery, context: TheContext) -> EndedJobsPage:
     )
 
 
-def _ended_job(job: ended_jobs.EndedJobRow, owner: str, group: str, demand: ended_jobs.Demand) -> EndedJob:
-    return EndedJob(
+def _ended_job(
+    job: ended_jobs.EndedJobRow, owner: str, group: str, demand: ended_jobs.Demand
+) -> EndedJobFacts:
+    return EndedJobFacts(
         job.id,
         job.state,
         owner,
