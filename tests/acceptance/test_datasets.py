@@ -139,7 +139,7 @@ def test_a_manifest_says_blocks_events_and_places(server: Instance, tmp_path: Pa
 def test_replicas_are_changed_and_unknown_is_shown(server: Instance, folder: Path) -> None:
     cli(server, "dataset", "add", "moving", str(folder))
     assert "2 of 2 blocks" in cli(server, "dataset", "replicas", "moving", "--add", "there")
-    assert "1 of 1 blocks" in cli(
+    assert "1 of 1 block " in cli(
         server, "dataset", "replicas", "moving", "--remove", "here", "--block", "json"
     )
     blocks = answer(server, "dataset", "replicas", "moving")["blocks"]

@@ -193,7 +193,7 @@ def test_the_server_refuses_bad_chunks_with_the_row_and_the_reason(pool: Instanc
     opened = json.loads(ask("POST", "/v1/submissions/open", json=request).content)
     address = f"/v1/submissions/{opened['submission']}"
     for number, body, kind, words in (
-        (0, b"[[1]]", InvalidInput, "row 0 of chunk 0 has 1 values for 2 names"),
+        (0, b"[[1]]", InvalidInput, "row 0 of chunk 0 has 1 value for 2 names"),
         (0, b"[[1, null]]", InvalidInput, "row 0 of chunk 0: Expected"),
         (0, b"[[1, NaN]]", InvalidInput, "chunk 0: JSON is malformed"),
         (0, b'[[1, "\\u0000"]]', InvalidInput, "NUL"),

@@ -46,7 +46,7 @@ def test_a_killed_pilot_gives_its_job_back(
     until(once.exists, what="the first attempt")
     done = instance.cli("pilot", "kill", str(pilot), "--reason", "broken disk", *options)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 of 1 pilots ")
+    assert done.stdout.startswith("1 of 1 pilot ")
     row = ended(instance, pilot)
     assert row.state == "Deleted"
     assert row.reason.endswith(": broken disk")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.policy.versions import ExpectOption, ReasonOption, report_change
 from pilotage.cli.session import Session, connected
@@ -33,7 +32,7 @@ def apply(
     expect: ExpectOption = None,
     what_if: Annotated[
         str,
-        typer.Option(
+        CommandOption(
             "--what-if",
             metavar="TIME",
             help="First run it and the policy in force on the jobs of this period, such as 7d, in virtual time (at most"
@@ -41,7 +40,7 @@ def apply(
         ),
     ] = "",
     yes: Annotated[
-        bool, typer.Option("-y", "--yes", help="Do not ask for confirmation after --what-if")
+        bool, CommandOption("-y", "--yes", help="Do not ask for confirmation after --what-if")
     ] = False,
 ) -> int | None:
     """Put a policy file into force. An invalid file changes nothing."""

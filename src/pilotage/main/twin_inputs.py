@@ -110,7 +110,7 @@ def _read_ces(file: Path) -> tuple[TwinCe, ...]:
 
 
 def _ce_of_trace(path: Path, trace: SwfTrace, cores: int) -> tuple[TwinCe, ...]:
-    cores = cores or trace.max_processors
+    cores = cores or trace.max_procs
     if not cores:
         raise InvalidInput(
             f"the header of {path} does not tell the number of processors (MaxProcs)",

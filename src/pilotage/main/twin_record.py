@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
+from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import InvalidInput
@@ -34,13 +33,13 @@ FAILED: Final = frozenset({PilotState.FAILED, PilotState.ABORTED})
 @connected
 def record(
     session: Session,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="New file for the record")],
+    out: Annotated[Path, CommandOption("--out", metavar="FILE", help="New file for the record")],
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="The period that ends now, such as 7d")
+        str, CommandOption("--since", metavar="TIME", help="The period that ends now, such as 7d")
     ] = "30d",
     names: Annotated[
         bool,
-        typer.Option(
+        CommandOption(
             "--names", help="Keep the names of owners and groups, and the policy; else they have numbers"
         ),
     ] = False,

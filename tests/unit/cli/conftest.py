@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "client"))
 from pilotage.cli.root import build, run
+from pilotage.main.command_line import SERVER_COMMANDS
 from tests.unit.client.fake_server import State, serving, token
 
 Cli = Callable[..., int]
@@ -44,4 +45,4 @@ def state(fake: tuple[Path, State]) -> State:
 
 @pytest.fixture
 def cli() -> Cli:
-    return lambda *words: run(build(), [str(word) for word in words])
+    return lambda *words: run(build(SERVER_COMMANDS), [str(word) for word in words])

@@ -98,7 +98,7 @@ def test_the_header_and_dependent_jobs_are_told() -> None:
     after = GOOD.replace("7 100", "8 100").replace("-1 -1\n", "").rsplit(" ", 2)[0] + " 7 10"
     _, trace = read(f"; Computer: none\n;MaxProcs:  1152 (12 nodes)\n; Note\n{GOOD}\n\n{after}\n")
     assert trace.header == {"Computer": "none", "MaxProcs": "1152 (12 nodes)"}
-    assert trace.max_processors == 1152
+    assert trace.max_procs == 1152
     assert trace.dependent == 1
 
 
@@ -199,7 +199,7 @@ def test_a_job_takes_few_bytes() -> None:
 
 def test_each_public_trace_is_read() -> None:
     lcg = read_swf(public_trace("LCG-2005-1.swf.gz"))
-    assert (len(lcg.jobs), lcg.max_processors) == (187_520, 24_515)
+    assert (len(lcg.jobs), lcg.max_procs) == (187_520, 24_515)
     assert lcg.left_out.counts == {Unusable.ZERO_RUN: 521}
     assert (len(lcg.jobs.owners), len(lcg.jobs.groups)) == (216, 28)
     meta = read_swf(public_trace("metacentrum-wagap-2013.swf"), MemoryUnit.BYTES)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 REFUSALS_SHOWN = 10
 
 DONE = {
-    "drain": "will leave when their jobs have ended",
-    "cancel": "will give their jobs back and leave at their next call",
-    "kill": "are being cancelled",
+    "drain": "told to leave after the running jobs",
+    "cancel": "told to give jobs back and leave at the next call",
+    "kill": "told to end at once",
 }
 
-NOT_CALLED = "have not called home: the batch system cancels them at its next listing"
+NOT_CALLED = "without a call home yet: the batch system cancels at its next listing"
 
 
 def summary(answer: PilotKillResponse, order: str, *, dry_run: bool) -> Iterator[str]:

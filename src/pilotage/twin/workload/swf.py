@@ -108,7 +108,7 @@ class SwfTrace:
     """Jobs that waited for another job in the trace. Here they do not."""
 
     @property
-    def max_processors(self) -> int:
+    def max_procs(self) -> int:
         """`MaxProcs` of the header; 0: the header does not tell it."""
         number = re.match(r"\d{1,9}", self.header.get("MaxProcs", ""))
         return int(number[0]) if number else 0
