@@ -12,6 +12,7 @@ from pilotage.cli.policy.files import FileArgument, policy_for_server
 from pilotage.cli.policy.versions import ExpectOption, ReasonOption, report_change
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import InvalidInput
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.main.twin_inputs import TwinInputs
@@ -110,7 +111,9 @@ def _told(session: Session, study: Study) -> dict[str, object]:
             "nothing done: no seed has run with both policies", hint="give --what-if a shorter period"
         )
     [comparison] = comparisons
-    session.screen.line(f"{study.jobs:,} jobs of {study.trace}, with {len(comparison.seeds)} seeds")
+    session.screen.line(
+        f"{plural(study.jobs, 'job')} of {study.trace}, with {plural(len(comparison.seeds), 'seed')}"
+    )
     print_differences(study, session.screen)
     return {
         "what_if": {

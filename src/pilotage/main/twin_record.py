@@ -13,6 +13,7 @@ from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import parse_duration
 from pilotage.core.errors import InvalidInput
 from pilotage.core.pilots.states import PilotState
+from pilotage.core.plurals import plural
 from pilotage.core.policy import Policy, parse
 from pilotage.twin.ces_file import ces_text
 from pilotage.twin.pilot_lives import RecordedPilot, ces_of_pilots
@@ -51,7 +52,7 @@ def record(
         session.screen.note(f"note: {note}")
     shown = {"file": str(out), "jobs": len(made.jobs), "ces": [ce.name for ce in made.ces]}
     session.screen.json({**shown, "left_out": made.header.left_out, "whole_since": made.header.whole_since})
-    session.screen.line(f"{out} has {len(made.jobs):,} jobs, and {len(made.ces):,} CEs")
+    session.screen.line(f"{out} has {plural(len(made.jobs), 'job')}, and {plural(len(made.ces), 'CE')}")
 
 
 def record_of(history: str, session: Session) -> WorkRecord:
@@ -141,7 +142,7 @@ class _RecordedJobs:
                 # A job that was rescheduled meanwhile may end twice.
                 if job.submitted >= self._begin and self._seen.add(job.id):
                     self._add(job)
-            advance(0, 0, f"{len(self.jobs):,} jobs")
+            advance(0, 0, plural(len(self.jobs), "job"))
         self.jobs.sort()
 
     def _add(self, job: EndedJobFacts) -> None:
@@ -177,7 +178,7 @@ def _pilots(client: Client, policy: Policy, begin: float, advance: Advance) -> I
         if pilot.submitted < begin - longest:
             return
         if number % 1000 == 0:
-            advance(0, 0, f"{number:,} pilots")
+            advance(0, 0, plural(number, "pilot"))
         if pilot.pilot_type != "probe" and (pilot.ended is None or pilot.ended >= begin):
             yield RecordedPilot(
                 pilot.ce,

@@ -88,7 +88,7 @@ class TwinServer:
         await schedule.close()
 
     def abandon(self) -> None:
-        """Close the store at once, as at the death of the process: what is not committed is lost."""
+        """Close the store at once, as at the death of the process. An open transaction is lost."""
         self._readers.close()
         self.connection.close()
 
