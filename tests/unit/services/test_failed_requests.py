@@ -118,7 +118,10 @@ def kept_in_memory(pool: Pool, director: CeDirector, now: float) -> dict[str, An
         if pool.queues.loading is None
         else (pool.queues.loading.last_job, pool.queues.loading.counted_to),
         "numbers": (pool.ids.jobs.last, pool.ids.submissions.last),  # type: ignore[attr-defined]
-        "kinds": [(kind.offer, kind.takes, kind.given) for kind in pool.offers.stats.recent(0.0)],
+        # A request that failed has used its record lately all the same, so records of equal use may change places.
+        "kinds": sorted(
+            ((kind.offer, kind.takes, kind.given) for kind in pool.offers.stats.recent(0.0)), key=repr
+        ),
         "asked for": (dict(pool.provisioning.directors), dict(pool.ces.nodes), pool.server.draining),
         "director": (
             asdict(cast(LocalOrders, director.rule)),
