@@ -6,7 +6,6 @@ import asyncio
 import gc
 import hashlib
 import logging
-import shutil
 import tempfile
 from collections.abc import Container, Iterator
 from contextlib import closing, contextmanager
@@ -72,7 +71,7 @@ def simulate(seed: int, only: Container[int] | None = None, *, faults: int | Non
     history = History(seed, drawn)
     with tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name, _alarms() as alarms:
         folder = Path(name)
-        shutil.copy(_template() / "pilotage.db", folder)
+        (folder / "pilotage.db").write_bytes(_template())
         loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
         world = _World(history, only, loop, folder, alarms)
         try:
@@ -97,13 +96,14 @@ def _spare_the_collector() -> None:
 
 
 @cache
-def _template() -> Path:
-    """A home with an empty store: to make one takes longer than most histories."""
-    folder = Path(tempfile.mkdtemp(prefix="pilotage-simulation-template-"))
-    connection: Any = Home.at(folder).database.open(folder / "backups", "template")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    return folder
+def _template() -> bytes:
+    """The file of an empty store: to make one takes longer than most histories."""
+    with tempfile.TemporaryDirectory(prefix="pilotage-simulation-template-") as name:
+        folder = Path(name)
+        connection: Any = Home.at(folder).database.open(folder / "backups", "template")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+        return (folder / "pilotage.db").read_bytes()
 
 
 class _World:
