@@ -122,7 +122,7 @@ class _TraceRun:
         self._idle_takes = IdleTakes(loop, self._streams.stream("idle takes"), POLL)
         self._pilots: list[_PilotBook] = []
         self._live: set[_PilotBook] = set()
-        groups = sorted({group for _, group in memberships(plan)})
+        groups = sorted({job.group for job in plan.jobs})
         self._samples = TwinSamples(groups)
         self._submitted = 0
         self._until = inf if plan.until is None else BEGIN + plan.until
@@ -332,7 +332,3 @@ def _request_of(job: TraceJob) -> SubmitRequest:
     if job.cpu:
         description["cpu_time"] = int(job.cpu)
     return SubmitRequest(description=description, group=job.group)
-
-
-def memberships(plan: TwinPlan) -> set[tuple[str, str]]:
-    return {(job.owner, job.group) for job in plan.jobs}
