@@ -121,7 +121,6 @@ class Sites:
             start.submission.script,
             start.index,
             start.batch_id,
-            ce.name,
             node,
             start.restarts,
             start.batch_end,

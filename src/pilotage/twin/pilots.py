@@ -88,7 +88,6 @@ class BatchJob:
     secret: str
     index: int
     batch_id: str
-    ce: str
     node: Node
     restarts: int = 0
     end: float = 0.0

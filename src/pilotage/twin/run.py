@@ -166,7 +166,6 @@ class _TraceRun:
             start.submission.script,
             start.index,
             start.batch_id,
-            ce.name,
             node,
             start.restarts,
             start.batch_end,

@@ -99,7 +99,7 @@ def start(
     loop: VirtualLoop, server: PlayedServer, seconds: float = 100.0
 ) -> tuple[SimulatedPilot, list[int]]:
     exits: list[int] = []
-    job = BatchJob("secret", 0, "1.0", "ce", Node("node", "x86_64", 1, 2000))
+    job = BatchJob("secret", 0, "1.0", Node("node", "x86_64", 1, 2000))
     return SimulatedPilot(job, server, Seconds(seconds), loop, random.Random(1), exits.append), exits
 
 
