@@ -91,7 +91,7 @@ class ServerHost:
                 self._policy,
                 streams,
                 clients,
-                least_period=self._least_period,
+                least_period=lambda _: self._least_period,
                 clock=self.clock,
             )
             server = TwinServer(settings, self._loop)

@@ -25,6 +25,13 @@ class TwinPlan:
     until: float | None = None
     """Seconds from the begin of the trace at which the run ends; None: when all jobs have ended."""
 
+    @property
+    def span(self) -> float:
+        """Seconds from the begin of the trace to the last submission, or to the end of the run if it is known."""
+        if self.until is not None:
+            return self.until
+        return self.jobs[-1].submit if len(self.jobs) else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class TwinProgress:

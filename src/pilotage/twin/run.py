@@ -26,6 +26,7 @@ from pilotage.twin.ces import TwinCe
 from pilotage.twin.chance import Streams
 from pilotage.twin.idle_takes import IdleTakes
 from pilotage.twin.network import DirectNetwork
+from pilotage.twin.periods import least_periods
 from pilotage.twin.pilots import BatchJob, SimulatedPilot
 from pilotage.twin.plan import TwinPlan, TwinProgress
 from pilotage.twin.result import (
@@ -39,6 +40,7 @@ from pilotage.twin.result import (
 )
 from pilotage.twin.served_policy import served_policy
 from pilotage.twin.server import TwinServer, TwinServerSettings, caller
+from pilotage.twin.uninterrupted import UninterruptedLeaseDuty
 from pilotage.twin.virtual_loop import VirtualLoop
 from pilotage.twin.workload import TraceJob
 from pilotage.wire.pilot import Node
@@ -46,8 +48,8 @@ from pilotage.wire.submissions import SubmitRequest
 
 BEGIN = 1_700_000_000.0
 """The instant at which each trace begins, in seconds since 1970."""
-LEAST_PERIOD = 10.0
-"""Seconds between two cycles of a duty. Its own period may be shorter; each cycle costs time of the run."""
+END_CHECK = 10.0
+"""Seconds between two looks whether all jobs have ended."""
 HEARTBEAT = 600.0
 """Seconds. No message is lost here, so that a heartbeat tells the server nothing new."""
 POLL = 2.0
@@ -137,7 +139,8 @@ class _TraceRun:
             self._streams,
             self._clients,
             lambda policy: _quiet(served_policy(policy, plan.ces, largest)),
-            LEAST_PERIOD,
+            least_periods(plan.span),
+            UninterruptedLeaseDuty,
         )
         self._server = TwinServer(settings, loop)
         self._network = DirectNetwork(self._server, loop)
@@ -215,7 +218,7 @@ class _TraceRun:
         while self._loop.time() < self._until and not (
             people.done() and self._books.finished >= self._submitted
         ):
-            await asyncio.sleep(LEAST_PERIOD)
+            await asyncio.sleep(END_CHECK)
 
     async def _submit_all(self) -> None:
         """Submit each job at its instant."""
@@ -232,16 +235,16 @@ class _TraceRun:
             self._submitted += 1
 
     async def _sample(self) -> None:
-        last = self._plan.jobs[-1].submit if len(self._plan.jobs) else 0.0
-        period = max(60.0, (last if self._until == inf else self._until - BEGIN) / SAMPLES)
+        period = max(60.0, self._plan.span / SAMPLES)
         while True:
             for failing in self._server.context.duties.failing:
                 raise PilotageError(
                     f"the duty {failing.duty} of the simulated server failed: {failing.error}"
                 )
             self._samples.add(self._sample_now())
-            # Jobs come back after a failure, and limits change: no event of this run tells of them.
-            self._idle_takes.changed()
+            if self._submitted > self._books.finished + self._books.running:
+                # Jobs come back after a failure, and limits change: no event of this run tells of them.
+                self._idle_takes.changed()
             now = self._loop.time() - BEGIN
             self._progress(
                 TwinProgress(

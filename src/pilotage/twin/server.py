@@ -12,6 +12,7 @@ from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties.batch_clients import BatchClients
+from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
@@ -19,7 +20,7 @@ from pilotage.server.home_token import HomeToken
 from pilotage.server.process.home import Home
 from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import read_policy
-from pilotage.server.process.schedule import DutySchedule
+from pilotage.server.process.schedule import DutySchedule, no_least_period
 from pilotage.server.process.settings import Settings
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.tokens import Caller, Issuer
@@ -50,8 +51,9 @@ class TwinServerSettings:
     clients: BatchClients
     revise: Callable[[Policy], Policy] = lambda policy: policy
     """Changes the policy that the server works by."""
-    least_period: float = 0.0
+    least_period: Callable[[Duty], float] = no_least_period
     """Seconds between two cycles of a duty, at least."""
+    lease_duty: type[LeaseDuty] = LeaseDuty
     clock: Callable[[], float] | None = None
     """The clock on its wall; None: that of the loop."""
 
@@ -77,14 +79,14 @@ class TwinServer:
     async def run(self) -> None:
         """Run all duties until the server stops."""
         context = self.context
-        leases = LeaseDuty(context, None)
+        leases = self._settings.lease_duty(context)
         await leases.cycle()
         await forget_unaccepted(context)
         await load_index(context)
         await finish_submissions(context)
         least, clients = self._settings.least_period, self._settings.clients
         schedule = DutySchedule(self._server_settings(), context, None, None, clients, least)
-        await asyncio.gather(every(context, leases, least_period=least), schedule.run())
+        await asyncio.gather(every(context, leases, least_period=least(leases)), schedule.run())
         await schedule.close()
 
     def abandon(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from pilotage.server.context import Context
@@ -58,6 +58,10 @@ DUTIES = (
 """Duties with a lease: a single server runs each for all servers of its database."""
 
 
+def no_least_period(_: Duty) -> float:
+    return 0.0
+
+
 class DutySchedule:
     """Runs each duty in its period until the server stops."""
 
@@ -68,7 +72,7 @@ class DutySchedule:
         duty_leases: DutyLeases | None,
         notifications: Notifications | None,
         clients: BatchClients,
-        least_period: float = 0.0,
+        least_period: Callable[[Duty], float] = no_least_period,
     ) -> None:
         """`duty_leases`: None for a single server. `least_period`: seconds between two cycles of a duty, at least."""
         self._settings = settings
@@ -97,7 +101,7 @@ class DutySchedule:
         """Run a duty in its periods. Of several servers, the one with its lease runs it."""
         leases = self._duty_leases
         if leases is None or not duty.lease:
-            await every(self._context, duty, wake, least_period=self._least_period)
+            await every(self._context, duty, wake, least_period=self._least_period(duty))
         else:
             await every(self._context, duty, wake, lambda duty: leases.run(duty.lease, duty.cycle))
 

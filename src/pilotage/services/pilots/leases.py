@@ -47,17 +47,23 @@ def longest_pause(policy: Policy) -> float:
 
 
 def heartbeat(
-    pool: Pool, tx: Transaction, now: float, *, begins: bool = False, paused_since: float | None = None
+    pool: Pool,
+    tx: Transaction,
+    now: float,
+    *,
+    begins: bool = False,
+    paused_since: float | None = None,
+    longest_gap: float = LONGEST_GAP,
 ) -> float:
     """Write the alive row; after a gap move all leases first. Returns the credit given, in seconds.
 
     `begins`: the server has just been started, so the time since the last alive row is a gap, however short.
-    `paused_since`: a running server has heard nobody since that instant.
+    `paused_since`: a running server has heard nobody since that instant. `longest_gap`: a longer one is an outage.
     """
     now = pool.peers.heartbeat(tx, now, pool.server.policy_version)
     known = instance.load(tx.connection)
     assert known is not None
-    away_since, longest = known.alive_at, 0.0 if begins else LONGEST_GAP
+    away_since, longest = known.alive_at, 0.0 if begins else longest_gap
     if paused_since is not None:
         # Another server may have written the row meanwhile.
         away_since, longest = min(away_since, paused_since), longest_pause(pool.policy)
