@@ -40,7 +40,8 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (
         JOB_FAILED,
         "a job did not end as Done (`wait`, `submit --wait`, `output`); policies differ"
-        " (`policy diff --exit-code`); usage is outside its bounds (`fairness check`); damage (`db check`)",
+        " (`policy diff --exit-code`); usage is outside its bounds (`fairness check`); damage (`db check`);"
+        " jobs would wait for ever (`twin run`)",
     ),
     (USAGE, "invalid usage or input"),
     (NOT_ALLOWED, "not authenticated, or not allowed"),

@@ -115,12 +115,15 @@ def _told(session: Session, study: Study) -> dict[str, object]:
         f"{plural(study.jobs, 'job')} of {study.trace}, with {plural(len(comparison.seeds), 'seed')}"
     )
     print_differences(study, session.screen)
+    for sentence in study.standstills:
+        session.screen.line(sentence)
     return {
         "what_if": {
             "jobs": study.jobs,
             "seeds": list(comparison.seeds),
             "differences": [difference.text for difference in comparison.differences],
             "unchanged": list(comparison.unchanged),
+            "standstills": list(study.standstills),
             "notes": list(study.notes),
         }
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pilotage.twin.report.study import Study
     from pilotage.twin.workload import TraceJobs
 
+STANDSTILL: Final = 1
 INTERRUPTED: Final = 130
 FAILED_RUNS: Final = 70
 
@@ -228,7 +229,9 @@ def _report(study: Study, finished: FinishedRuns, out: Path, screen: CommandOutp
     if finished.interrupted:
         screen.note("pilotage: interrupted" + ("" if study.finished else ": no run had finished"))
         return INTERRUPTED
-    return FAILED_RUNS if finished.failures else 0
+    if finished.failures:
+        return FAILED_RUNS
+    return STANDSTILL if study.standstills else 0
 
 
 def _print_report(study: Study, screen: CommandOutput) -> None:
@@ -245,8 +248,9 @@ def _print_report(study: Study, screen: CommandOutput) -> None:
         screen.line(f"fit: {sentence}")
     for sentence in study.not_simulated:
         screen.line(f"not simulated: {sentence}")
-    if study.partial:
-        screen.line(study.partial)
+    for sentence in (*study.standstills, study.partial):
+        if sentence:
+            screen.line(sentence)
 
 
 def print_differences(study: Study, screen: CommandOutput) -> None:

@@ -54,6 +54,15 @@ class Books:
         self.begun: defaultdict[str, float] = defaultdict(float)
         """The sum over running payloads of (cores × instant of the start), by group."""
         self.running = 0
+        self.moves = 0
+        """Starts and ends of attempts."""
+        self.interrupted: set[int] = set()
+        """Jobs whose last attempt had no result. They wait for the next one, or the server has given them up."""
+
+    @property
+    def open(self) -> int:
+        """Jobs without an end."""
+        return len(self.jobs) - self.finished
 
     def add(self, server_id: int, job: TraceJob) -> None:
         self.jobs[server_id] = JobBook(job)
@@ -67,19 +76,31 @@ class Books:
         book.start = now if book.start is None else book.start
         book.outcome = TwinOutcome.RUNNING
         group, cores = book.job.group, book.job.processors
+        self.interrupted.discard(offer.job)
+        self.moves += 1
         self.running += 1
         self.running_cores[group] += cores
         self.begun[group] += cores * now
 
     def ended(self, pilot: SimulatedPilot, offer: OfferedJob, now: float, finish: Finish) -> None:
         book = self._close(offer, now, finish.wall)
-        if finish.failure != "killed":
+        if finish.failure == "killed":
+            self.interrupted.add(offer.job)
+        else:
             book.end = now
             book.outcome = TwinOutcome.FAILED if finish.failure or finish.exit_code else TwinOutcome.DONE
             self.finished += 1
 
     def lost(self, pilot: SimulatedPilot, offer: OfferedJob, now: float, seconds: float) -> None:
         self._close(offer, now, seconds)
+        self.interrupted.add(offer.job)
+
+    def given_up(self, job: int, end: float) -> None:
+        """The server makes no further attempt: the job has failed."""
+        book = self.jobs[job]
+        book.end, book.outcome = end, TwinOutcome.FAILED
+        self.finished += 1
+        self.interrupted.discard(job)
 
     def _close(self, offer: OfferedJob, now: float, seconds: float) -> JobBook:
         """One attempt is over. The job waits again until its result is known."""
@@ -87,6 +108,7 @@ class Books:
         group, cores = book.job.group, book.job.processors
         book.used += seconds * cores
         book.outcome = TwinOutcome.WAITING
+        self.moves += 1
         self.running -= 1
         self.running_cores[group] -= cores
         self.begun[group] -= cores * (now - seconds)

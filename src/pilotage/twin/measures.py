@@ -85,6 +85,8 @@ class RunMeasures:
     exchanges: int
     cpu_seconds: float
     not_simulated: tuple[str, ...]
+    standstill: str = ""
+    """Why the run was ended although jobs wait; empty: it was not."""
 
     @property
     def utilisation(self) -> float:
@@ -113,6 +115,7 @@ def measure_run(result: TwinResult, policy: Policy, ces: Sequence[TwinCe]) -> Ru
         exchanges=result.counts.exchanges,
         cpu_seconds=result.cpu_seconds,
         not_simulated=result.not_simulated,
+        standstill=result.standstill,
     )
 
 

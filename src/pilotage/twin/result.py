@@ -240,4 +240,6 @@ class TwinResult:
     counts: TwinCounts
     cpu_seconds: float
     """Processor time of the run."""
+    standstill: str = ""
+    """Why the jobs that are left would have waited for ever; empty: the run was not ended for this reason."""
     not_simulated: tuple[str, ...] = field(default=NOT_SIMULATED)

@@ -40,6 +40,7 @@ from pilotage.twin.result import (
 )
 from pilotage.twin.served_policy import served_policy
 from pilotage.twin.server import TwinServer, TwinServerSettings, caller
+from pilotage.twin.standstill import StandstillWatch, close_given_up, longest_pause
 from pilotage.twin.uninterrupted import UninterruptedLeaseDuty
 from pilotage.twin.virtual_loop import VirtualLoop
 from pilotage.twin.workload import TraceJob
@@ -144,6 +145,7 @@ class _TraceRun:
         )
         self._server = TwinServer(settings, loop)
         self._network = DirectNetwork(self._server, loop)
+        self._standstill = ""
 
     def _system(self, ce: TwinCe) -> TwinBatchSystem:
         settings = BatchSystemSettings(
@@ -215,9 +217,11 @@ class _TraceRun:
         self._server.close()
 
     async def _await_end(self, people: asyncio.Future[None]) -> None:
-        while self._loop.time() < self._until and not (
-            people.done() and self._books.finished >= self._submitted
-        ):
+        watch = StandstillWatch(self._books, longest_pause(self._plan.policy, self._plan.ces))
+        while self._loop.time() < self._until and not (people.done() and not self._books.open):
+            if people.done() and watch.is_over(self._loop.time()):
+                self._standstill = await watch.sentence(self._server.context)
+                return
             await asyncio.sleep(END_CHECK)
 
     async def _submit_all(self) -> None:
@@ -241,6 +245,7 @@ class _TraceRun:
                 raise PilotageError(
                     f"the duty {failing.duty} of the simulated server failed: {failing.error}"
                 )
+            close_given_up(self._books, self._server.context)
             self._samples.add(self._sample_now())
             if self._submitted > self._books.finished + self._books.running:
                 # Jobs come back after a failure, and limits change: no event of this run tells of them.
@@ -286,7 +291,14 @@ class _TraceRun:
         matches = sum(book.attempts for book in self._books.jobs.values())
         counts = TwinCounts(self._submitted, matches, self._network.calls)
         return TwinResult(
-            self._plan.seed, self._loop.time() - BEGIN, jobs, pilots, self._samples, counts, 0.0
+            self._plan.seed,
+            self._loop.time() - BEGIN,
+            jobs,
+            pilots,
+            self._samples,
+            counts,
+            0.0,
+            standstill=self._standstill,
         )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from pilotage.cli.root import INTERNAL, INTERRUPTED, OK, build, run
+from pilotage.cli.root import INTERNAL, INTERRUPTED, JOB_FAILED, OK, build, run
 from pilotage.main import twin_runs
 from pilotage.main.command_line import SERVER_COMMANDS
 from pilotage.main.twin_runs import FinishedRuns, RunInputs, SeededRun
@@ -30,7 +31,11 @@ def run_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTwin:
     monkeypatch.setitem(sys.modules, "pilotage.twin.run", SimpleNamespace(run_twin=None))
 
     def command(
-        *options: str, finish: Sequence[int], fail: Sequence[int] = (), interrupt: bool = False
+        *options: str,
+        finish: Sequence[int],
+        fail: Sequence[int] = (),
+        interrupt: bool = False,
+        standstill: str = "",
     ) -> int:
         def run_seeds(runs: Sequence[SeededRun], inputs: RunInputs, *_: object, **__: object) -> FinishedRuns:
             assert len(inputs.jobs) == 1
@@ -38,7 +43,7 @@ def run_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTwin:
             for one in runs:
                 weights = WEIGHTS if one.policy != "b.toml" else WEIGHTS | {"atlas": 5.0}
                 if one.seed in finish:
-                    finished.measures[one] = invented_run(weights, one.seed)
+                    finished.measures[one] = replace(invented_run(weights, one.seed), standstill=standstill)
                 elif one.seed in fail:
                     finished.failures[one] = "nothing fits"
             return finished
@@ -74,6 +79,14 @@ def test_a_failed_run_is_told_beside_the_others(run_twin: RunTwin, capfd: Output
     printed = capfd.readouterr()
     assert "pilotage: the run of default policy with seed 2 failed: nothing fits" in printed.err
     assert "This report is partial: 1 of 2 runs have finished, others failed." in printed.out
+
+
+def test_a_standstill_is_told_and_has_an_exit_code(run_twin: RunTwin, capfd: Output) -> None:
+    assert run_twin(finish=(1, 2), standstill="3 jobs still wait. <b>") == JOB_FAILED
+    told = "default policy came to a standstill: 2 of 2 runs: 3 jobs still wait. <b>."
+    assert told in capfd.readouterr().out
+    assert json.loads(Path("out/report.json").read_text())["standstills"] == [told]
+    assert "3 jobs still wait. &lt;b&gt;." in Path("out/report.html").read_text()
 
 
 def test_an_interruption_keeps_the_finished_runs(run_twin: RunTwin, capfd: Output) -> None:

@@ -50,6 +50,7 @@ def _document(study: Study, comparisons: list[PolicyComparison]) -> dict[str, An
         "jobs": study.jobs,
         "seeds": study.seeds,
         "partial": bool(study.partial),
+        "standstills": study.standstills,
         "notes": study.notes,
         "fits": study.fits,
         "not_simulated": study.not_simulated,

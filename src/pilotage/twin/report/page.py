@@ -54,6 +54,7 @@ def _head(study: Study) -> Iterator[str]:
     yield f"<p>{study.jobs:,} jobs, {len(study.seeds)} seeds. Policies: {escape(names)}.</p>"
     if study.partial:
         yield f'<p class="partial">{escape(study.partial)}</p>'
+    yield from (f'<p class="partial">{escape(sentence)}</p>' for sentence in study.standstills)
     yield from (f'<p class="note">{escape(note)}.</p>' for note in study.notes)
 
 

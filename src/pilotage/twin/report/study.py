@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,6 +54,11 @@ class Study:
         return tuple(dict.fromkeys(text for run in runs for text in run.not_simulated))
 
     @property
+    def standstills(self) -> tuple[str, ...]:
+        """A sentence for each policy under which jobs would have waited for ever: that of its first such run."""
+        return tuple(sentence for policy in self.policies for sentence in _standstill(policy))
+
+    @property
     def partial(self) -> str:
         """A sentence if runs are missing, else empty."""
         asked = len(self.seeds) * len(self.policies)
@@ -62,6 +67,13 @@ class Study:
             return ""
         reason = "it was interrupted" if self.interrupted else "others failed"
         return f"This report is partial: {done} of {asked} runs have finished, {reason}."
+
+
+def _standstill(policy: PolicyRuns) -> Iterator[str]:
+    stuck = [run for run in policy.runs if run.standstill]
+    if stuck:
+        part = "" if len(policy.runs) == 1 else f" {len(stuck)} of {len(policy.runs)} runs:"
+        yield f"{policy.name} came to a standstill:{part} {stuck[0].standstill}."
 
 
 def describe_fits(jobs: TraceJobs, ces: Sequence[TwinCe]) -> tuple[str, ...]:
