@@ -16,6 +16,8 @@ from pilotage.twin.columns import Array
 from pilotage.twin.workload import TraceJobs
 
 SHOWN = 5
+LONGEST_GAP = 366 * 86400.0
+"""Seconds between two submissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,22 @@ def before(jobs: TraceJobs, until: float | None, notes: list[str]) -> TraceJobs:
         jobs = without(jobs, jobs.rows["submit"] < until, "are submitted after the end of the run", notes)
         if not len(jobs):
             raise InvalidInput("no job is submitted before the end of the run", hint="give a later --until")
+    _check_gaps(jobs)
     return jobs
+
+
+def _check_gaps(jobs: TraceJobs) -> None:
+    """Raise if no job comes for years: a wrong time in one line would let a run last for hours."""
+    submits = jobs.rows["submit"]
+    gaps = np.diff(submits)
+    if len(gaps) and gaps.max() > LONGEST_GAP:
+        place = int(gaps.argmax())
+        days = int(submits[place] / 86400) + 1
+        raise InvalidInput(
+            f"after job {jobs[place].number} no job is submitted for {gaps[place] / 86400:,.0f} days, until job"
+            f" {jobs[place + 1].number}",
+            hint=f"correct or remove the wrong line; --until {days}d ends the run before the gap",
+        )
 
 
 def startable(
@@ -76,6 +93,10 @@ def startable(
             f"ask for more time than every pilot{of} has",
             notes,
         )
+        if too_long := int(np.count_nonzero(jobs.rows["run"] > _longest_lives(jobs, sizes))):
+            notes.append(
+                f"{too_long:,} of {len(jobs):,} jobs run longer than every pilot{of} lives: they are tried, and fail"
+            )
     if not len(jobs):
         hint = "compare the nodes of --ces and `pilot_processors`, `pilot_memory` and `wall` of the policy"
         raise InvalidInput(f"none of the {total:,} jobs can start: {'; '.join(notes)}", hint=hint)
@@ -123,6 +144,14 @@ def _in_time(jobs: TraceJobs, sizes: Sequence[PilotSize], cpu_buckets: Sequence[
     for size in sizes:
         in_time |= _fits_one(jobs, size) & (jobs.rows["wall"] <= size.seconds) & (cpu <= size.cpu)
     return in_time
+
+
+def _longest_lives(jobs: TraceJobs, sizes: Sequence[PilotSize]) -> Array:
+    """The seconds that the longest pilot with room for each job lives."""
+    longest = np.zeros(len(jobs))
+    for size in sizes:
+        longest = np.maximum(longest, np.where(_fits_one(jobs, size), size.seconds, 0.0))
+    return longest
 
 
 def _check_ces(name: str, policy: Policy, ces: Sequence[TwinCe]) -> None:

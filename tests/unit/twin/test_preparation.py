@@ -57,6 +57,22 @@ def test_jobs_after_the_end_are_left_out() -> None:
     )
 
 
+def test_jobs_that_no_pilot_lives_long_enough_for_are_told() -> None:
+    numbers, notes = prepared(TraceJobs([job(1), job(2, run=10**8)]))
+    assert numbers == [1, 2]
+    assert notes == ("1 of 2 jobs run longer than every pilot lives: they are tried, and fail",)
+
+
+def test_a_gap_of_years_is_a_wrong_line() -> None:
+    jobs = TraceJobs([job(1), job(2, submit=90000.0), job(3, submit=1e10)])
+    with pytest.raises(
+        InvalidInput, match="after job 2 no job is submitted for 115,740 days, until job 3"
+    ) as error:
+        prepared(jobs)
+    assert "--until 2d" in error.value.hint
+    assert prepared(jobs, until=2 * 86400.0)[0] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

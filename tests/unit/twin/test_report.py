@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.twin.measures import measure_run
 from pilotage.twin.report.differences import compare_policies
 from pilotage.twin.report.files import DOCUMENT, PAGE, open_folder, write_report
+from pilotage.twin.report.pictures import pictures_of
 from pilotage.twin.report.scales import LinearScale, LogScale, axis_end, round_highest, ticks, time_ticks
 from pilotage.twin.report.study import PolicyRuns, Study, describe_fits
 from pilotage.twin.report.tables import over_seeds, tables_of
 from pilotage.twin.workload import TraceJobs
-from tests.unit.twin.invented_runs import CES, OTHER, WEIGHTS, invented_run, invented_study
+from tests.unit.twin.invented_runs import (
+    CES,
+    OTHER,
+    SPAN,
+    WEIGHTS,
+    invented_result,
+    invented_run,
+    invented_study,
+    policy_of,
+)
 from tests.unit.twin.swf_text import job
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -144,6 +156,12 @@ def test_a_partial_report_says_so(tmp_path: Path) -> None:
     page = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert "This report is partial: 2 of 6 runs have finished, it was interrupted." in page
     assert json.loads((tmp_path / DOCUMENT).read_text(encoding="utf-8"))["partial"] is True
+
+
+def test_a_run_without_a_second_sample_has_pictures() -> None:
+    run = measure_run(invented_result(WEIGHTS, 1, step=SPAN), policy_of(WEIGHTS), CES)
+    study = replace(invented_study(1, both=False), policies=(PolicyRuns("base.toml", [run]),))
+    assert len(pictures_of(study)) == 4
 
 
 def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:

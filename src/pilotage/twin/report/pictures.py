@@ -113,7 +113,7 @@ def draw_shares(policy: PolicyRuns) -> Drawing:
             width=WIDTH / 2 - 92,
             height=112,
             times=curves.times,
-            highest=max(*used, *entitled, 1.0),
+            highest=max([*used, *entitled, 1.0]),
         )
         panel.axes(_cut(curves.groups[place], 40), "cores")
         panel.area(used, [0.0] * len(used), f"f{_look(0)}", 0.18)
