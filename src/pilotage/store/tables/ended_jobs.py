@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -67,7 +68,8 @@ def page(connection: Connection, since: float, after: int, most: int) -> EndedJo
     values = (since, since, after, most)
     ended = [EndedJobRow(*row) for row in connection.execute(_PAGE, (*values, *values, most))]
     read, submissions = _submissions(connection, ended)
-    jobs = [job for job in ended if job.submission in read]
+    # The next page begins behind the last job, so none before it may be left out.
+    jobs = list(takewhile(lambda job: job.submission in read, ended))
     return EndedJobsRows(
         jobs, submissions, jobs[-1] if len(ended) == most or len(jobs) < len(ended) else None
     )
