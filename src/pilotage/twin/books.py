@@ -37,6 +37,7 @@ class JobBook:
             self.attempts,
             self.outcome,
             self.used,
+            job.run,
         )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+Party = TypeVar("Party", bound=Hashable)
 
 
 def entitled_cores(
-    cores: float, weights: Mapping[str, float], demands: Mapping[str, float]
-) -> dict[str, float]:
+    cores: float, weights: Mapping[Party, float], demands: Mapping[Party, float]
+) -> dict[Party, float]:
     """The cores that each party with a demand is entitled to.
 
     Each gets its part by weight, at most its demand. Cores that a party does not need are divided among the others in

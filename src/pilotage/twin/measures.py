@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +11,7 @@ import numpy as np
 from pilotage.core.policy import Policy
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.columns import Array
-from pilotage.twin.entitlement import entitled_cores
+from pilotage.twin.ideal import IdealUse, ideal_use
 from pilotage.twin.result import TwinOutcome, TwinResult
 
 QUANTILES: Final = (0.1, 0.5, 0.9, 0.99)
@@ -35,9 +34,7 @@ class PartyMeasures:
     used: float
     """Core-seconds until the last submission."""
     entitled: float
-    """Core-seconds that it is entitled to until the last submission, while it has work."""
-    used_with_work: float
-    """Core-seconds that it used meanwhile."""
+    """Core-seconds that an ideal division would have given it until the last submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class RunMeasures:
 def measure_run(result: TwinResult, policy: Policy, ces: Sequence[TwinCe]) -> RunMeasures:
     rows = result.jobs.rows
     last = float(rows["submit"].max()) if len(rows) else 0.0
-    use = _group_use(result)
+    use = _group_use(result, policy)
     names, counts = np.unique(rows["outcome"], return_counts=True)
     return RunMeasures(
         seed=result.seed,
@@ -108,7 +105,7 @@ def measure_run(result: TwinResult, policy: Policy, ces: Sequence[TwinCe]) -> Ru
         outcomes={TwinOutcome(name).name.lower(): int(n) for name, n in zip(names, counts, strict=True)},
         repeated=int(np.count_nonzero(rows["attempts"] > 1)),
         groups=tuple(_groups(result, use, last)),
-        owners=tuple(_owners(result, policy, last)),
+        owners=tuple(_owners(result, use, last)),
         ces=tuple(_ces(result, ces)),
         curves=_curves(result, use),
         matches=result.counts.matches,
@@ -131,34 +128,22 @@ def _waits(rows: Array, until: float) -> tuple[tuple[float, ...], int]:
 class GroupUse:
     """Entitlement and use of the groups, from each sample to the next one."""
 
-    spans: Array
-    """Seconds."""
     used: Array
-    """Cores, a column for each group."""
-    entitled: Array
-    """Cores: the group's share of all used cores, at most as many as its jobs can use."""
-    has_work: Array
-    """Whether the group has jobs that wait or run at both samples."""
+    """Core-seconds, a column for each group of the samples."""
+    ideal: IdealUse
+    places: dict[str, int]
+    """The place of each group among those of the jobs."""
+
+    def entitled(self, group: str) -> Array:
+        """The core-seconds of a group in the ideal division."""
+        return self.ideal.of_group(self.places.get(group, -1))
 
 
-def _group_use(result: TwinResult) -> GroupUse:
-    samples, jobs = result.samples, result.jobs
-    rows = samples.rows
-    spans = np.diff(rows["time"])
-    used = np.diff(rows["used"], axis=0) / np.maximum(spans, 1e-9)[:, None]
-    demands = np.zeros((len(rows), len(samples.groups)))
-    for place, group in enumerate(samples.groups):
-        if group in jobs.groups.names:
-            own = jobs.rows[jobs.rows["group"] == jobs.groups.place(group)]
-            demands[:, place] = _demand(own, rows["time"])
-    entitled = np.zeros_like(used)
-    for step, cores in enumerate(used.sum(axis=1).tolist()):
-        weights = dict(zip(samples.groups, rows["entitled"][step].tolist(), strict=True))
-        demand = (demands[step] + demands[step + 1]) / 2
-        now = dict(zip(samples.groups, demand.tolist(), strict=True))
-        for group, part in entitled_cores(cores, weights, now).items():
-            entitled[step, samples.groups.index(group)] = part
-    return GroupUse(spans, used, entitled, (demands[:-1] > 0) & (demands[1:] > 0))
+def _group_use(result: TwinResult, policy: Policy) -> GroupUse:
+    samples, jobs = result.samples.rows, result.jobs
+    used = np.diff(samples["used"], axis=0)
+    ideal = ideal_use(jobs, samples["time"], used.sum(axis=1), policy)
+    return GroupUse(used, ideal, {group: place for place, group in enumerate(jobs.groups.names)})
 
 
 def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasures]:
@@ -166,11 +151,8 @@ def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasure
     counted = samples.rows["time"][1:] <= last
     measured = []
     for place, group in enumerate(samples.groups):
-        known = group in result.jobs.groups.names
-        own = rows[rows["group"] == (result.jobs.groups.place(group) if known else -1)]
+        own = rows[rows["group"] == use.places.get(group, -1)]
         waits, waiting = _waits(own, result.until)
-        busy = counted & use.has_work[:, place]
-        used, entitled = use.used[:, place] * use.spans, use.entitled[:, place] * use.spans
         measured.append(
             PartyMeasures(
                 group=group,
@@ -178,70 +160,36 @@ def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasure
                 jobs=len(own),
                 waiting=waiting,
                 waits=waits,
-                used=float(used[counted].sum()),
-                entitled=float(entitled[busy].sum()),
-                used_with_work=float(used[busy].sum()),
+                used=float(use.used[counted, place].sum()),
+                entitled=float(use.entitled(group)[counted].sum()),
             )
         )
     return sorted((group for group in measured if group.jobs), key=lambda group: -group.jobs)
 
 
-def _owners(result: TwinResult, policy: Policy, last: float) -> list[PartyMeasures]:
+def _owners(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasures]:
+    """The owners of each group. Those of a group that shares its share have no entitlement of their own."""
     rows, jobs = result.jobs.rows, result.jobs
-    grid = _grid(result, last)
-    measured = []
-    for place, group in enumerate(jobs.groups.names):
-        own = rows[rows["group"] == place]
-        cores = _group_cores(result, group, grid)
-        parties = {jobs.owners.names[owner]: own[own["owner"] == owner] for owner in np.unique(own["owner"])}
-        demands = {owner: _demand(of_owner, grid) for owner, of_owner in parties.items()}
-        entitled = {} if policy.sharing(group) else _entitled(cores, demands)
-        for owner, of_owner in parties.items():
-            waits, waiting = _waits(of_owner, result.until)
-            used = np.diff(_used(of_owner, grid, result.until))
-            busy = (demands[owner][:-1] > 0) & (demands[owner][1:] > 0)
-            parts = entitled.get(owner, np.zeros(len(grid)))
-            mean = (parts[:-1] + parts[1:]) / 2 * np.diff(grid)
-            measured.append(
-                PartyMeasures(
-                    group=group,
-                    owner=owner,
-                    jobs=len(of_owner),
-                    waiting=waiting,
-                    waits=waits,
-                    used=float(used.sum()),
-                    entitled=float(mean[busy].sum()),
-                    used_with_work=float(used[busy].sum()),
-                )
-            )
-    return sorted(measured, key=lambda party: -party.jobs)
-
-
-def _grid(result: TwinResult, last: float) -> Array:
-    """The instants at which owners are looked at: some of the samples' instants."""
     times = result.samples.rows["time"]
-    times = times[times <= last]
-    chosen = np.unique(np.linspace(0, len(times) - 1, min(len(times), POINTS)).astype(int))
-    grid: Array = times[chosen] if len(times) else times
-    return grid
-
-
-def _group_cores(result: TwinResult, group: str, grid: Array) -> Array:
-    """The cores that the group uses at each instant, as a mean over the time until the next one."""
-    if group not in result.samples.groups or len(grid) < 2:
-        return np.zeros(len(grid))
-    rows, place = result.samples.rows, result.samples.groups.index(group)
-    used = np.interp(grid, rows["time"], rows["used"][:, place])
-    rates = np.diff(used) / np.diff(grid)
-    return np.append(rates, rates[-1])
-
-
-def _demand(rows: Array, grid: Array) -> Array:
-    """Processors of the jobs that wait or run at each instant."""
-    ends = np.where(np.isnan(rows["end"]), math.inf, rows["end"])
-    return _sums_before(rows["submit"], rows["processors"], grid) - _sums_before(
-        ends, rows["processors"], grid
-    )
+    counted = times[1:] <= last
+    grid = times[times <= last]
+    entitled = dict(zip(use.ideal.parties, use.ideal.core_seconds[counted].sum(axis=0).tolist(), strict=True))
+    measured = []
+    for group, owner in np.unique(np.stack([rows["group"], rows["owner"]]), axis=1).T.tolist():
+        own = rows[(rows["group"] == group) & (rows["owner"] == owner)]
+        waits, waiting = _waits(own, result.until)
+        measured.append(
+            PartyMeasures(
+                group=jobs.groups.names[group],
+                owner=jobs.owners.names[owner],
+                jobs=len(own),
+                waiting=waiting,
+                waits=waits,
+                used=float(np.diff(_used(own, grid, result.until)).sum()),
+                entitled=entitled.get((group, owner), 0.0),
+            )
+        )
+    return sorted(measured, key=lambda party: -party.jobs)
 
 
 def _sums_before(times: Array, values: Array, grid: Array) -> Array:
@@ -266,17 +214,6 @@ def _used(rows: Array, grid: Array, until: float) -> Array:
     return total
 
 
-def _entitled(cores: Array, demands: dict[str, Array]) -> dict[str, Array]:
-    """The part of the group's used cores that each of its owners is entitled to."""
-    weights = dict.fromkeys(demands, 1.0)
-    entitled = {owner: np.zeros(len(cores)) for owner in demands}
-    for place, available in enumerate(cores.tolist()):
-        now = {owner: float(demand[place]) for owner, demand in demands.items() if demand[place] > 0}
-        for owner, part in entitled_cores(available, weights, now).items():
-            entitled[owner][place] = part
-    return entitled
-
-
 def _ces(result: TwinResult, ces: Sequence[TwinCe]) -> list[CeMeasures]:
     rows = result.pilots.rows
     measured = []
@@ -290,7 +227,11 @@ def _ces(result: TwinResult, ces: Sequence[TwinCe]) -> list[CeMeasures]:
 
 
 def _curves(result: TwinResult, use: GroupUse) -> TwinCurves:
-    rows, groups = result.samples.rows[:-1], result.samples.groups
+    rows, groups, spans = (
+        result.samples.rows[:-1],
+        result.samples.groups,
+        np.diff(result.samples.rows["time"]),
+    )
     if not len(rows):
         return TwinCurves((), (), (), (), (), groups, ((),) * len(groups), ((),) * len(groups))
     bounds = np.unique(np.linspace(0, len(rows), min(len(rows), POINTS), endpoint=False).astype(int))
@@ -307,6 +248,6 @@ def _curves(result: TwinResult, use: GroupUse) -> TwinCurves:
         starting=tuple(mean(rows["starting"])),
         waiting=tuple(mean(rows["waiting"])),
         groups=groups,
-        entitled=tuple(map(tuple, mean(use.entitled))),
-        used=tuple(map(tuple, mean(use.used))),
+        entitled=tuple(tuple(mean(use.entitled(group) / spans)) for group in groups),
+        used=tuple(map(tuple, mean(use.used / spans[:, None]))),
     )

@@ -35,6 +35,7 @@ _JOB = np.dtype(
         ("start", "f8"),
         ("end", "f8"),
         ("used", "f8"),
+        ("run", "f8"),
         ("owner", "i4"),
         ("group", "i4"),
         ("processors", "i4"),
@@ -61,6 +62,8 @@ class JobRun:
     outcome: TwinOutcome
     used: float
     """Core-seconds of all its attempts."""
+    run: float
+    """Seconds that its payload takes."""
 
 
 class JobRuns:
@@ -79,6 +82,7 @@ class JobRuns:
                 math.nan if job.start is None else job.start,
                 math.nan if job.end is None else job.end,
                 job.used,
+                job.run,
                 self.owners.place(job.owner),
                 self.groups.place(job.group),
                 job.processors,
@@ -89,7 +93,7 @@ class JobRuns:
 
     @property
     def rows(self) -> Array:
-        """The columns number, submit, start and end (nan: none), used, processors, attempts, outcome, owner, group.
+        """The columns number, submit, start, end (nan: none), used, run, processors, attempts, outcome, owner, group.
 
         Owner and group are places in `owners` and `groups`.
         """
@@ -170,8 +174,6 @@ class TwinSample:
     """The state at one instant."""
 
     time: float
-    entitled: Mapping[str, float]
-    """The fraction that the share of each group is of the shares of all groups with work."""
     used: Mapping[str, float]
     """Core-seconds of each group since the begin of the run."""
     busy: int
@@ -194,21 +196,20 @@ class TwinSamples:
 
     def __init__(self, groups: Sequence[str]) -> None:
         self.groups = tuple(groups)
-        by_group = [(name, "f8", (len(self.groups),)) for name in ("entitled", "used")]
-        self._buffer = RowBuffer(np.dtype([*((name, "f8") for name in _SAMPLED), *by_group]))
+        by_group = ("used", "f8", (len(self.groups),))
+        self._buffer = RowBuffer(np.dtype([*((name, "f8") for name in _SAMPLED), by_group]))
 
     def add(self, sample: TwinSample) -> None:
         self._buffer.append(
             (
                 *(getattr(sample, name) for name in _SAMPLED),
-                tuple(sample.entitled.get(group, 0.0) for group in self.groups),
                 tuple(sample.used.get(group, 0.0) for group in self.groups),
             )
         )
 
     @property
     def rows(self) -> Array:
-        """The columns time, busy, idle, starting, waiting, running; entitled and used have a column for each group."""
+        """The columns time, busy, idle, starting, waiting, running; used has a column for each group."""
         return self._buffer.rows
 
     def __len__(self) -> int:

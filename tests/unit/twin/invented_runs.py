@@ -44,9 +44,7 @@ def invented_result(weights: Mapping[str, float], seed: int, step: float = 3600.
         total = sum(weights[name] for name in active) or 1.0
         entitled = {name: weights[name] / total for name in active}
         busy = min(CORES, 30 + 25 * len(active)) if active else 0
-        samples.add(
-            TwinSample(now, entitled, dict(used), busy, rng.randrange(1, 12), rng.randrange(6), 40, busy)
-        )
+        samples.add(TwinSample(now, dict(used), busy, rng.randrange(1, 12), rng.randrange(6), 40, busy))
         for name in active:
             used[name] += entitled[name] * busy * step * rng.uniform(0.97, 1.03)
     return TwinResult(
@@ -75,6 +73,7 @@ def _jobs(weights: Mapping[str, float], used: Mapping[str, float], rng: Random) 
                     end=end,
                     attempts=0 if start is None else 1 + (number % 50 == 0),
                     outcome=TwinOutcome.DONE if end is not None else outcome,
+                    run=run,
                     used=0.0 if start is None else min(SPAN, start + run) - start,
                 )
             )

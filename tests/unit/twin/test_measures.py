@@ -34,6 +34,7 @@ def run_of(number: int, group: str, start: float | None, end: float | None, **fa
         "attempts": 0 if start is None else 1,
         "outcome": TwinOutcome.DONE if end is not None else outcome,
         "used": 0.0 if start is None else (end or 1000.0) - start,
+        "run": (end or 1000.0) - (start or 0.0),
     }
     return JobRun(number=number, group=group, start=start, end=end, **{**given, **facts})  # type: ignore[arg-type]
 
@@ -48,10 +49,9 @@ def measured() -> RunMeasures:
     jobs.add(run_of(5, "b", None, None))
     jobs.add(run_of(6, "b", None, None, submit=1000.0))
     for place in range(11):
-        now, has_a = place * 100.0, place < 8
+        now = place * 100.0
         used = {"a": 3 * min(now, 800.0), "b": now + max(0.0, now - 800.0)}
-        entitled = {"a": 0.5, "b": 0.5} if has_a else {"b": 1.0}
-        samples.add(TwinSample(now, entitled, used, 4 if has_a else 2, 0, 0, 2, 4))
+        samples.add(TwinSample(now, used, 4 if place < 8 else 2, 0, 0, 2, 4))
     pilots.add(PilotRun("grid", 2, 0.0, 0.0, 1000.0, 1600.0, 100.0, 200.0, 100.0))
     pilots.add(PilotRun("grid", 2, 5.0, None, None, 0.0, 0.0, 0.0, 0.0))
     result = TwinResult(3, 1000.0, jobs, pilots, samples, TwinCounts(7, 6, 99), 1.5)
@@ -71,20 +71,19 @@ def test_open_waits_count_until_the_end() -> None:
     assert b.waits == pytest.approx(tuple(np.quantile([0, 800, 1000, 0], [0.1, 0.5, 0.9, 0.99])))
 
 
-def test_a_group_is_entitled_to_its_share_while_it_has_work() -> None:
+def test_a_group_is_entitled_to_its_share() -> None:
+    """In the ideal, a has two cores until 800, then the two that are used until it is done."""
     a, b = sorted(measured().groups, key=lambda group: group.group)
-    assert (a.used, a.used_with_work) == pytest.approx((2400.0, 3 * 700.0))
-    assert a.entitled == pytest.approx(2 * 700.0)  # from 700 on it has no jobs at the next sample
-    assert (b.used, b.used_with_work) == pytest.approx((1200.0, 1200.0))
-    assert b.entitled == pytest.approx(2 * 700.0 + 100 * 2.5 + 2 * 200.0)
+    assert (a.used, b.used) == pytest.approx((2400.0, 1200.0))
+    assert (a.entitled, b.entitled) == pytest.approx((2 * 800.0 + 1 * 200.0, 2 * 800.0 + 1 * 200.0))
 
 
-def test_an_owner_is_entitled_to_an_equal_part_of_the_use_of_the_group() -> None:
+def test_an_owner_is_entitled_to_an_equal_part_of_the_group() -> None:
     owners = {party.owner: party for party in measured().owners}
-    # a-0 has two jobs and a-1 one, which is less than half of three cores.
-    assert owners["a-0"].entitled == pytest.approx(2 * 700.0)
-    assert owners["a-1"].entitled == pytest.approx(700.0)
-    assert owners["a-0"].used_with_work == pytest.approx(1400.0)
+    # Each has one core until 800; then a-1 has no work left, and a-0 has the one core of the group.
+    assert owners["a-0"].entitled == pytest.approx(800.0 + 200.0)
+    assert owners["a-1"].entitled == pytest.approx(800.0)
+    assert owners["a-0"].used == pytest.approx(1600.0)
 
 
 def test_members_of_a_sharing_group_have_no_entitlement_of_their_own() -> None:

@@ -98,8 +98,8 @@ def _waits(policy: PolicyRuns) -> ReportTable:
 
 
 _SHARE_NOTE: Final = (
-    "Core-hours until the last submission, while the group or owner has jobs that wait or run."
-    " An entitlement is at most the cores that its jobs can use."
+    "Core-hours until the last submission. Entitled: those of an ideal division of the same cores, which stops and"
+    " continues jobs at will."
 )
 _SHARE_COLUMNS: Final = ("entitled", "used", "used of entitled")
 
@@ -114,7 +114,7 @@ def _owners(policy: PolicyRuns) -> ReportTable:
     most_used = sorted(parties.items(), key=lambda entry: -entry[1][0].used)[:OWNERS_SHOWN]
     rows = tuple(_share_rows(dict(most_used)))
     more = len(parties) - len(rows)
-    note = f"{_SHARE_NOTE} Owners of a group have equal parts of what the group uses."
+    note = f"{_SHARE_NOTE} Owners of a group have equal parts of its entitlement."
     if more:
         note += f" {more:,} owners with less use are in the JSON document."
     return ReportTable("Entitled and used, by owner", note, ("owner", *_SHARE_COLUMNS), rows)
@@ -122,11 +122,11 @@ def _owners(policy: PolicyRuns) -> ReportTable:
 
 def _share_rows(parties: dict[str, list[PartyMeasures]]) -> Iterator[tuple[str, ...]]:
     for name, runs in parties.items():
-        ratios = [run.used_with_work / run.entitled for run in runs if run.entitled > 0]
+        ratios = [run.used / run.entitled for run in runs if run.entitled > 0]
         yield (
             name,
             over_seeds((run.entitled for run in runs), core_hours),
-            over_seeds((run.used_with_work for run in runs), core_hours),
+            over_seeds((run.used for run in runs), core_hours),
             over_seeds(ratios, percent) if ratios else "-",
         )
 
