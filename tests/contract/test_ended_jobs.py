@@ -13,7 +13,11 @@ from pilotage.store.tables import chunks, ended_jobs, history, instance, retenti
 from pilotage.store.tables.ended_jobs import Demand, EndedJobRow
 from tests.contract.stores import IDENTITY, recount
 
-DEMANDS: tuple[dict[str, Any], ...] = ({}, {"processors": 4, "memory": 500}, {"wall_time": 60, "cpu_time": 30, "executable": "x"})
+DEMANDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"processors": 4, "memory": 500},
+    {"wall_time": 60, "cpu_time": 30, "executable": "x"},
+)
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pilotage.wire.history import EndedJobFacts
 
 LONGEST_PERIOD: Final = 100 * 365 * 86400.0
+GAVE_WAY: Final = "share"
+"""The reason with which a pilot left for another owner's turn."""
 FAILED: Final = frozenset({PilotState.FAILED, PilotState.ABORTED})
 
 
@@ -187,4 +189,5 @@ def _pilots(client: Client, policy: Policy, begin: float, advance: Advance) -> I
                 pilot.started,
                 pilot.ended,
                 pilot.state in FAILED,
+                gave_way=pilot.reason == GAVE_WAY,
             )

@@ -37,6 +37,8 @@ class TwinCe:
     """
     failure_rate: float = 0.0
     """Failures per hour of a running pilot."""
+    isolates: bool = True
+    """Whether its nodes let pilots isolate payloads. Where they do not, a pilot serves one owner at a time."""
 
     @property
     def cores(self) -> int:

@@ -50,6 +50,10 @@ class TwinCeTable(PolicyTable, frozen=True):
         ),
     ] = ()
     failure_rate: Annotated[float, Setting("failures per hour of a running pilot", 0.0, 3600.0)] = 0.0
+    isolates: Annotated[
+        bool,
+        Setting("whether its nodes let pilots isolate payloads; false: a pilot serves one owner at a time"),
+    ] = True
 
 
 def parse_ces(text: str) -> tuple[TwinCe, ...]:
@@ -83,6 +87,7 @@ def _lines_of(ce: TwinCe) -> Iterator[str]:
     yield f"start_delay = {toml.number(ce.start_delay)}"
     yield f"waits = [{', '.join(map(toml.number, ce.waits))}]"
     yield f"failure_rate = {toml.number(ce.failure_rate)}"
+    yield f"isolates = {str(ce.isolates).lower()}"
     for kind in ce.nodes:
         yield f"[{toml.table('ces', ce.name, 'nodes')}]"
         yield f"count = {kind.count}"
@@ -98,6 +103,7 @@ def _ce(name: str, table: TwinCeTable) -> TwinCe:
         start_delay=table.start_delay,
         waits=table.waits,
         failure_rate=table.failure_rate,
+        isolates=table.isolates,
     )
 
 

@@ -27,6 +27,8 @@ class RecordedPilot:
     started: float | None
     ended: float | None
     failed: bool
+    gave_way: bool = False
+    """It left since it was another owner's turn: it could not isolate payloads."""
 
 
 def ces_of_pilots(
@@ -59,6 +61,7 @@ def _ce(
         if waits
         else (),
         failure_rate=min(HIGHEST_FAILURE_RATE, round(failed / hours, 6)) if hours else 0.0,
+        isolates=not any(pilot.gave_way for pilot in pilots),
     )
 
 

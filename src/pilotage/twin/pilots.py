@@ -92,6 +92,8 @@ class BatchJob:
     restarts: int = 0
     end: float = 0.0
     """When the batch system ends it, on the loop's clock; 0: not known."""
+    isolates: bool = True
+    """Whether the node lets it isolate payloads."""
 
 
 @dataclass(slots=True)
@@ -199,7 +201,7 @@ class SimulatedPilot:
             self._exit(LEFT)
             return
         self._token, self.enrolled = answer.token, now
-        isolated = answer.isolation != "none"
+        isolated = answer.isolation != "none" and self.job.isolates
         node = replace(
             self.job.node,
             isolation=USERNS if isolated else "",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from pilotage.core.policy import Policy
 from pilotage.twin.ces import TwinCe
-from pilotage.twin.workload import TraceJob
+from pilotage.twin.workload import TraceJobs
 
 
 @dataclass(frozen=True, slots=True)
 class TwinPlan:
     """Jobs, a policy, CEs and a seed. Equal plans give equal results."""
 
-    jobs: Sequence[TraceJob]
+    jobs: TraceJobs
     """In the order of their submission. Each fits a node, and the policy admits its owner and group."""
     policy: Policy
     policy_text: str
@@ -31,6 +32,11 @@ class TwinPlan:
         if self.until is not None:
             return self.until
         return self.jobs[-1].submit if len(self.jobs) else 0.0
+
+    @property
+    def median_run(self) -> float:
+        """Seconds: half of the jobs run for less."""
+        return float(np.median(self.jobs.rows["run"])) if len(self.jobs) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

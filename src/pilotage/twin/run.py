@@ -133,15 +133,15 @@ class _TraceRun:
         self._clients = _SimulatedBatchClients(
             {name: TwinBatchAdapter(system) for name, system in systems.items()}, loop.time
         )
-        largest = max((job.processors for job in plan.jobs), default=1)
         settings = TwinServerSettings(
             folder,
             plan.policy_text,
             self._streams,
             self._clients,
-            lambda policy: _quiet(served_policy(policy, plan.ces, largest)),
-            least_periods(plan.span),
+            lambda policy: _quiet(served_policy(policy, plan.ces)),
+            least_periods(plan.span, plan.median_run),
             UninterruptedLeaseDuty,
+            node=Node(platform=PLATFORM, processors=max(ce.cores for ce in plan.ces)),
         )
         self._server = TwinServer(settings, loop)
         self._network = DirectNetwork(self._server, loop)
@@ -174,6 +174,7 @@ class _TraceRun:
             node,
             start.restarts,
             start.batch_end,
+            ce.isolates,
         )
         began = now - ce.start_delay
         book = _PilotBook(ce.name, shape.processors, self._clients.requested[start.submission.stamp], began)
@@ -260,11 +261,6 @@ class _TraceRun:
 
     def _sample_now(self) -> TwinSample:
         books, now = self._books, self._loop.time()
-        pool = self._server.context.pool
-        waiting = {entry.identity.group for entry in pool.queues.index.entries.values() if entry.waiting}
-        working = waiting | {group for group, cores in books.running_cores.items() if cores}
-        shares = {group: share for group, share in pool.policy.shares().items() if group in working}
-        total = sum(shares.values())
         cores = sum(book.processors for book in self._live)
         starting = sum(
             book.processors for book in self._live if book.pilot is not None and not book.pilot.enrolled
@@ -272,7 +268,6 @@ class _TraceRun:
         busy = sum(books.running_cores.values())
         return TwinSample(
             now - BEGIN,
-            {group: share / total for group, share in shares.items()} if total else {},
             {group: books.used_by(group, now) for group in self._samples.groups},
             busy,
             cores - starting - busy,

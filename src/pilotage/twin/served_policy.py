@@ -1,4 +1,4 @@
-"""A server's own policy as the twin serves it: all CEs are batch systems, and no program of the site runs."""
+"""A server's own policy as the twin serves it: with the CEs of the twin, and without programs of the site."""
 
 from __future__ import annotations
 
@@ -8,45 +8,31 @@ import msgspec
 import numpy as np
 
 from pilotage.core.policy import Ce, Policy
-from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.isolation import ISOLATED
 from pilotage.twin.ces import TwinCe
 from pilotage.twin.columns import Array
 from pilotage.twin.preparation import PreparedJobs, before, startable, without
 from pilotage.twin.workload import TraceJobs
 
-SUBMIT_RATE = 100.0
-BATCH_SYSTEM = next(iter(BATCH_SYSTEMS))
-"""The name of any batch system: the twin's own adapter stands for all of them."""
 
-
-def served_policy(policy: Policy, ces: Sequence[TwinCe], largest_job: int) -> Policy:
-    """The policy with the CEs of the twin only. A local CE becomes a batch system with pilots for the largest job."""
+def served_policy(policy: Policy, ces: Sequence[TwinCe]) -> Policy:
+    """The policy with the CEs of the twin only. A local CE has the cores of the twin's node, not of this machine."""
     known = {ce.name: ce for ce in ces}
-    served = {
-        name: _served(settings, known[name], largest_job)
-        for name, settings in policy.ces.items()
-        if name in known
-    }
+    served = {name: _served(settings, known[name]) for name, settings in policy.ces.items() if name in known}
     return msgspec.structs.replace(policy, ces=served)
 
 
-def _served(settings: Ce, ce: TwinCe, largest_job: int) -> Ce:
+def _served(settings: Ce, ce: TwinCe) -> Ce:
     settings = msgspec.structs.replace(settings, forward_hook="")
     if not settings.serves_everybody:
         # The owner of the home is no person of the twin. The history tells whose jobs ran there.
         settings = msgspec.structs.replace(settings, owners="any", isolation=ISOLATED)
     if settings.type != "local":
         return settings
-    pilots = max(1, ce.cores // largest_job)
+    memory = max(kind.memory for kind in ce.nodes)
+    # No pilot of a local CE is larger than its node.
     return msgspec.structs.replace(
-        settings,
-        type=BATCH_SYSTEM,
-        pilot_processors=largest_job,
-        pilot_memory=0,
-        max_waiting=pilots,
-        max_running=pilots,
-        submit_rate=SUBMIT_RATE,
+        settings, processors=ce.cores, memory=memory, pilot_processors=ce.cores, pilot_memory=memory
     )
 
 
@@ -59,11 +45,10 @@ def prepare_recorded_jobs(
     """
     notes: list[str] = []
     jobs = before(jobs, until, notes)
-    largest = int(jobs.rows["processors"].max()) if len(jobs) else 1
     for name, policy in policies.items():
         notes += _odd_ces(name, policy, ces)
         jobs = without(jobs, _admitted(jobs, policy), f"are of owners whom {name} does not admit", notes)
-    served = {name: served_policy(policy, ces, largest) for name, policy in policies.items()}
+    served = {name: served_policy(policy, ces) for name, policy in policies.items()}
     return startable(jobs, served, ces, notes)
 
 

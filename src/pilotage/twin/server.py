@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilotage.core.policy import Policy
@@ -56,6 +56,8 @@ class TwinServerSettings:
     lease_duty: type[LeaseDuty] = LeaseDuty
     clock: Callable[[], float] | None = None
     """The clock on its wall; None: that of the loop."""
+    node: Node = field(default_factory=Node)
+    """The machine of its local CEs."""
 
 
 class TwinServer:
@@ -100,7 +102,7 @@ class TwinServer:
         self.connection.close()
 
     def _server_settings(self) -> Settings:
-        return Settings(self._home, "", 0, "", OWNER, Node(), lambda url: None)
+        return Settings(self._home, "", 0, "", OWNER, self._settings.node, lambda url: None)
 
     def _context(self) -> Context:
         settings, home, clock, monotonic = self._settings, self._home, self._clock, self._monotonic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pilotage.core.policy import parse
@@ -45,6 +47,12 @@ def test_waits_failures_and_cores_are_those_of_the_pilots() -> None:
     assert grid.failure_rate == pytest.approx(1 / ((100 + 3500 + 6900) / 3600), rel=1e-4)
     assert local.nodes == (TwinNodes(1, 4, 8000),)
     assert local.failure_rate == 0.0
+
+
+def test_pilots_that_gave_way_could_not_isolate_payloads() -> None:
+    grid, local = LIVES[1], replace(LIVES[4], gave_way=True)
+    ces, _ = ces_of_pilots(POLICY, [grid, local], BEGIN, END, 1)
+    assert {ce.name: ce.isolates for ce in ces} == {"grid": True, "local": False}
 
 
 def test_a_node_has_room_for_the_largest_job() -> None:

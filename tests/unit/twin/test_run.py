@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,28 @@ def test_jobs_of_pilots_that_fail_run_again() -> None:
     assert rows["attempts"].max() > 1
     assert result.pilots.rows["lost"].sum() > 0
     assert TwinOutcome.WAITING not in set(rows["outcome"])
+
+
+def test_a_local_ce_starts_pilots_as_soon_as_jobs_come() -> None:
+    """No iteration of the director is waited for. A pilot is as wide as its job, and none is on a second node."""
+    jobs = small_trace(20)
+    ce = TwinCe("farm", (TwinNodes(1, 8, 16000),), start_delay=0.0, waits=(0.5, 0.5))
+    text = policy_of_trace(jobs, [ce], {}).replace('type = "slurm"', 'type = "local"')
+    result = run_twin(TwinPlan(jobs, parse(text), text, (ce,), 1), lambda progress: None)
+    rows = result.jobs.rows
+    assert set(rows["outcome"]) == {TwinOutcome.DONE}
+    waits = rows["start"] - rows["submit"]
+    assert waits.min() < 1.0
+    assert np.median(waits) < 5.0
+    assert set(result.pilots.rows["processors"]) == {1, 2}
+    assert np.all(result.samples.rows["busy"] <= 8)
+
+
+def test_duties_run_more_often_where_jobs_are_short() -> None:
+    """A job of a second waits for seconds only, though duties of long jobs run every ten."""
+    jobs = TraceJobs(replace(job, run=2.0, processors=1, submit=3.0 * job.number) for job in small_trace(30))
+    rows = run(jobs).jobs.rows
+    assert np.median(rows["start"] - rows["submit"]) < 2.0
 
 
 def fingerprint(result: TwinResult) -> bytes:
