@@ -31,6 +31,11 @@ SERVER_COMMANDS = {
     "twin record": LazyCommand(
         "pilotage.main.twin_record", "record", "Record a server's own jobs for `twin run` (administrators)"
     ),
+    "twin replay": LazyCommand(
+        "pilotage.main.twin_replay",
+        "replay",
+        "Make the decisions of a recorded server once more, and compare",
+    ),
     "twin policy": LazyCommand("pilotage.main.twin", "policy", "Print the default policy of a trace"),
     "server certificate show": LazyCommand(
         "pilotage.main.certificates", "show", "Show the server's certificates and the address for `login`"

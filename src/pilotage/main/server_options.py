@@ -55,3 +55,20 @@ LeastFreeOption = Annotated[
         help="Refuse new work while a disk has less free space than this, or than 5 % of its size",
     ),
 ]
+RecordOption = Annotated[
+    Path | None,
+    CommandOption(
+        envvar="PILOTAGE_RECORD",
+        metavar="FILE",
+        help="Record all messages in a new file, for `twin replay`; the server is slower meanwhile",
+    ),
+]
+RecordLimitOption = Annotated[
+    int,
+    CommandOption(
+        envvar="PILOTAGE_RECORD_LIMIT",
+        metavar="MB",
+        min=1,
+        help="Size of the record at which the recording ends; the server goes on",
+    ),
+]

@@ -28,6 +28,8 @@ from pilotage.main.server_options import (
     LeastFreeOption,
     PolicyOption,
     PortOption,
+    RecordLimitOption,
+    RecordOption,
     SandboxesOption,
 )
 
@@ -67,6 +69,8 @@ def up(
     connections: ConnectionsOption = 16_384,
     connections_per_address: ConnectionsPerAddressOption = 512,
     least_free: LeastFreeOption = 64,
+    record: RecordOption = None,
+    record_limit: RecordLimitOption = 1000,
     verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
@@ -84,8 +88,10 @@ def up(
         "least_free": least_free,
     }
     if detach:
-        return _start_detached(place, address, pilot_server, policy, sandboxes, verbose, database_url, room)
-    _serve(place, address, pilot_server, given, sandboxes, verbose, room)
+        return _start_detached(
+            place, address, pilot_server, policy, sandboxes, verbose, database_url, room, record, record_limit
+        )
+    _serve(place, address, pilot_server, given, sandboxes, verbose, room, record, record_limit)
     return 0
 
 
@@ -115,6 +121,8 @@ def _serve(
     sandboxes: Path | None,
     verbose: bool,
     room: dict[str, int],
+    record: Path | None,
+    record_limit: int,
 ) -> None:
     from pilotage.pilot.node import find_node
     from pilotage.server.process.run import serve
@@ -136,7 +144,11 @@ def _serve(
         announce=lambda url: _announce(home.folder, url),
         policy=policy,
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
-        **room,
+        record=record.expanduser().absolute() if record is not None else None,
+        record_limit=record_limit * 1_000_000,
+        connections=room["connections"],
+        connections_per_address=room["connections_per_address"],
+        least_free=room["least_free"],
     )
     serve(settings)
 
@@ -168,6 +180,8 @@ def _start_detached(
     verbose: bool,
     url: str,
     room: dict[str, int],
+    record: Path | None,
+    record_limit: int,
 ) -> int:
     """Start this program in a new session and wait until the server is ready."""
     os.umask(0o077)
@@ -180,6 +194,8 @@ def _start_detached(
         command += [f"--{name.replace('_', '-')}", str(value)]
     if policy:
         command += ["--policy", str(Path(policy).absolute())]
+    if record is not None:
+        command += ["--record", str(record.absolute()), "--record-limit", str(record_limit)]
     if sandboxes is not None:
         command += ["--sandboxes", str(sandboxes.expanduser().absolute())]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PILOTAGE_DATABASE")}

@@ -101,7 +101,7 @@ class DiskSpace:
         """The message of the last write's error; empty: it succeeded."""
         self._failed_at = 0.0
         self._monotonic = monotonic
-        self._usage = usage
+        self.usage = usage
         self.low = ""
 
     @property
@@ -111,7 +111,7 @@ class DiskSpace:
 
     def free(self) -> dict[str, int]:
         """Free bytes by folder."""
-        return {name: self._usage(folder).free for name, folder in self._folders.items()}
+        return {name: self.usage(folder).free for name, folder in self._folders.items()}
 
     def check(self) -> None:
         """Raise `DiskFull` if new work is refused."""
@@ -144,7 +144,7 @@ class DiskSpace:
 
     def _shortage(self) -> str:
         for name, folder in self._folders.items():
-            usage = self._usage(folder)
+            usage = self.usage(folder)
             floor = max(min(self._least, usage.total * MAX_FREE_FRACTION), usage.total * MIN_FREE_FRACTION)
             self._update_reserve(name, usage, floor)
             if usage.free < floor * (HYSTERESIS if self.low else 1.0):

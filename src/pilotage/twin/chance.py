@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 
 
@@ -15,19 +14,3 @@ class Streams:
     def stream(self, name: str) -> random.Random:
         """The stream of this name, from its begin."""
         return random.Random(f"{self._seed} {name}")  # noqa: S311
-
-
-class SeededSecrets:
-    """A `SecretSource` that a seed predicts. Nothing secret may be made with it."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def token_hex(self, nbytes: int, /) -> str:
-        return self._rng.randbytes(nbytes).hex()
-
-    def token_urlsafe(self, nbytes: int, /) -> str:
-        return base64.urlsafe_b64encode(self._rng.randbytes(nbytes)).rstrip(b"=").decode()
-
-    def randbelow(self, exclusive_upper_bound: int, /) -> int:
-        return self._rng.randrange(exclusive_upper_bound)

@@ -22,6 +22,7 @@ from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import read_policy
 from pilotage.server.process.schedule import DutySchedule, no_least_period
 from pilotage.server.process.settings import Settings
+from pilotage.server.recording.redaction import SeededSecrets
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.tokens import Caller, Issuer
 from pilotage.services.pilots.exchange import exchange_handler
@@ -32,7 +33,7 @@ from pilotage.store.engine.sqlite import SqliteConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
-from pilotage.twin.chance import SeededSecrets, Streams
+from pilotage.twin.chance import Streams
 from pilotage.wire.pilot import Node
 
 URL = "http://server.twin"

@@ -28,7 +28,6 @@ from pilotage.outside.batch.submission import (
     is_same_failure,
 )
 from pilotage.server.context import Context
-from pilotage.server.disk_space import disk_usage
 from pilotage.server.duties.batch_clients import BatchClients
 from pilotage.server.duties.forward_hook import ForwardHook
 from pilotage.server.duties.loop import pause
@@ -93,7 +92,7 @@ class CeDuty:
     async def _serve(self) -> None:
         ce = self._context.pool.policy.ces.get(self._director.ce)
         if isinstance(rule := self._director.rule, LocalOrders):
-            rule.free_disk = await asyncio.to_thread(_free_for_temporary_files)
+            rule.free_disk = await asyncio.to_thread(self._free_for_temporary_files)
             await self._watch_processes()
         elif not await self._watch_if_due(ce):
             return
@@ -327,6 +326,13 @@ class CeDuty:
     async def _call(self, call: Callable[[], Answer]) -> Answer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
+    def _free_for_temporary_files(self) -> int:
+        """MB free where pilots of this machine work; 0: unknown."""
+        try:
+            return max(1, self._context.disk.space.usage(Path(tempfile.gettempdir())).free // MB)
+        except OSError:
+            return 0
+
     def _report_refusal(self, error: SubmissionFailed) -> None:
         """Log why a submission failed, once for the same reason."""
         text = f"submission {error.refusal}: {error.reason}"
@@ -342,11 +348,3 @@ class CeDuty:
             else:
                 self._log.info("CE %s answers again", self._director.ce)
             self._failure = failure
-
-
-def _free_for_temporary_files() -> int:
-    """MB free where pilots of this machine work; 0: unknown."""
-    try:
-        return max(1, disk_usage(Path(tempfile.gettempdir())).free // MB)
-    except OSError:
-        return 0

@@ -36,10 +36,18 @@ _STATUS_LINES = {
 
 
 def http_protocol_factory(
-    context: Context, admission: Admission, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+    context: Context,
+    admission: Admission,
+    limits: ConnectionLimits,
+    tls: ssl.SSLContext | None = None,
+    *,
+    pilot_calls: bool = True,
 ) -> type[asyncio.Protocol]:
-    """The protocol class of a server's connections, for uvicorn's `Config`. With `tls`, they begin with TLS."""
-    plain = partial(HttpConnection, context, admission, limits)
+    """The protocol class of a server's connections, for uvicorn's `Config`. With `tls`, they begin with TLS.
+
+    Without `pilot_calls`, the application gets the calls of pilots too.
+    """
+    plain = partial(HttpConnection, context, admission, limits, pilot_calls=pilot_calls)
     if tls is None:
         return cast("type[asyncio.Protocol]", plain)
 
@@ -98,6 +106,7 @@ class HttpConnection(asyncio.Protocol):
         admission: Admission,
         limits: ConnectionLimits,
         *,
+        pilot_calls: bool = True,
         config: uvicorn.Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -107,6 +116,7 @@ class HttpConnection(asyncio.Protocol):
             config.load()
         self._app = config.loaded_app
         self._app_state = app_state
+        self._pilot_calls = pilot_calls
         self.context = context
         self._admission = admission
         self._limits = limits
@@ -195,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin(self, request: IncomingRequest) -> RequestHandler:
         """Choose the handler of a request whose header is complete."""
-        endpoint = endpoint_of(request)
+        endpoint = endpoint_of(request) if self._pilot_calls else None
         if endpoint is not None:
             call = self._handler = PilotCallHandler(self, request, endpoint)
             if request.received is _HEADER:

@@ -148,7 +148,7 @@ async def pilot_is_known(context: Context, token: str) -> bool:
     return await context.quick_read(lambda connection: pilots.by_token(connection, hashed)) is not None
 
 
-def _as_input_error(error: BaseException) -> BaseException:
+def storable_error(error: BaseException) -> BaseException:
     """The same error, or `InvalidInput` where a value of the message cannot be stored in a database."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput("a text of the message is not valid Unicode: it has half of a surrogate pair")
@@ -270,7 +270,7 @@ class PilotCallHandler:
                 connection.context.writer.submit(call.request, LoopReply(loop, self._finish))
         except Exception as error:
             # Not now: the connection has yet to handle the data that arrived together with the request.
-            loop.call_soon(connection.refuse, _as_input_error(error))
+            loop.call_soon(connection.refuse, storable_error(error))
 
     def abandon(self) -> None:
         self._token_check = _DONE
@@ -294,4 +294,4 @@ class PilotCallHandler:
                 return
         except Exception as unexpected:
             error = unexpected
-        self._connection.refuse(_as_input_error(error))
+        self._connection.refuse(storable_error(error))

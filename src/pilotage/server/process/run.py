@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import random
 import resource
-import secrets
 import signal
 import socket
 import time
-import uuid
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-import uvicorn
 import uvloop
 
 from pilotage.core import policy as policies
@@ -34,20 +28,14 @@ from pilotage.server.duties.own_state import AnnouncementDuty, CertificateDuty, 
 from pilotage.server.duties.peers import DatabaseClock, describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
-from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
-from pilotage.server.http.admission import Admission
 from pilotage.server.http.app import Application
-from pilotage.server.http.connection import http_protocol_factory
-from pilotage.server.http.connection_limits import (
-    ConnectionCapacity,
-    ConnectionLimits,
-    raise_file_limit,
-)
-from pilotage.server.http.sockets import accept_handles, listen, listen_again
+from pilotage.server.http.sockets import listen, listen_again
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
 from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
+from pilotage.server.process.recorded_run import serve_recorded
+from pilotage.server.process.rim import RealRim, Rim
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
 from pilotage.server.server_address import ServerAddress
@@ -66,7 +54,7 @@ from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
 if TYPE_CHECKING:
-    from pilotage.server.process.tls import ServerTls
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +77,11 @@ def serve(settings: Settings) -> None:
         listener = _listen(settings)
         connection = home.database.open(home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
+            if settings.record is not None:
+                serve_recorded(settings, connection, listener, settings.record)
+                return
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_Server(settings, connection, listener).run())
+                runner.run(run_server(settings, connection, RealRim(settings, listener)))
         finally:
             connection.close()
     finally:
@@ -125,38 +116,35 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
+async def run_server(settings: Settings, connection: WriterConnection, rim: Rim) -> None:
+    """Run a server on an open store until it is stopped."""
+    await _Server(settings, connection, rim).run()
+
+
 class _Server:
-    def __init__(self, settings: Settings, connection: WriterConnection, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, connection: WriterConnection, rim: Rim) -> None:
         self._settings = settings
         self._connection = connection
-        self._listener = listener
+        self._rim = rim
         self._readers = settings.home.database.readers()
         self._counters = settings.home.database.counters()
         self._notifications = settings.home.database.notifications()
-        self._writer = Writer(connection) if self._counters is None else FencedWriter(connection)
-        self._clock = DatabaseClock(self._readers, time.time) if self._counters is not None else time.time
-        max_connections, self._open_files = raise_file_limit(settings.connections)
-        self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
-        host, self._port = listener.getsockname()[:2]
-        self._tls = None if is_loopback(host) else self._make_tls()
-
-    def _make_tls(self) -> ServerTls:
-        # Imported here: a server on a loopback address needs no cryptography.
-        from pilotage.server.process.certificates import CertificateFiles
-        from pilotage.server.process.tls import ServerTls
-
-        settings = self._settings
-        pilot_host = urlsplit(settings.pilot_server).hostname or ""
-        files = CertificateFiles(settings.home.folder / "secrets")
-        return ServerTls(files, names_of(self._listener, [pilot_host]), time.time())
+        kind = Writer if self._counters is None else FencedWriter
+        self._writer = kind(connection, commits_inline=rim.inline)
+        self._clock = DatabaseClock(self._readers, rim.clock) if self._counters is not None else rim.clock
 
     async def run(self) -> None:
-        self._writer.start()
+        loop = asyncio.get_running_loop()
+        if self._rim.inline:
+            self._writer.move_to_loop(loop)
+        else:
+            self._writer.start()
+        self._rim.started(self._connection)
         try:
             context = self._context()
             gc_tuning.shorten_switch_interval()
-            if self._connection.dialect == "sqlite":
-                self._writer.move_to_loop(asyncio.get_running_loop())
+            if self._connection.dialect == "sqlite" and not self._rim.inline:
+                self._writer.move_to_loop(loop)
             await self._serve(context)
             if context.stop.error is None and context.pool.peers.shared:
                 name = context.pool.peers.server
@@ -173,7 +161,7 @@ class _Server:
         settings, home = self._settings, self._settings.home
         key = signing_key(home.folder / "secrets" / "signing.key")
         sandbox = DirectorySandbox(settings.sandboxes or home.folder / "sandboxes")
-        url = make_url("https" if self._tls else "http", reachable_host(self._listener), self._port)
+        url = self._rim.front.url
         instance_facts, pool = self._writer.call(
             lambda tx: self._load(tx, url, fingerprint(key), sandbox.mark)
         )
@@ -192,11 +180,9 @@ class _Server:
             writer=self._writer,
             readers=self._readers,
             clock=self._clock,
-            monotonic=time.monotonic,
+            monotonic=self._rim.monotonic,
             disk=Disk(sandbox, self._space(sandbox)),
-            address=ServerAddress(
-                instance_facts.uuid, socket.gethostname(), url, settings.pilot_server or url
-            ),
+            address=ServerAddress(instance_facts.uuid, self._rim.hostname, url, settings.pilot_server or url),
             tokens=tokens,
             pilots=PilotService(home.folder / "pilots", exchange_handler(pool, self._clock)),
             work=make_work_intake(
@@ -205,19 +191,19 @@ class _Server:
                 self._readers,
                 on_file=self._connection.dialect == "sqlite",
                 clock=self._clock,
-                monotonic=time.monotonic,
+                monotonic=self._rim.monotonic,
             ),
             duties=make_duty_state(pool, self._clock),
         )
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:
         """The disks that this server writes to. A database elsewhere reports a full disk by its errors."""
-        least, file = self._settings.least_free, self._settings.home.database.file
+        least, file, rim = self._settings.least_free, self._settings.home.database.file, self._rim
         if file is None:
-            return DiskSpace({"sandboxes": sandbox.folder}, time.monotonic, least=least)
+            return DiskSpace({"sandboxes": sandbox.folder}, rim.monotonic, least=least, usage=rim.usage)
         reserve = Reserve(file.with_name(file.name + ".reserve"))
         folders = {"database": file.parent, "sandboxes": sandbox.folder}
-        return DiskSpace(folders, time.monotonic, reserve, least)
+        return DiskSpace(folders, rim.monotonic, reserve, least, rim.usage)
 
     def _load(self, tx: Transaction, url: str, key: str, sandboxes: str) -> tuple[instance.Instance, Pool]:
         """Open the instance in the store, or create it at the first start, and open its pool.
@@ -228,24 +214,24 @@ class _Server:
         loaded = instance.load(connection)
         if loaded is None:
             self._settings.home.check_new()
-            loaded = instance.create(connection, str(uuid.uuid4()), now)
+            loaded = instance.create(connection, self._rim.new_uuid(), now)
         if self._counters is not None:
             # Wait for a policy that is being applied: this server would miss it both here and later.
             instance.lock_row(connection)
         given, folder = self._settings.policy, self._settings.home.folder
-        first = policies.initial(owner, socket.gethostname().partition(".")[0] or "home")
+        first = policies.initial(owner, self._rim.hostname.partition(".")[0] or "home")
         start = read_policy(connection, given, first, folder, by=owner, now=now)
         peers: Peers = NoPeers()
         if self._counters is not None:
-            server = describe_server(url, start.version, now, secrets)
-            peers = join(tx, server, in_common=(key, sandboxes), monotonic=time.monotonic)
+            server = describe_server(url, start.version, now, self._rim.secrets)
+            peers = join(tx, server, in_common=(key, sandboxes), monotonic=self._rim.monotonic)
         pool = open_pool(
             tx,
             start.policy,
             version=start.version,
             incarnation=loaded.incarnation,
-            rng=random.Random(),  # noqa: S311
-            secrets=secrets,
+            rng=self._rim.rng(),
+            secrets=self._rim.secrets,
             home_owner=owner,
             id_floor=loaded.id_floor,
             load=False,
@@ -253,32 +239,15 @@ class _Server:
             counters=self._counters,
         )
         announce_policy(pool, tx, start, by=owner, now=now)
-        pool.server.home_storage = str(self._settings.home.storage)
+        pool.server.home_storage = self._rim.storage(self._settings.home.storage)
         pool.server.token_state = read_token_state(tx.connection, now)
         if peers.shared:
             read_corrections(pool, tx)
         return loaded, pool
 
-    def _http_server(self, context: Context, application: Application) -> _Uvicorn:
-        config = uvicorn.Config(
-            application,
-            http=http_protocol_factory(
-                context, self._admission, ConnectionLimits(), self._tls.context if self._tls else None
-            ),
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            ws="none",
-            lifespan="off",
-            timeout_graceful_shutdown=5,
-            limit_concurrency=None,
-        )
-        return _Uvicorn(config)
-
     async def _serve(self, context: Context) -> None:
         application = Application(context)
-        server = self._http_server(context, application)
+        front = self._rim.front
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
@@ -294,12 +263,10 @@ class _Server:
             await forget_unaccepted(context)
         else:
             await duty_leases.begin()
-        listening = asyncio.create_task(server.serve(sockets=accept_handles(self._listener)))
-        while not server.started and not listening.done():
-            await asyncio.sleep(0.01)
+        await front.start(context, application)
 
         def publish() -> None:
-            self._publish_address(context, server)
+            self._publish_address(context)
 
         publish()
         self._settings.announce(context.address.login_url)
@@ -309,29 +276,28 @@ class _Server:
         if duty_leases is not None:
             running.append(every(context, RenewalDuty(context, duty_leases)))
             running.append(every(context, AddressDuty(context, publish)))
-        running += self._tls_duties(context, server)
-        clients = OwnBatchClients(context, self._open_files)
+        running += self._tls_duties(context)
+        clients = self._rim.clients(OwnBatchClients(context, front.open_files))
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, clients)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
         await schedule.close()
-        server.should_exit = True
-        await listening
+        await front.stop()
 
-    def _tls_duties(self, context: Context, server: uvicorn.Server) -> list[Coroutine[None, None, None]]:
-        tls = self._tls
+    def _tls_duties(self, context: Context) -> list[Coroutine[None, None, None]]:
+        tls = self._rim.front.tls
         if tls is None:
             return []
 
         def refresh() -> None:
-            tls.refresh(lambda: self._publish_address(context, server), time.time())
+            tls.refresh(lambda: self._publish_address(context), time.time())
             context.address.certificate_warning = tls.warning(time.time())
 
         return [every(context, CertificateDuty(context, refresh))]
 
-    def _publish_address(self, context: Context, server: uvicorn.Server) -> None:
+    def _publish_address(self, context: Context) -> None:
         """Tell clients and pilots of this server's address and certificates."""
-        if (tls := self._tls) is not None:
+        if (tls := self._rim.front.tls) is not None:
             context.address.fingerprints, context.address.ca_file = tls.fingerprints, tls.ca_file
             context.address.certificate_expires = tls.certificate.expires
         fields = {
@@ -341,10 +307,7 @@ class _Server:
         own = [
             (name.lower().encode(), ",".join(values).encode()) for name, values in fields.items() if values
         ]
-        # uvicorn reads its configuration once a second. Until then an answer could name a server without its pin.
-        server.config.encoded_headers = own
-        state = server.server_state
-        state.default_headers = [field for field in state.default_headers if field[0] == b"date"] + own
+        self._rim.front.publish(own)
         self._settings.home.write_facts(
             context.address.url, context.address.fingerprints, context.address.ca_file
         )
@@ -358,11 +321,3 @@ class _Server:
         if not context.pool.peers.shared:
             await finish_submissions(context)
         await schedule.run()
-
-
-class _Uvicorn(uvicorn.Server):
-    """Leaves signals to `_Server`: uvicorn's own handlers would close connections before the duties have ended."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield

@@ -37,3 +37,7 @@ class Settings:
     """Maximum open connections, as far as the limit of open files allows."""
     connections_per_address: int = MAX_PER_ADDRESS
     """Maximum open connections from one address without a valid token."""
+    record: Path | None = None
+    """The file for the record of this run; None: it is not recorded."""
+    record_limit: int = 1_000_000_000
+    """Bytes at which the recording ends."""

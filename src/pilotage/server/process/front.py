@@ -1,0 +1,176 @@
+"""The connections of a server: its listening socket, TLS, and the HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from pilotage.server.context import Context
+from pilotage.server.http.addresses import is_loopback, make_url, names_of, reachable_host
+from pilotage.server.http.admission import Admission
+from pilotage.server.http.app import Application
+from pilotage.server.http.connection import http_protocol_factory
+from pilotage.server.http.connection_limits import (
+    ConnectionCapacity,
+    ConnectionLimits,
+    raise_file_limit,
+)
+from pilotage.server.http.sockets import accept_handles
+from pilotage.server.process.settings import Settings
+from pilotage.server.recording.front import MessageGate, ThreadOfConnections
+from pilotage.server.recording.lines import Message
+from pilotage.server.recording.messages import MessageService
+from pilotage.server.recording.recorder import Recorder
+from pilotage.server.recording.redaction import Redaction
+from pilotage.server.recording.tape import Answer
+
+if TYPE_CHECKING:
+    from pilotage.server.process.tls import ServerTls
+
+HeaderFields = Sequence[tuple[bytes, bytes]]
+
+
+class Front(Protocol):
+    """The way of messages to a server."""
+
+    url: str
+    tls: ServerTls | None
+    open_files: int
+    """The limit of open files for local pilots."""
+
+    async def start(self, context: Context, application: Application) -> None:
+        """Take connections from now on."""
+
+    def publish(self, fields: HeaderFields) -> None:
+        """Send these fields in the header of every answer."""
+
+    async def stop(self) -> None:
+        """Close the connections, after the answers that are under way."""
+
+
+class HttpFront:
+    """Connections in the event loop of the server."""
+
+    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+        self._listener = listener
+        max_connections, self.open_files = raise_file_limit(settings.connections)
+        self._admission = Admission(ConnectionCapacity(max_connections, settings.connections_per_address))
+        host, port = listener.getsockname()[:2]
+        self.tls = None if is_loopback(host) else _make_tls(settings, listener)
+        self.url = make_url("https" if self.tls else "http", reachable_host(listener), port)
+        self._server: _Uvicorn
+        self._listening: asyncio.Task[None]
+
+    async def start(self, context: Context, application: Application) -> None:
+        self._server = self._http_server(context, application)
+        self._listening = asyncio.create_task(self._listen())
+        while not self._server.started and not self._listening.done():
+            await asyncio.sleep(0.01)
+
+    def publish(self, fields: HeaderFields) -> None:
+        # uvicorn reads its configuration once a second. Until then an answer could name a server without its pin.
+        self._server.config.encoded_headers = list(fields)
+        state = self._server.server_state
+        state.default_headers = [
+            *(field for field in state.default_headers if field[0] == b"date"),
+            *fields,
+        ]
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        await self._listening
+
+    async def _listen(self) -> None:
+        await self._server.serve(sockets=accept_handles(self._listener))
+
+    def _http_server(self, context: Context, application: Any, *, pilot_calls: bool = True) -> _Uvicorn:
+        tls = self.tls.context if self.tls else None
+        config = uvicorn.Config(
+            application,
+            http=http_protocol_factory(
+                context, self._admission, ConnectionLimits(), tls, pilot_calls=pilot_calls
+            ),
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            ws="none",
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+            limit_concurrency=None,
+        )
+        return _Uvicorn(config)
+
+
+class RecordedFront(HttpFront):
+    """Connections in a thread of their own. Each request goes to the decisions as a whole, and into the record."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        recorder: Recorder,
+        redaction: Redaction,
+        replay_key: str,
+    ) -> None:
+        """`replay_key`: signs the tokens of people in the record."""
+        super().__init__(settings, listener)
+        self._recorder = recorder
+        self._redaction = redaction
+        self._replay_key = replay_key
+        self._connections = ThreadOfConnections(recorder)
+
+    async def start(self, context: Context, application: Application) -> None:
+        recorder = self._recorder
+        issuer, redaction, key = context.tokens.issuer, self._redaction, self._replay_key
+        redaction.resign = lambda token: issuer.signed_with(key, token, redaction.shown)
+        gate = MessageGate(context, recorder)
+
+        def answered(message: Message, answer: Answer) -> None:
+            recorder.answered(message, answer)
+            gate.answered(message, answer)
+
+        recorder.serve = MessageService(context, application, answered).serve
+        self._server = self._http_server(context, gate, pilot_calls=False)
+        self._connections.start(self._listen)
+        self._server.has_started.wait()
+
+    async def stop(self) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._recorder.listening_ended = lambda: ended.set_result(None)
+        self._server.should_exit = True
+        await ended
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to `_Server`: uvicorn's own handlers would close connections before the duties have ended."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.has_started = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.has_started.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _make_tls(settings: Settings, listener: socket.socket) -> ServerTls:
+    # Imported here: a server on a loopback address needs no cryptography.
+    from pilotage.server.process.certificates import CertificateFiles
+    from pilotage.server.process.tls import ServerTls
+
+    pilot_host = urlsplit(settings.pilot_server).hostname or ""
+    files = CertificateFiles(settings.home.folder / "secrets")
+    return ServerTls(files, names_of(listener, [pilot_host]), time.time())

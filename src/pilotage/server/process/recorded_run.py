@@ -1,0 +1,91 @@
+"""Runs a server whose decisions are recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from pilotage import __version__
+from pilotage.server.process.front import RecordedFront
+from pilotage.server.process.recorded_rim import RecordedRim, stream
+from pilotage.server.process.settings import Settings
+from pilotage.server.recording.lines import FORMAT, Header, ServerAt
+from pilotage.server.recording.loop import DecisionLoop
+from pilotage.server.recording.messages import plain_routes_inline
+from pilotage.server.recording.recorder import Recorder, RecordFile
+from pilotage.server.recording.redaction import RecordedSecrets, Redaction, SeededSecrets
+from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.tables import instance
+from pilotage.store.tables.digests import digest_of_tables
+
+log = logging.getLogger(__name__)
+
+
+def serve_recorded(
+    settings: Settings, connection: WriterConnection, listener: socket.socket, path: Path
+) -> None:
+    """Run a server on an open store until it is stopped, and write the record of it."""
+    # Imported here: the server proper does not know that it is recorded.
+    from pilotage.server.process.run import run_server
+
+    begin, started = time.time(), time.monotonic()
+    file = RecordFile(path, settings.record_limit)
+    redaction = Redaction(secrets.token_bytes(32))
+    recorder = Recorder(file, redaction, lambda: begin + time.monotonic() - started)
+    seed = secrets.token_hex(16)
+    front = RecordedFront(settings, listener, recorder, redaction, replay_key(seed))
+    header = Header(
+        FORMAT,
+        __version__,
+        begin,
+        seed,
+        _server_at(settings, connection, front.url),
+        _copy_of_store(settings, connection, path),
+    )
+    file.write(header)
+    own_secrets = RecordedSecrets(secrets, SeededSecrets(stream(seed, "secrets")), redaction)
+
+    def make_loop() -> DecisionLoop:
+        return DecisionLoop(begin, recorder)
+
+    log.warning("the server records its messages in %s", path)
+    with plain_routes_inline(), asyncio.Runner(loop_factory=make_loop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, DecisionLoop)
+        rim = RecordedRim(header, recorder, loop, front, own_secrets)
+        runner.run(run_server(settings, connection, rim))
+        recorder.ended(lambda: digest_of_tables(connection))
+
+
+def replay_key(seed: str) -> str:
+    """The key that signs the tokens of people at a replay. The server itself never accepts it."""
+    return stream(seed, "key").randbytes(36).hex()
+
+
+def _server_at(settings: Settings, connection: WriterConnection, url: str) -> ServerAt:
+    return ServerAt(
+        url=url,
+        hostname=socket.gethostname(),
+        owner=settings.owner,
+        storage=str(settings.home.storage),
+        node=msgspec.to_builtins(settings.node),
+        pilot_server=settings.pilot_server,
+        policy=settings.policy,
+        least_free=settings.least_free,
+        dialect=connection.dialect,
+    )
+
+
+def _copy_of_store(settings: Settings, connection: WriterConnection, path: Path) -> str:
+    """Copy a store that has a history beside the record. Returns the name of the copy; empty: it has none."""
+    if instance.load(connection) is None:
+        return ""
+    copy = path.with_name(f"{path.name}.store")
+    settings.home.database.backup(copy)
+    return copy.name

@@ -1,0 +1,113 @@
+"""Secrets of a recorded server: they come from the operating system, and the record has other ones in their place.
+
+The places are drawn with the seed of the record, in the same order. So a replay draws what the record has, and nobody
+can use a record to speak to the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import random
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from pilotage.core.secret_source import SecretSource
+from pilotage.server.recording.lines import Input, Message
+
+_DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
+"""A token of 32 bytes, which `token_urlsafe` draws."""
+_JWT = re.compile(rb"eyJ[\w-]+\.[\w-]+\.[\w-]*")
+
+Resign = Callable[[str], str]
+"""From the token of a person to one with the same claims, which is valid at a replay only if the first is valid."""
+
+
+class SeededSecrets:
+    """A `SecretSource` that a seed predicts. Nothing secret may be made with it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def token_hex(self, nbytes: int, /) -> str:
+        return self._rng.randbytes(nbytes).hex()
+
+    def token_urlsafe(self, nbytes: int, /) -> str:
+        return base64.urlsafe_b64encode(self._rng.randbytes(nbytes)).rstrip(b"=").decode()
+
+    def randbelow(self, exclusive_upper_bound: int, /) -> int:
+        return self._rng.randrange(exclusive_upper_bound)
+
+
+class Redaction:
+    """Replaces secrets in messages and answers by the ones of the record."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key`: hides secrets that this server did not draw. Nobody keeps it."""
+        self._shown: dict[bytes, bytes] = {}
+        self._key = key
+        self.resign: Resign = lambda token: ""
+        self._resigned: dict[bytes, bytes] = {}
+
+    def shows(self, secret: str, shown: str) -> None:
+        """The record has `shown` in the place of a secret."""
+        self._shown[secret.encode()] = shown.encode()
+
+    def shown(self, secret: str) -> str:
+        """What the record has in the place of a secret; the text itself if it is none."""
+        return self._shown.get(secret.encode(), secret.encode()).decode()
+
+    def of_input(self, given: Input) -> Input:
+        if not isinstance(given, Message):
+            return given
+        headers = [
+            (name, self._of_credentials(value) if name == b"authorization" else value)
+            for name, value in given.headers
+            if name != b"cookie"
+        ]
+        return msgspec.structs.replace(given, headers=headers, body=self.of_bytes(given.body))
+
+    def of_bytes(self, text: bytes) -> bytes:
+        text = _DRAWN.sub(lambda found: self._shown.get(found[0], found[0]), text)
+        return _JWT.sub(lambda found: self._of_jwt(found[0]), text)
+
+    def _of_credentials(self, value: bytes) -> bytes:
+        kind, _, token = value.partition(b" ")
+        token = token.strip()
+        if token in self._shown:
+            return kind + b" " + self._shown[token]
+        if _JWT.fullmatch(token):
+            return kind + b" " + self._of_jwt(token)
+        unknown = hmac.new(self._key, token, hashlib.sha256).hexdigest()
+        return kind + b" " + unknown.encode() if token else value
+
+    def _of_jwt(self, token: bytes) -> bytes:
+        resigned = self._resigned.get(token)
+        if resigned is None:
+            if len(self._resigned) > 10_000:
+                self._resigned.clear()
+            resigned = self._resigned[token] = self.resign(token.decode()).encode()
+        return resigned
+
+
+class RecordedSecrets:
+    """A `SecretSource` of a recorded server. Stamps and seeds are no secrets: those follow from the seed."""
+
+    def __init__(self, real: SecretSource, seeded: SecretSource, redaction: Redaction) -> None:
+        self._real = real
+        self._seeded = seeded
+        self._redaction = redaction
+
+    def token_hex(self, nbytes: int, /) -> str:
+        return self._seeded.token_hex(nbytes)
+
+    def randbelow(self, exclusive_upper_bound: int, /) -> int:
+        return self._seeded.randbelow(exclusive_upper_bound)
+
+    def token_urlsafe(self, nbytes: int, /) -> str:
+        secret = self._real.token_urlsafe(nbytes)
+        self._redaction.shows(secret, self._seeded.token_urlsafe(nbytes))
+        return secret

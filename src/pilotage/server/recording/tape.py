@@ -1,0 +1,118 @@
+"""The tape of a server: what it takes from outside and what it answers. It is recorded, or played by a replay."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from pilotage.core.errors import PilotageError, Unreachable
+from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
+from pilotage.server.recording.lines import Answered, Input, ListeningEnded, Message, Outcome, Signal
+
+Value = TypeVar("Value")
+
+BEGIN_OF_BODY = 400
+"""Bytes of an answer that a record keeps for people."""
+
+
+class Answer(NamedTuple):
+    """The answer to a message."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Tape(ABC):
+    """Implements `InputSource`. Used in the thread of the decisions, where nothing else is said."""
+
+    live: bool
+    """Whether calls leave the process. A replay makes none."""
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = lambda: 0.0
+        """The present instant of the decisions."""
+        self.changes: Callable[[], int] = lambda: 0
+        """The rows that the server has changed since its start."""
+        self.serve: Callable[[Message], object] = lambda message: None
+        self.listening_ended: Callable[[], object] = lambda: None
+        self._on_signal: dict[int, Callable[[], object]] = {}
+        self._calls: dict[str, int] = {}
+        self._last: dict[str, Outcome] = {}
+
+    @abstractmethod
+    def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
+        """As in `InputSource`."""
+
+    @abstractmethod
+    def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
+        """The outcome of a call: that of `make`, or the one of the record."""
+
+    @abstractmethod
+    def answered(self, message: Message, answer: Answer) -> None:
+        """The server has answered a message."""
+
+    @abstractmethod
+    def ended(self, tables: Callable[[], dict[str, str]]) -> None:
+        """The server has stopped. `tables` makes the digests of its tables."""
+
+    def on_signal(self, signal: int, callback: Callable[[], object]) -> None:
+        self._on_signal[signal] = callback
+
+    def ask(self, call: str, kind: Any, make: Callable[[], Value]) -> Value:
+        """The result of a call that leaves the process. It is of type `kind`, as msgspec reads it.
+
+        Errors that batch systems raise are raised again.
+        """
+        number = self._calls[call] = self._calls.get(call, 0) + 1
+        outcome = self._outcome(call, number, lambda: self._made(call, number, make))
+        if outcome.error:
+            raise _error(outcome)
+        value: Value = msgspec.json.decode(outcome.value, type=kind)
+        return value
+
+    def _made(self, call: str, number: int, make: Callable[[], Value]) -> Outcome:
+        try:
+            made, error = msgspec.json.encode(make()), ""
+        except SubmissionFailed as failed:
+            made, error = msgspec.json.encode([failed.refusal, failed.reason]), "SubmissionFailed"
+        except OSError as failed:
+            made, error = msgspec.json.encode([failed.errno, failed.strerror]), "OSError"
+        except Unreachable as failed:
+            made, error = msgspec.json.encode([failed.message, failed.hint]), "Unreachable"
+        except PilotageError as failed:
+            made, error = msgspec.json.encode([failed.message, failed.hint]), "PilotageError"
+        return Outcome(self.clock(), call, number, msgspec.Raw(made), error)
+
+    def _hand_in(self, given: Input) -> Callable[[], object]:
+        match given:
+            case Message():
+                return lambda: self.serve(given)
+            case Signal():
+                return lambda: self._on_signal[given.number]()
+            case ListeningEnded():
+                return lambda: self.listening_ended()
+
+
+def _error(outcome: Outcome) -> Exception:
+    first, second = msgspec.json.decode(outcome.value, type=tuple[Any, Any])
+    match outcome.error:
+        case "SubmissionFailed":
+            return SubmissionFailed(SubmissionRefusal(first), second)
+        case "OSError":
+            return OSError(first, second)
+        case "Unreachable":
+            return Unreachable(first, hint=second)
+        case _:
+            return PilotageError(first, hint=second)
+
+
+def answer_line(at: float, message: Message, status: int, body: bytes) -> Answered:
+    """`body`: without secrets."""
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    begin = body[:BEGIN_OF_BODY].decode(errors="replace")
+    return Answered(at, message.number, status, len(body), digest, begin)

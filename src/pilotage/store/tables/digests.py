@@ -1,0 +1,27 @@
+"""A digest of the rows of each table, to compare the stores of two runs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pilotage.store.engine.connection import Connection
+from pilotage.store.schema import metadata
+
+SECRET = frozenset({"secret_hash", "token_hash", "salt"})
+"""Columns that follow from secrets."""
+
+
+def digest_of_tables(connection: Connection) -> dict[str, str]:
+    """By table. Hashes of secrets are left out."""
+    return {table.name: _digest(connection, table) for table in metadata.sorted_tables}
+
+
+def _digest(connection: Connection, table: Any) -> str:
+    columns = ", ".join(f'"{column.name}"' for column in table.columns if column.name not in SECRET)
+    digest, count = hashlib.sha256(), 0
+    rows = sorted(repr(tuple(row)) for row in connection.execute(f'SELECT {columns} FROM "{table.name}"'))
+    for row in rows:
+        digest.update(row.encode())
+        count += 1
+    return f"{count} {digest.hexdigest()[:32]}"
