@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.core.plurals import plural
+
+if TYPE_CHECKING:
+    from pilotage.twin.replay import Replayed
 
 DIFFERENT = 1
 
 
 def replay(
     file: Annotated[Path, CommandArgument(metavar="FILE", help="A record of `pilotage up --record`")],
-    json_output: Annotated[bool, CommandOption("--json", help="Print one JSON document")] = False,
+    database_url: Annotated[
+        str,
+        CommandOption(
+            "--database-url",
+            metavar="URL",
+            help="An empty database, for the record of a server on PostgreSQL",
+        ),
+    ] = "",
 ) -> int:
-    """Replay a recorded server on a store of its own. Exits with 1 at the first decision that differs."""
+    """Make the decisions of a recorded server once more, and compare. Exits with 1 if one of them differs."""
+    from pilotage.cli.console import CommandOutput
     from pilotage.twin.replay import replay as run_replay
 
-    begun = time.monotonic()
-    result = run_replay(file)
+    screen, begun = CommandOutput(), time.monotonic()
+    result = run_replay(file, database_url)
     took = time.monotonic() - begun
-    span = f"{plural(result.messages, 'message')} in {result.until - result.begin:,.1f} s"
     if result.difference:
-        print(f"different {result.difference}")
-        print(f"the same before that: {span}, {plural(result.answers, 'answer')}")
+        screen.line(f"different {result.difference}")
+        screen.line(f"the same before: {_span(result)}")
         return DIFFERENT
     end = "" if result.ended else "; the record ends before its server"
-    print(f"the same decisions: {span}, {plural(result.answers, 'answer')}, replayed in {took:.1f} s{end}")
+    screen.line(f"the same decisions: {_span(result)}, replayed in {took:.1f} s{end}")
     return 0
+
+
+def _span(result: Replayed) -> str:
+    seconds = result.until - result.begin
+    return f"{plural(result.answers, 'answer')} to {plural(result.messages, 'message')} in {seconds:,.1f} s"

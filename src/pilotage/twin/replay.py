@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +32,7 @@ from pilotage.server.recording.lines import (
     Ended,
     Header,
     Inputs,
+    KnownSecret,
     LaterLine,
     ListeningEnded,
     Message,
@@ -40,7 +44,8 @@ from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.messages import MessageService, plain_routes_inline
 from pilotage.server.recording.redaction import SeededSecrets
 from pilotage.server.recording.tape import Answer, Tape, answer_line
-from pilotage.store.tables.digests import digest_of_tables
+from pilotage.store.admin.database import database_at
+from pilotage.store.tables.digests import digest_of_tables, replace_secret
 from pilotage.wire.pilot import Node
 
 if TYPE_CHECKING:
@@ -77,7 +82,8 @@ class Player(Tape):
         self.result = Replayed(begin=begin, until=begin)
         self._messages: dict[int, Message] = {}
         """Messages without an answer."""
-        self._next = next(lines, None)
+        self._next: LaterLine | None = None
+        self._read_on()
 
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
         line = self._next
@@ -163,7 +169,11 @@ class Player(Tape):
 
     def _advance(self, at: float) -> None:
         self.result.until = at
-        self._next = next(self._lines, None)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Go to the next line. The store has the secrets already."""
+        self._next = next((line for line in self._lines if not isinstance(line, KnownSecret)), None)
 
     def _differ(self, at: float, words: str) -> None:
         if not self.result.difference:
@@ -179,7 +189,7 @@ class Player(Tape):
                 return f"the answer to {shown}"
             case Outcome(call=call):
                 return f"the call '{call}'"
-            case Ended():
+            case Ended() | KnownSecret():
                 return "the end of the server"
             case Inputs(inputs=inputs):
                 return _input_words(inputs[0])
@@ -225,24 +235,69 @@ class _ReplayFront:
         await ended
 
 
-def replay(path: Path) -> Replayed:
-    """Replay a record on a store of its own. Raises `InvalidInput` for a bad record."""
+def replay(path: Path, database_url: str = "") -> Replayed:
+    """Replay a record on a store of its own. Raises `InvalidInput` for a bad record.
+
+    `database_url`: an empty database, for the record of a server on PostgreSQL.
+    """
     header, lines = read_record(path)
     if header.version != __version__:
         raise InvalidInput(
             f"{path} is a record of Pilotage {header.version}, and this is {__version__}", hint=MADE_AGAIN
         )
+    _check_database(header, path, database_url)
     with tempfile.TemporaryDirectory(prefix="pilotage-replay-") as folder, plain_routes_inline():
         player = Player(lines, header.begin)
-        _run(header, player, Path(folder), path)
+        home = Home.at(Path(folder), database_url)
+        home.make()
+        _make_store(header, home, path)
+        write_private(home.folder / "secrets" / "signing.key", replay_key(header.seed))
+        _run(header, player, home)
     return player.result
 
 
-def _run(header: Header, player: Player, folder: Path, record: Path) -> None:
-    home = Home.at(folder)
-    home.make()
-    write_private(folder / "secrets" / "signing.key", replay_key(header.seed))
-    connection = home.database.open(folder / "backups", "replay")
+def _check_database(header: Header, record: Path, database_url: str) -> None:
+    """Refuse a database of another kind, and one that has anything in it."""
+    if header.server.dialect == "sqlite":
+        if database_url:
+            raise InvalidInput(f"{record} is of a server on SQLite", hint="leave --database-url out")
+        return
+    if not database_url:
+        raise InvalidInput(
+            f"{record} is of a server on PostgreSQL",
+            hint="--database-url names an empty database for the replay",
+        )
+    database = database_at(database_url)
+    if not database.is_empty():
+        raise InvalidInput(
+            f"the database {database.shown} is not empty",
+            hint="a replay needs one of its own: CREATE DATABASE NAME",
+        )
+
+
+def _make_store(header: Header, home: Home, record: Path) -> None:
+    """Make the store with which the server began: an empty one, or the copy beside the record."""
+    if header.server.dialect == "postgresql":
+        home.database.upgrade(home.folder / "backups", "replay")
+    if not header.store:
+        return
+    copy, file = record.with_name(header.store), home.database.file
+    assert file is not None
+    try:
+        shutil.copyfile(copy, file)
+    except OSError as error:
+        raise InvalidInput(
+            f"{copy}, the store at the start of the record, cannot be read: {error.strerror}"
+        ) from None
+    _, lines = read_record(record)
+    with closing(home.database.open(home.folder / "backups", "replay")) as connection:
+        for line in lines:
+            if isinstance(line, KnownSecret):
+                replace_secret(connection, line.digest, hashlib.sha256(line.shown.encode()).hexdigest())
+
+
+def _run(header: Header, player: Player, home: Home) -> None:
+    connection = home.database.open(home.folder / "backups", "replay")
     loop = DecisionLoop(header.begin, player)
     try:
         front = _ReplayFront(header.server.url, player)

@@ -19,7 +19,7 @@ from pilotage.services.pool import shared_limits
 from pilotage.services.pool.database_peers import DatabasePeers
 from pilotage.store.cluster import changes
 from pilotage.store.cluster.servers import ServerRow
-from pilotage.store.engine.connection import Readers, ServerEvicted, database_time
+from pilotage.store.engine.connection import Connection, Readers, ServerEvicted, database_time
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +51,15 @@ def describe_server(url: str, policy_version: int, now: float, secrets: SecretSo
 class DatabaseClock:
     """Seconds since 1970 by the clock of the database, which all servers share."""
 
-    def __init__(self, readers: Readers, local: Callable[[], float]) -> None:
-        """`local`: seconds since 1970 by the clock of this machine."""
+    def __init__(
+        self,
+        readers: Readers,
+        local: Callable[[], float],
+        read: Callable[[Connection, float], float] = database_time,
+    ) -> None:
+        """`local`: seconds since 1970 by the clock of this machine. `read`: reads the database's clock."""
         self._readers = readers
+        self._read = read
         self._local = local
         self._ahead = 0.0
         self.set()
@@ -65,7 +71,7 @@ class DatabaseClock:
         """Read the clock of the database. Any thread may call it."""
         connection = self._readers.connection()
         begin = self._local()
-        theirs = database_time(connection, begin)
+        theirs = self._read(connection, begin)
         self._ahead = theirs - (begin + self._local()) / 2
 
 

@@ -12,12 +12,13 @@ from pilotage.core.secret_source import SecretSource
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.server.disk_space import Usage, disk_usage
 from pilotage.server.duties.batch_clients import BatchClients
+from pilotage.server.duties.peers import DatabaseClock
 from pilotage.server.process.front import Front
 from pilotage.server.recording.adapter import TapedAdapter
 from pilotage.server.recording.lines import Header
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.tape import Tape
-from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.engine.connection import Readers, WriterConnection
 
 
 class DiskSize(NamedTuple):
@@ -54,6 +55,10 @@ class RecordedRim:
     def monotonic(self) -> float:
         return self._loop.time()
 
+    def database_clock(self, readers: Readers) -> DatabaseClock:
+        """The clock of the loop: a replay has no other."""
+        return DatabaseClock(readers, self._loop.time, lambda connection, now: now)
+
     def rng(self) -> random.Random:
         return stream(self._header.seed, "decisions")
 
@@ -78,6 +83,7 @@ class RecordedRim:
 
     def started(self, connection: WriterConnection) -> None:
         self._tape.changes = lambda: connection.total_changes or 0
+        connection.clock = self._loop.time
 
 
 class _TapedClients:

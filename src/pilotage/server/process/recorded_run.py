@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pilotage import __version__
+from pilotage.core.errors import Conflict
 from pilotage.server.process.front import RecordedFront
 from pilotage.server.process.recorded_rim import RecordedRim, stream
 from pilotage.server.process.settings import Settings
@@ -35,8 +36,9 @@ def serve_recorded(
     from pilotage.server.process.run import run_server
 
     begin, started = time.time(), time.monotonic()
-    file = RecordFile(path, settings.record_limit)
     redaction = Redaction(secrets.token_bytes(32))
+    copy = _copy_of_store(settings, connection, path)
+    file = RecordFile(path, settings.record_limit)
     recorder = Recorder(file, redaction, lambda: begin + time.monotonic() - started)
     seed = secrets.token_hex(16)
     front = RecordedFront(settings, listener, recorder, redaction, replay_key(seed))
@@ -46,7 +48,7 @@ def serve_recorded(
         begin,
         seed,
         _server_at(settings, connection, front.url),
-        _copy_of_store(settings, connection, path),
+        copy,
     )
     file.write(header)
     own_secrets = RecordedSecrets(secrets, SeededSecrets(stream(seed, "secrets")), redaction)
@@ -86,6 +88,11 @@ def _copy_of_store(settings: Settings, connection: WriterConnection, path: Path)
     """Copy a store that has a history beside the record. Returns the name of the copy; empty: it has none."""
     if instance.load(connection) is None:
         return ""
+    if settings.home.database.file is None:
+        raise Conflict(
+            f"the database {settings.home.database.shown} has a history already",
+            hint="a record of a server on PostgreSQL begins with an empty database",
+        )
     copy = path.with_name(f"{path.name}.store")
     settings.home.database.backup(copy)
     return copy.name

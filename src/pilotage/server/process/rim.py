@@ -13,9 +13,10 @@ from typing import Protocol
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.disk_space import Usage, disk_usage
 from pilotage.server.duties.batch_clients import BatchClients
+from pilotage.server.duties.peers import DatabaseClock
 from pilotage.server.process.front import Front, HttpFront
 from pilotage.server.process.settings import Settings
-from pilotage.store.engine.connection import WriterConnection
+from pilotage.store.engine.connection import Readers, WriterConnection
 
 
 class Rim(Protocol):
@@ -33,6 +34,10 @@ class Rim(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
+        ...
+
+    def database_clock(self, readers: Readers) -> DatabaseClock:
+        """The clock of a database that several servers share."""
         ...
 
     def rng(self) -> random.Random:
@@ -67,6 +72,9 @@ class RealRim:
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         self.front: Front = HttpFront(settings, listener)
         self.hostname = socket.gethostname()
+
+    def database_clock(self, readers: Readers) -> DatabaseClock:
+        return DatabaseClock(readers, time.time)
 
     def rng(self) -> random.Random:
         return random.Random()  # noqa: S311

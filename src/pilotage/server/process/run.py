@@ -25,7 +25,7 @@ from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.own_state import AnnouncementDuty, CertificateDuty, DiskDuty, RenewalDuty
-from pilotage.server.duties.peers import DatabaseClock, describe_server
+from pilotage.server.duties.peers import describe_server
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.app import Application
@@ -128,10 +128,11 @@ class _Server:
         self._rim = rim
         self._readers = settings.home.database.readers()
         self._counters = settings.home.database.counters()
-        self._notifications = settings.home.database.notifications()
+        # A record has a single server.
+        self._notifications = None if rim.inline else settings.home.database.notifications()
         kind = Writer if self._counters is None else FencedWriter
         self._writer = kind(connection, commits_inline=rim.inline)
-        self._clock = DatabaseClock(self._readers, rim.clock) if self._counters is not None else rim.clock
+        self._clock = rim.clock if self._counters is None else rim.database_clock(self._readers)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -64,6 +64,15 @@ class Message(msgspec.Struct, frozen=True, tag="message"):
     body: bytes
 
 
+class KnownSecret(msgspec.Struct, frozen=True, tag="known secret"):
+    """A secret that the store had at the start. It has another one in this record."""
+
+    at: float
+    digest: str
+    """As the store has it."""
+    shown: str
+
+
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
     """A signal of the operating system to the server."""
 
@@ -121,8 +130,8 @@ class Ended(msgspec.Struct, frozen=True, tag="end"):
     """Why the recording ended before the server; empty: it did not."""
 
 
-Line = Header | Inputs | Outcome | Answered | Ended
-LaterLine = Inputs | Outcome | Answered | Ended
+LaterLine = KnownSecret | Inputs | Outcome | Answered | Ended
+Line = Header | LaterLine
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Line)

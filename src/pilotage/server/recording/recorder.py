@@ -15,6 +15,7 @@ from pilotage.server.recording.lines import (
     Header,
     Input,
     Inputs,
+    KnownSecret,
     Line,
     Message,
     Outcome,
@@ -73,6 +74,7 @@ class Recorder(Tape):
         self._file = file
         self._redaction = redaction
         self._real = real
+        redaction.known_secret = lambda digest, shown: file.write(KnownSecret(self.clock(), digest, shown))
         self._mailbox: SimpleQueue[Input] = SimpleQueue()
         self._late: list[Input] = []
         """Inputs that came when a timer was due already."""

@@ -17,6 +17,7 @@ import msgspec
 
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.recording.lines import Input, Message
+from pilotage.wire.pilot_calls import ENROL
 
 _DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
 """A token of 32 bytes, which `token_urlsafe` draws."""
@@ -48,13 +49,17 @@ class Redaction:
     def __init__(self, key: bytes) -> None:
         """`key`: hides secrets that this server did not draw. Nobody keeps it."""
         self._shown: dict[bytes, bytes] = {}
+        self._places: set[bytes] = set()
         self._key = key
+        self.known_secret: Callable[[str, str], object] = lambda digest, shown: None
+        """Called with the digest of a secret that this server did not draw, and what the record has in its place."""
         self.resign: Resign = lambda token: ""
         self._resigned: dict[bytes, bytes] = {}
 
     def shows(self, secret: str, shown: str) -> None:
         """The record has `shown` in the place of a secret."""
         self._shown[secret.encode()] = shown.encode()
+        self._places.add(shown.encode())
 
     def shown(self, secret: str) -> str:
         """What the record has in the place of a secret; the text itself if it is none."""
@@ -68,7 +73,10 @@ class Redaction:
             for name, value in given.headers
             if name != b"cookie"
         ]
-        return msgspec.structs.replace(given, headers=headers, body=self.of_bytes(given.body))
+        body = self.of_bytes(given.body)
+        if given.path == ENROL.path:
+            body = _DRAWN.sub(lambda found: self._of_unknown(found[0]), body)
+        return msgspec.structs.replace(given, headers=headers, body=body)
 
     def of_bytes(self, text: bytes) -> bytes:
         text = _DRAWN.sub(lambda found: self._shown.get(found[0], found[0]), text)
@@ -81,8 +89,19 @@ class Redaction:
             return kind + b" " + self._shown[token]
         if _JWT.fullmatch(token):
             return kind + b" " + self._of_jwt(token)
-        unknown = hmac.new(self._key, token, hashlib.sha256).hexdigest()
-        return kind + b" " + unknown.encode() if token else value
+        return kind + b" " + self._of_unknown(token) if token else value
+
+    def _of_unknown(self, token: bytes) -> bytes:
+        """In the place of a secret of an earlier server, or of a wrong one."""
+        if token in self._places:
+            return token
+        shown = self._shown.get(token)
+        if shown is None:
+            drawn = hmac.new(self._key, token, hashlib.sha256).digest()
+            shown = base64.urlsafe_b64encode(drawn).rstrip(b"=")
+            self.shows(token.decode("latin-1"), shown.decode())
+            self.known_secret(hashlib.sha256(token).hexdigest(), shown.decode())
+        return shown
 
     def _of_jwt(self, token: bytes) -> bytes:
         resigned = self._resigned.get(token)

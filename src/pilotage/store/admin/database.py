@@ -32,6 +32,10 @@ class Database(Protocol):
         """The file of an embedded database."""
         ...
 
+    def is_empty(self) -> bool:
+        """Whether it has no table."""
+        ...
+
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         """The connection of a server that begins. Where it upgrades, a copy goes to `backups` before."""
         ...
@@ -80,6 +84,9 @@ class SqliteDatabase:
     @property
     def file(self) -> Path:
         return self.path
+
+    def is_empty(self) -> bool:
+        return not self.path.exists()
 
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         return upgrade.open_database(self.path, backups, stamp)

@@ -39,6 +39,14 @@ class PostgresqlDatabase:
     def file(self) -> None:
         return None
 
+    def is_empty(self) -> bool:
+        self.address.check()
+        engine = self.address.engine()
+        try:
+            return not sa.inspect(engine).get_table_names()
+        finally:
+            engine.dispose()
+
     def open(self, backups: Path, stamp: str) -> WriterConnection:
         """Refuses a schema of another version: a shared database is upgraded by command only."""
         self.address.check()

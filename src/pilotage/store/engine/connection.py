@@ -36,6 +36,11 @@ class Connection(Protocol):
     @property
     def dialect(self) -> Dialect: ...
     @property
+    def clock(self) -> Callable[[], float] | None:
+        """A clock in place of the database's own; None: there is none."""
+        ...
+
+    @property
     def in_transaction(self) -> bool: ...
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Cursor:
@@ -95,6 +100,7 @@ class WriterConnection(Connection, Protocol):
     """The approximate maximum of small requests per commit; large requests count more."""
     commits_in_thread: bool
     """Whether another thread may execute COMMIT, since it only waits."""
+    clock: Callable[[], float] | None
     first: Callable[[], None] | None
     """Called before each statement while it is set; used only where `commits_in_thread`."""
 
@@ -177,6 +183,8 @@ def bounded_addition(column: str) -> str:
 
 def database_time(connection: Connection, now: float) -> float:
     """The time of the database's clock if several servers can use it; else `now`, the process's own time."""
+    if connection.clock is not None:
+        return connection.clock()
     if connection.dialect == "sqlite":
         return now
     return float(connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])

@@ -35,6 +35,7 @@ class SqliteConnection(sqlite3.Connection):
     group = 32
     """The next group is processed while one waits for the disk. Larger groups would only make longer pauses."""
     commits_in_thread = True
+    clock: Callable[[], float] | None = None
     first: Callable[[], None] | None = None
 
     def begin(self) -> None:

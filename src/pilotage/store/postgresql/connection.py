@@ -53,6 +53,7 @@ class PostgresqlConnection:
     commits_in_thread = False
     total_changes = None
     first: Callable[[], None] | None = None
+    clock: Callable[[], float] | None = None
 
     def __init__(self, connect: Callable[[], Session], *, reads_only: bool = False) -> None:
         self._connect = connect

@@ -81,6 +81,7 @@ class _SessionReader:
     """A thread's reader: borrows a session for each statement, or one session for a snapshot."""
 
     dialect: Literal["postgresql"] = "postgresql"
+    clock = None
 
     def __init__(self, pool: PostgresqlReaders) -> None:
         self._pool = pool
