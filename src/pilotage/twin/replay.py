@@ -31,6 +31,7 @@ from pilotage.server.recording.lines import (
     Answered,
     Ended,
     Header,
+    Input,
     Inputs,
     KnownSecret,
     LaterLine,
@@ -129,6 +130,9 @@ class Player(Tape):
             raise _ReplayOver
         return self._last[call]
 
+    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
+        """The record has it among the later inputs."""
+
     def answered(self, message: Message, answer: Answer) -> None:
         del self._messages[message.number]
         if self._is_over:
@@ -195,7 +199,7 @@ class Player(Tape):
                 return _input_words(inputs[0])
 
 
-def _input_words(given: Message | Signal | ListeningEnded) -> str:
+def _input_words(given: Input) -> str:
     match given:
         case Message():
             return _described(given)
@@ -203,6 +207,8 @@ def _input_words(given: Message | Signal | ListeningEnded) -> str:
             return f"the signal {number}"
         case ListeningEnded():
             return "the end of the connections"
+        case Outcome(call=call):
+            return f"the outcome of the call '{call}'"
 
 
 def _described(message: Message) -> str:
@@ -309,6 +315,7 @@ def _run(header: Header, player: Player, home: Home) -> None:
         except _ReplayOver:
             pass
     finally:
+        player.abandon()
         _abandon(loop)
         connection.close()
 

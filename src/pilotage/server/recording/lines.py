@@ -83,7 +83,22 @@ class ListeningEnded(msgspec.Struct, frozen=True, tag="listening ended"):
     """The last connection was closed."""
 
 
-Input = Message | Signal | ListeningEnded
+class Outcome(msgspec.Struct, frozen=True, tag="outcome"):
+    """The result of a call that leaves the process, such as to a batch system.
+
+    It is an input if other decisions were made meanwhile. Else it is a line, if it differs from the last one.
+    """
+
+    at: float
+    call: str
+    number: int
+    """Counts the calls of this name."""
+    value: msgspec.Raw
+    error: str = ""
+    """The class of the error that was raised; `value` then has its arguments."""
+
+
+Input = Message | Signal | ListeningEnded | Outcome
 
 
 class Inputs(msgspec.Struct, frozen=True, tag="inputs"):
@@ -93,18 +108,6 @@ class Inputs(msgspec.Struct, frozen=True, tag="inputs"):
     changes: int
     """Rows that the server had changed since its start."""
     inputs: list[Input]
-
-
-class Outcome(msgspec.Struct, frozen=True, tag="outcome"):
-    """The result of a call that leaves the process, such as to a batch system, if it differs from the last one."""
-
-    at: float
-    call: str
-    number: int
-    """Counts the calls of this name."""
-    value: msgspec.Raw
-    error: str = ""
-    """The class of the error that was raised; `value` then has its arguments."""
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answer"):

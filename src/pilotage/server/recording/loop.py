@@ -2,17 +2,21 @@
 
 The clock stands still while callbacks run. When none is ready, the source of inputs says what is next: the earliest
 timer, or inputs at an instant before it. So the order of all events follows from the inputs and their instants.
-Blocking calls run inline.
+Blocking calls of the default executor run inline; those of others run in turn with the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.recording.turns import ThreadCall, TurnThread
 
 Result = TypeVar("Result")
 
@@ -55,6 +59,40 @@ class _Selector(selectors.BaseSelector):
         return {}
 
 
+class _Lane:
+    """The calls of one executor: one after the other in one thread, or each in a thread of its own."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._thread = None if isinstance(executor, DaemonThreads) else TurnThread("turns")
+        self._waiting: deque[ThreadCall] = deque()
+        self._busy = False
+
+    def add(self, call: ThreadCall) -> None:
+        if self._thread is None:
+            TurnThread("turn").start(call)
+            call.go_on()
+            return
+        self._waiting.append(call)
+        self._begin_next(self._thread)
+
+    def _begin_next(self, thread: TurnThread) -> None:
+        while self._waiting and not self._busy:
+            self._busy = True
+            call = self._waiting.popleft()
+            thread.start(call)
+            call.go_on()
+
+    def ended(self, future: asyncio.Future[Any], call: ThreadCall) -> None:
+        self._busy = False
+        if not future.done():
+            if call.error is None:
+                future.set_result(call.result)
+            else:
+                future.set_exception(call.error)
+        if self._thread is not None:
+            self._begin_next(self._thread)
+
+
 class DecisionLoop(asyncio.SelectorEventLoop):
     """The clock starts at `begin`, in seconds since 1970."""
 
@@ -62,6 +100,7 @@ class DecisionLoop(asyncio.SelectorEventLoop):
         self._decisions = _Selector(begin, source)
         super().__init__(self._decisions)
         self._decisions.ready = self.call_soon
+        self._lanes: dict[Executor, _Lane] = {}
         # Timers within the resolution of the clock run together; each instant here is exact.
         self._clock_resolution = 1e-6
 
@@ -77,6 +116,10 @@ class DecisionLoop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, call: Callable[..., Result], *args: Any
     ) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self.create_future()
+        if executor is not None:
+            lane = self._lanes.setdefault(executor, _Lane(executor))
+            lane.add(ThreadCall(partial(call, *args), partial(lane.ended, future)))
+            return future
         try:
             future.set_result(call(*args))
         except Exception as error:

@@ -116,6 +116,9 @@ class Recorder(Tape):
             self._file.write(outcome)
         return outcome
 
+    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
+        self.post(make())
+
     def answered(self, message: Message, answer: Answer) -> None:
         body = self._redaction.of_bytes(answer.body)
         self._file.write(answer_line(self.clock(), message, answer.status, body))

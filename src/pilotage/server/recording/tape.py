@@ -12,6 +12,7 @@ import msgspec
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from pilotage.server.recording.lines import Answered, Input, ListeningEnded, Message, Outcome, Signal
+from pilotage.server.recording.turns import ThreadCall, present_call
 
 Value = TypeVar("Value")
 
@@ -42,6 +43,8 @@ class Tape(ABC):
         self.listening_ended: Callable[[], object] = lambda: None
         self._on_signal: dict[int, Callable[[], object]] = {}
         self._calls: dict[str, int] = {}
+        self._left: dict[tuple[str, int], ThreadCall] = {}
+        """The threads that wait for the outcome of a call."""
         self._last: dict[str, Outcome] = {}
 
     @abstractmethod
@@ -51,6 +54,10 @@ class Tape(ABC):
     @abstractmethod
     def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
         """The outcome of a call: that of `make`, or the one of the record."""
+
+    @abstractmethod
+    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
+        """Called in a thread: have the outcome handed in later, that of `make` or the one of the record."""
 
     @abstractmethod
     def answered(self, message: Message, answer: Answer) -> None:
@@ -69,7 +76,16 @@ class Tape(ABC):
         Errors that batch systems raise are raised again.
         """
         number = self._calls[call] = self._calls.get(call, 0) + 1
-        outcome = self._outcome(call, number, lambda: self._made(call, number, make))
+
+        def made() -> Outcome:
+            return self._made(call, number, make)
+
+        thread = present_call()
+        if thread is None:
+            outcome = self._outcome(call, number, made)
+        else:
+            self._left[call, number] = thread
+            outcome = thread.leave(lambda: self._await_outcome(made))
         if outcome.error:
             raise _error(outcome)
         value: Value = msgspec.json.decode(outcome.value, type=kind)
@@ -84,8 +100,8 @@ class Tape(ABC):
             made, error = msgspec.json.encode([failed.errno, failed.strerror]), "OSError"
         except Unreachable as failed:
             made, error = msgspec.json.encode([failed.message, failed.hint]), "Unreachable"
-        except PilotageError as failed:
-            made, error = msgspec.json.encode([failed.message, failed.hint]), "PilotageError"
+        except Exception as failed:
+            made, error = msgspec.json.encode([str(failed), ""]), "PilotageError"
         return Outcome(self.clock(), call, number, msgspec.Raw(made), error)
 
     def _hand_in(self, given: Input) -> Callable[[], object]:
@@ -96,6 +112,13 @@ class Tape(ABC):
                 return lambda: self._on_signal[given.number]()
             case ListeningEnded():
                 return lambda: self.listening_ended()
+            case Outcome():
+                return lambda: self._left.pop((given.call, given.number)).go_on(given)
+
+    def abandon(self) -> None:
+        """End the threads that wait for an outcome."""
+        while self._left:
+            self._left.popitem()[1].go_on()
 
 
 def _error(outcome: Outcome) -> Exception:

@@ -8,17 +8,18 @@ from typing import Any
 from pilotage.store.engine.connection import Connection
 from pilotage.store.schema import metadata
 
-SECRET = frozenset({"secret_hash", "token_hash", "salt"})
-"""Columns that follow from secrets."""
+OTHER = frozenset({"secret_hash", "token_hash", "salt", "signing_key", "sandboxes", "xid"})
+"""Columns that follow from secrets, from folders, or from the numbers of a database's transactions."""
 
 
 def digest_of_tables(connection: Connection) -> dict[str, str]:
-    """By table. Hashes of secrets are left out."""
+    """By table. Columns that differ between two stores by themselves are left out."""
     return {table.name: _digest(connection, table) for table in metadata.sorted_tables}
 
 
 def _digest(connection: Connection, table: Any) -> str:
-    columns = ", ".join(f'"{column.name}"' for column in table.columns if column.name not in SECRET)
+    left_out = OTHER | {"at"} if table.name == "changes" else OTHER
+    columns = ", ".join(f'"{column.name}"' for column in table.columns if column.name not in left_out)
     digest, count = hashlib.sha256(), 0
     rows = sorted(repr(tuple(row)) for row in connection.execute(f'SELECT {columns} FROM "{table.name}"'))
     for row in rows:
