@@ -16,6 +16,7 @@ from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.home_token import HomeToken
 from pilotage.server.metrics_cache import CachedCounts
+from pilotage.server.outside_calls import DirectCalls, OutsideCalls
 from pilotage.server.prospects import Prospects
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.signals import Stop, Wake
@@ -58,6 +59,8 @@ class PilotService:
     """The folder with the output of this machine's pilots."""
     exchange: Handler
     """Answers messages of pilots: `exchange_handler`. The same object for all, since the writer groups by it."""
+    outside: OutsideCalls = field(default_factory=DirectCalls)
+    """The calls to batch systems and programs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Player(Tape):
 
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
         line = self._next
-        if self._is_over:
+        if self.at_end:
             raise _ReplayOver
         if isinstance(line, Inputs) and (due is None or line.at < due):
             return self._take_inputs(line)
@@ -98,7 +98,8 @@ class Player(Tape):
         return due, ()
 
     @property
-    def _is_over(self) -> bool:
+    def at_end(self) -> bool:
+        """Whether nothing is left to compare."""
         line = self._next
         return line is None or bool(self.result.difference) or (isinstance(line, Ended) and bool(line.reason))
 
@@ -114,7 +115,17 @@ class Player(Tape):
             if isinstance(given, Message):
                 self.result.messages += 1
                 self._messages[given.number] = given
-        return line.at, [self._hand_in(given) for given in line.inputs]
+        return line.at, [self._hand_in(self._whole(given)) for given in line.inputs]
+
+    def _whole(self, given: Input) -> Input:
+        """An input as the server had it."""
+        if not isinstance(given, Outcome):
+            return given
+        if given.repeated:
+            last = self._last[given.call]
+            return msgspec.structs.replace(given, value=last.value, error=last.error)
+        self._last[given.call] = given
+        return given
 
     def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
         line = self._next
@@ -135,7 +146,7 @@ class Player(Tape):
 
     def answered(self, message: Message, answer: Answer) -> None:
         del self._messages[message.number]
-        if self._is_over:
+        if self.at_end:
             return
         line, made = self._next, answer_line(self.clock(), message, answer.status, answer.body)
         if not isinstance(line, Answered) or line.number != made.number:
@@ -156,7 +167,7 @@ class Player(Tape):
 
     def ended(self, tables: Callable[[], dict[str, str]]) -> None:
         line = self._next
-        if self._is_over:
+        if self.at_end:
             return
         if not isinstance(line, Ended):
             self._differ(

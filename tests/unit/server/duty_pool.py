@@ -11,6 +11,7 @@ import pytest
 
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.signals import Stop, Wake
 from pilotage.server.submit_pools import SubmitPools
@@ -44,6 +45,7 @@ class Pool:
             clock=lambda: bench.now,
             monotonic=time.monotonic,
             disk=SimpleNamespace(sandbox=SimpleNamespace(), space=DiskSpace({}, time.monotonic)),
+            pilots=SimpleNamespace(outside=DirectCalls()),
             address=ServerAddress("", "", "", "http://127.0.0.1:1"),
             work=SimpleNamespace(work_queue=queue.work_queue),
             duties=SimpleNamespace(

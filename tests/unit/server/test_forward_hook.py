@@ -22,6 +22,7 @@ from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.forward_hook import HANG_PAUSE, KEPT, ForwardHook
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.ce_director import CeDirector
@@ -94,7 +95,7 @@ def submitted(bench: Bench, ce: str) -> FlagBatch:
                 submit_pools=SubmitPools(lambda name: bench.pool.policy.director.pool(name).max_threads),
                 failing=FailingRows(lambda: 0.0),
             ),
-            pilots=SimpleNamespace(program=b""),
+            pilots=SimpleNamespace(outside=DirectCalls()),
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
         duty = CeDuty(cast(Context, context), director, batch, OwnBatchClients(cast(Context, context), 64))
@@ -158,7 +159,7 @@ def test_answers_are_kept_for_a_while_and_failures_are_not(bench: Bench, hook: C
     director = CeDirector("batch", IterationOrders(NODE.platform))
     [intent] = ordered(bench, director)
     ce, clock = bench.pool.policy.ces["batch"], [0.0]
-    runner = ForwardHook(lambda: clock[0])
+    runner = ForwardHook(lambda: clock[0], DirectCalls())
     with pytest.raises(Exception, match="status 1"):
         runner.flags(ce, intent.order)
     hook("echo --tmp=5")
@@ -174,7 +175,9 @@ def test_a_hook_that_hangs_is_a_refusal(bench: Bench, hook: Callable[[str], Path
     hook("exec sleep 1000")
     [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     with pytest.raises(Exception, match="did not end within"):
-        ForwardHook(time.monotonic, timeout=0.5).flags(bench.pool.policy.ces["batch"], intent.order)
+        ForwardHook(time.monotonic, DirectCalls(), timeout=0.5).flags(
+            bench.pool.policy.ces["batch"], intent.order
+        )
 
 
 def test_a_hook_that_hangs_is_not_run_for_each_submission(
@@ -184,7 +187,7 @@ def test_a_hook_that_hangs_is_not_run_for_each_submission(
     hook(f"echo run >> {tmp_path}/runs; exec sleep 1000")
     [intent] = ordered(bench, CeDirector("batch", IterationOrders(NODE.platform)))
     ce, clock = bench.pool.policy.ces["batch"], [0.0]
-    runner = ForwardHook(lambda: clock[0], timeout=0.5)
+    runner = ForwardHook(lambda: clock[0], DirectCalls(), timeout=0.5)
     for _ in range(3):
         with pytest.raises(Exception, match="did not end within"):
             runner.flags(ce, intent.order)
@@ -204,10 +207,11 @@ def test_a_server_that_stops_ends_its_hook_at_once(
     context = SimpleNamespace(
         writer=SimpleNamespace(in_loop=True),
         monotonic=time.monotonic,
+        pilots=SimpleNamespace(outside=DirectCalls()),
         duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
     )
     duty = CeDuty(cast(Context, context), director, PaperBatch(), OwnBatchClients(cast(Context, context), 64))
-    duty._hook = ForwardHook(time.monotonic, timeout=10 * PATIENCE)
+    duty._hook = ForwardHook(time.monotonic, DirectCalls(), timeout=10 * PATIENCE)
     ce = bench.pool.policy.ces["batch"]
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(duty._hook.flags, ce, intent.order)

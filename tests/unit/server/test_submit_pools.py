@@ -17,6 +17,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.director.ce_director import CeDirector
@@ -83,7 +84,7 @@ class Site:
             clock=lambda: bench.now,
             monotonic=time.monotonic,
             duties=SimpleNamespace(submit_pools=self.pools, failing=FailingRows(lambda: 0.0)),
-            pilots=SimpleNamespace(program=b""),
+            pilots=SimpleNamespace(outside=DirectCalls()),
             address=ServerAddress("", "", "", "https://127.0.0.1:1"),
         )
 

@@ -53,7 +53,11 @@ class OwnBatchClients:
 
     def adapter(self, name: str, ce: Ce) -> BatchAdapter:
         logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
-        return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
+
+        def make() -> BatchAdapter:
+            return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
+
+        return self._context.pilots.outside.adapter(name, make)
 
     def script(
         self, ce: str, secret: str, submission: BatchSubmission, batch: BatchAdapter, *, local: bool
@@ -81,5 +85,9 @@ class OwnBatchClients:
 
 def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:
     """An adapter for one request of a person, beside the one of the CE's director."""
-    machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
-    return make_adapter_of(ce, machine, COMMAND_TIMEOUT)
+
+    def make() -> BatchAdapter:
+        machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
+        return make_adapter_of(ce, machine, COMMAND_TIMEOUT)
+
+    return context.pilots.outside.adapter("a person's request", make)

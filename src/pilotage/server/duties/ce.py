@@ -70,7 +70,7 @@ class CeDuty:
         self._batch = batch
         self._clients = clients
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ce-{director.ce}")
-        self._hook = ForwardHook(context.monotonic)
+        self._hook = ForwardHook(context.monotonic, context.pilots.outside)
         aim = SLICE_AIM if context.writer.in_loop else POSTGRESQL_AIM
         failing = context.duties.failing.of(f"pilots of {director.ce}")
         self._rows = RowByRow(context.writer, failing, context.monotonic, aim)

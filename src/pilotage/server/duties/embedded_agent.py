@@ -12,7 +12,9 @@ from pathlib import Path
 
 from pilotage.core.requests.states import RequestState
 from pilotage.server.context import Context
+from pilotage.server.duties.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
+from pilotage.server.outside_calls import OutsideCalls
 from pilotage.store.tables import requests
 
 EMBEDDED_AGENT_PERIOD = 1.0
@@ -50,9 +52,8 @@ class EmbeddedAgentDuty(Duty):
 
     def __init__(self, context: Context, home: Path) -> None:
         super().__init__(context)
-        self._home = home
-        self._log = home / "agent.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._agent = _AgentProcess(home, context.pilots.outside)
+        self._threads = DaemonThreads("end of the agent")
         self._team = ""
         self._needed_at = 0.0
         self._started_at = 0.0
@@ -70,35 +71,65 @@ class EmbeddedAgentDuty(Duty):
         if is_needed:
             self._needed_at = now
         self._look_after(now)
-        if self._process is not None:
+        if self._agent.started:
             if team != self._team or now - self._needed_at > IDLE:
                 await self.close()
         elif is_needed and now >= self._not_before and not self._context.stop.is_set():
-            await asyncio.to_thread(self._start, team)
-            self._started_at = now
+            await asyncio.to_thread(self._agent.start, team)
+            self._team, self._started_at = team, now
 
     def _look_after(self, now: float) -> None:
         """Note the end of the agent, and when it may start again."""
-        process = self._process
-        if process is None or process.poll() is None:
+        if not self._agent.started or (code := self._agent.exit_code()) is None:
             return
-        self._forget(process)
         if now - self._started_at > STEADY:
             self._pause = SHORTEST_PAUSE
         self._not_before = now + self._pause
         log.warning(
             "the agent of team %s ended with code %s; it starts again in %.0f s; its log is %s",
-            *(self._team, process.returncode, self._pause, self._log),
+            *(self._team, code, self._pause, self._agent.log),
         )
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        """End the agent: in order if it can, else at once."""
+        if self._agent.started:
+            # It gives its elements back to this server, which must answer meanwhile.
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._agent.end)
+
+
+class _AgentProcess:
+    """The process of the agent. Each call leaves the server."""
+
+    def __init__(self, home: Path, outside: OutsideCalls) -> None:
+        self._home = home
+        self._outside = outside
+        self.log = home / "agent.log"
+        self.started = False
+        """It was started, and its end was not noted yet."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, team: str) -> None:
+        self._outside.ask("agent: start", None, lambda: self._start(team))
+        self.started = True
+
+    def exit_code(self) -> int | None:
+        """None: it runs."""
+        code = self._outside.ask("agent: exit code", int | None, self._exit_code)
+        self.started = code is None
+        return code
+
+    def end(self) -> None:
+        self._outside.ask("agent: end", None, self._end)
+        self.started = False
 
     def _start(self, team: str) -> None:
         """Start the agent with the token of the home. Variables of the server's user do not reach it."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PILOTAGE_")}
         with contextlib.suppress(FileNotFoundError):
-            if self._log.stat().st_size > MAX_LOG:
-                self._log.replace(self._log.with_suffix(".log.1"))
-        with self._log.open("ab") as file:
+            if self.log.stat().st_size > MAX_LOG:
+                self.log.replace(self.log.with_suffix(".log.1"))
+        with self.log.open("ab") as file:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
@@ -118,15 +149,20 @@ class EmbeddedAgentDuty(Duty):
                 cwd="/",
                 env=environment,
             )
-        self._team = team
 
-    async def close(self) -> None:
-        """End the agent: in order if it can, else at once."""
+    def _exit_code(self) -> int | None:
+        assert self._process is not None
+        code = self._process.poll()
+        if code is not None:
+            self._forget(self._process)
+        return code
+
+    def _end(self) -> None:
         process = self._process
-        if process is not None:
-            process.terminate()
-            await asyncio.to_thread(_await_end, process)
-            self._forget(process)
+        assert process is not None
+        process.terminate()
+        _await_end(process)
+        self._forget(process)
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None

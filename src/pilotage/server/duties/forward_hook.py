@@ -9,6 +9,7 @@ from pilotage.core.forwarding.hook import read_arguments, with_arguments
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.hook import HOOK_TIMEOUT, HookHung, HookRunner
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
+from pilotage.server.outside_calls import OutsideCalls
 from pilotage.services.director.forwarding import HookCall
 from pilotage.services.director.submissions import SubmissionOrder
 
@@ -26,8 +27,10 @@ class ForwardHook:
     Only a hook that hangs is not run for `HANG_PAUSE`.
     """
 
-    def __init__(self, monotonic: Callable[[], float], timeout: float = HOOK_TIMEOUT) -> None:
-        self._monotonic, self._timeout = monotonic, timeout
+    def __init__(
+        self, monotonic: Callable[[], float], outside: OutsideCalls, timeout: float = HOOK_TIMEOUT
+    ) -> None:
+        self._monotonic, self._outside, self._timeout = monotonic, outside, timeout
         self._runner = HookRunner()
         self._answers: dict[HookCall, tuple[float, dict[str, str]]] = {}
         self._hung = 0.0, ""
@@ -63,8 +66,18 @@ class ForwardHook:
         return answer
 
     def _run(self, call: HookCall) -> str:
+        text, failure, hung = self._outside.ask(
+            "forward hook", tuple[str, str, bool], lambda: self._output(call)
+        )
+        if hung:
+            self._hung = self._monotonic() + HANG_PAUSE, failure
+        if failure:
+            raise InvalidInput(failure)
+        return text
+
+    def _output(self, call: HookCall) -> tuple[str, str, bool]:
+        """The output of a run, why it failed, and whether it hung."""
         try:
-            return self._runner.run(call.program, dict(call.environment), self._timeout)
-        except HookHung as error:
-            self._hung = self._monotonic() + HANG_PAUSE, error.message
-            raise
+            return self._runner.run(call.program, dict(call.environment), self._timeout), "", False
+        except InvalidInput as error:
+            return "", error.message, isinstance(error, HookHung)

@@ -7,14 +7,12 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from pilotage.core.policy import Ce
 from pilotage.core.secret_source import SecretSource
-from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.server.disk_space import Usage, disk_usage
-from pilotage.server.duties.batch_clients import BatchClients
 from pilotage.server.duties.peers import DatabaseClock
+from pilotage.server.outside_calls import OutsideCalls
 from pilotage.server.process.front import Front
-from pilotage.server.recording.adapter import TapedAdapter
+from pilotage.server.recording.adapter import TapedCalls
 from pilotage.server.recording.lines import Header
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.tape import Tape
@@ -43,6 +41,7 @@ class RecordedRim:
     ) -> None:
         self._header = header
         self._tape = tape
+        self.outside: OutsideCalls = TapedCalls(tape)
         self._loop = loop
         self.front = front
         self.hostname = header.server.hostname
@@ -78,25 +77,6 @@ class RecordedRim:
 
         return self._tape.ask("disk", DiskSize, measure)
 
-    def clients(self, own: BatchClients) -> BatchClients:
-        return _TapedClients(self._tape, own)
-
     def started(self, connection: WriterConnection) -> None:
         self._tape.changes = lambda: connection.total_changes or 0
         connection.clock = self._loop.time
-
-
-class _TapedClients:
-    """Implements `BatchClients`."""
-
-    def __init__(self, tape: Tape, own: BatchClients) -> None:
-        self._tape = tape
-        self._own = own
-
-    def adapter(self, name: str, ce: Ce) -> BatchAdapter:
-        return TapedAdapter(self._tape, name, lambda: self._own.adapter(name, ce))
-
-    def script(
-        self, ce: str, secret: str, submission: BatchSubmission, batch: BatchAdapter, *, local: bool
-    ) -> str:
-        return self._own.script(ce, secret, submission, batch, local=local) if self._tape.live else ""

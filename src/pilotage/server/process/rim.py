@@ -12,8 +12,8 @@ from typing import Protocol
 
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.disk_space import Usage, disk_usage
-from pilotage.server.duties.batch_clients import BatchClients
 from pilotage.server.duties.peers import DatabaseClock
+from pilotage.server.outside_calls import DirectCalls, OutsideCalls
 from pilotage.server.process.front import Front, HttpFront
 from pilotage.server.process.settings import Settings
 from pilotage.store.engine.connection import Readers, WriterConnection
@@ -25,6 +25,7 @@ class Rim(Protocol):
     inline: bool
     """Whether everything runs in one thread, in an order that a replay can repeat."""
     front: Front
+    outside: OutsideCalls
     hostname: str
     secrets: SecretSource
 
@@ -52,10 +53,6 @@ class Rim(Protocol):
 
     def usage(self, folder: Path) -> Usage: ...
 
-    def clients(self, own: BatchClients) -> BatchClients:
-        """The way to batch systems: this machine's own, or one around it."""
-        ...
-
     def started(self, connection: WriterConnection) -> None:
         """The store is open."""
         ...
@@ -66,6 +63,7 @@ class RealRim:
 
     inline = False
     secrets: SecretSource = secrets
+    outside: OutsideCalls = DirectCalls()
     clock = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
@@ -87,9 +85,6 @@ class RealRim:
 
     def usage(self, folder: Path) -> Usage:
         return disk_usage(folder)
-
-    def clients(self, own: BatchClients) -> BatchClients:
-        return own
 
     def started(self, connection: WriterConnection) -> None:
         """Nothing follows from it."""

@@ -185,7 +185,9 @@ class _Server:
             disk=Disk(sandbox, self._space(sandbox)),
             address=ServerAddress(instance_facts.uuid, self._rim.hostname, url, settings.pilot_server or url),
             tokens=tokens,
-            pilots=PilotService(home.folder / "pilots", exchange_handler(pool, self._clock)),
+            pilots=PilotService(
+                home.folder / "pilots", exchange_handler(pool, self._clock), self._rim.outside
+            ),
             work=make_work_intake(
                 pool,
                 self._writer,
@@ -278,7 +280,7 @@ class _Server:
             running.append(every(context, RenewalDuty(context, duty_leases)))
             running.append(every(context, AddressDuty(context, publish)))
         running += self._tls_duties(context)
-        clients = self._rim.clients(OwnBatchClients(context, front.open_files))
+        clients = OwnBatchClients(context, front.open_files)
         schedule = DutySchedule(self._settings, context, duty_leases, self._notifications, clients)
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()

@@ -105,3 +105,14 @@ class TapedAdapter:
     def close(self) -> None:
         if self._tape.live:
             self._batch.close()
+
+
+class TapedCalls:
+    """Implements `OutsideCalls`."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self.ask = tape.ask
+
+    def adapter(self, name: str, make: Callable[[], BatchAdapter]) -> BatchAdapter:
+        return TapedAdapter(self._tape, name, make)

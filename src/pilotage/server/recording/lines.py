@@ -96,6 +96,8 @@ class Outcome(msgspec.Struct, frozen=True, tag="outcome"):
     value: msgspec.Raw
     error: str = ""
     """The class of the error that was raised; `value` then has its arguments."""
+    repeated: bool = False
+    """It is that of the last call of this name; `value` is null."""
 
 
 Input = Message | Signal | ListeningEnded | Outcome

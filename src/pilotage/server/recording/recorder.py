@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+import msgspec
+
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.recording.lines import (
     Ended,
@@ -76,8 +78,7 @@ class Recorder(Tape):
         self._real = real
         redaction.known_secret = lambda digest, shown: file.write(KnownSecret(self.clock(), digest, shown))
         self._mailbox: SimpleQueue[Input] = SimpleQueue()
-        self._late: list[Input] = []
-        """Inputs that came when a timer was due already."""
+        self._timer_first = False
 
     def post(self, given: Input) -> None:
         """Hand an input in. Any thread may call it, and signal handlers."""
@@ -90,18 +91,37 @@ class Recorder(Tape):
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
         while True:
             real = self._real()
-            if due is not None and real >= due:
+            if due is not None and real >= due and self._timer_first:
+                self._timer_first = False
                 return due, ()
-            inputs = self._waiting(None if due is None else due - real)
-            at = max(now, self._real())
-            if inputs and (due is None or at < due):
-                shown = [self._redaction.of_input(given) for given in inputs]
-                self._file.write(Inputs(at, self.changes(), shown))
+            left = None if due is None else max(0.0, due - real)
+            if inputs := self._waiting(left):
+                at = max(now, self._real())
+                if due is not None and at >= due:
+                    # The decisions are behind. So that neither starves, the timer comes after these inputs.
+                    at, self._timer_first = now, True
+                self._file.write(Inputs(at, self.changes(), [self._shown(given) for given in inputs]))
                 return at, [self._hand_in(given) for given in inputs]
-            self._late = inputs
+            if left == 0.0:
+                assert due is not None
+                return due, ()
+
+    def _shown(self, given: Input) -> Input:
+        """An input as the record has it."""
+        if not isinstance(given, Outcome):
+            return self._redaction.of_input(given)
+        if self._is_repeated(given):
+            return Outcome(given.at, given.call, given.number, msgspec.Raw(b"null"), repeated=True)
+        return given
+
+    def _is_repeated(self, outcome: Outcome) -> bool:
+        last = self._last.get(outcome.call)
+        self._last[outcome.call] = outcome
+        return last is not None and (outcome.value, outcome.error) == (last.value, last.error)
 
     def _waiting(self, seconds: float | None) -> list[Input]:
-        inputs, self._late = self._late, []
+        """The inputs that wait. If there are none, the first one that comes within as many seconds; None: for ever."""
+        inputs: list[Input] = []
         try:
             while True:
                 block = not inputs
@@ -110,9 +130,8 @@ class Recorder(Tape):
             return inputs
 
     def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
-        outcome, last = make(), self._last.get(call)
-        if last is None or (outcome.value, outcome.error) != (last.value, last.error):
-            self._last[call] = outcome
+        outcome = make()
+        if not self._is_repeated(outcome):
             self._file.write(outcome)
         return outcome
 
