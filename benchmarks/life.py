@@ -59,6 +59,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alone", type=int, default=5, help="jobs that are submitted one at a time to idle pilots"
     )
+    parser.add_argument("--recorded", action="store_true", help="also a server that records, in turns")
     parser.add_argument("--no-peers", action="store_true", help="ours and the spawn limit only")
 
 
@@ -68,6 +69,8 @@ def run(asked: argparse.Namespace) -> Figure:
         checkouts["against"] = str(Path(asked.against).absolute() / ".venv" / "bin" / "python")
     with ExitStack() as stack:
         lives = {name: stack.enter_context(_serving(python)) for name, python in checkouts.items()}
+        if asked.recorded:
+            lives["recorded"] = stack.enter_context(_serving(sys.executable, recorded=True))
         for _ in range(asked.runs):
             for life in lives.values():
                 life.run(asked.jobs)
@@ -76,11 +79,13 @@ def run(asked: argparse.Namespace) -> Figure:
     peers: dict[str, float] = {}
     notes = {"jobs": f"{asked.jobs:,}", "pilots": str(os.cpu_count()), "job": NO_OP}
     for name, life in lives.items():
-        of = "" if name == "ours" else f" of {asked.against}"
+        of = "" if name == "ours" else f" of {asked.against if name == 'against' else name}"
         notes["processor time" + of] = life.summary()
         notes["waits" + of] = f"ms, medians: {told_waits(medians(life.waits))}"
         if life.alone:
             notes["waits of a job alone" + of] = f"ms, medians: {told_waits(medians(life.alone))}"
+    if asked.recorded:
+        peers["recorded"] = median(lives["recorded"].rates)
     if asked.against:
         peers[asked.against] = median(lives["against"].rates)
     systems: dict[str, Callable[[int], float]] = (
@@ -147,11 +152,10 @@ class Life:
 
 
 @contextmanager
-def _serving(python: str) -> Iterator[Life]:
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        served(Path(folder), python=python) as client,
-    ):
+def _serving(python: str, *, recorded: bool = False) -> Iterator[Life]:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, ExitStack() as stack:
+        options = ("--record", str(Path(folder) / "run.record")) if recorded else ()
+        client = stack.enter_context(served(Path(folder), python=python, options=options))
         yield Life(client, server_pid(Path(folder)))
 
 

@@ -20,16 +20,23 @@ WITHIN = 120.0
 
 @contextmanager
 def served(
-    folder: Path, *, again: bool = False, database: str = "", listen: str = "", python: str = sys.executable
+    folder: Path,
+    *,
+    again: bool = False,
+    database: str = "",
+    listen: str = "",
+    python: str = sys.executable,
+    options: Sequence[str] = (),
 ) -> Iterator[Client]:
     """A client of a fresh `pilotage up`, with its defaults; `again`: of one on the home that is there.
 
     `database`: the address of a PostgreSQL database to be used instead of a file. `listen`: an address instead of
-    127.0.0.1; off loopback the server talks TLS. `python`: the interpreter that has Pilotage installed.
+    127.0.0.1; off loopback the server talks TLS. `python`: the interpreter that has Pilotage installed. `options`:
+    further ones of `up`.
     """
     home = folder / "home"
     home.mkdir(mode=0o700, exist_ok=again)
-    process = start(folder, database, *(["--listen", listen] if listen else []), python=python)
+    process = start(folder, database, *(["--listen", listen] if listen else []), *options, python=python)
     try:
         deadline = time.monotonic() + WITHIN
         while not _ready(home, process.pid):

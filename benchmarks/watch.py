@@ -34,6 +34,7 @@ from pilotage.outside.batch.slurm.adapter import SlurmBatch
 from pilotage.server.duties.batch_clients import OwnBatchClients
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.services.director.ce_director import CeDirector
 from pilotage.services.director.iteration_orders import IterationOrders
 from pilotage.services.pool.index_loading import open_pool
@@ -270,6 +271,7 @@ class _Site:
                 clock=lambda: self.now,
                 monotonic=time.monotonic,
                 quick_read=quick_read,
+                pilots=SimpleNamespace(outside=DirectCalls()),
                 duties=SimpleNamespace(failing=FailingRows(lambda: 0.0)),
             ),
         )

@@ -113,6 +113,7 @@ WORDS: dict[str, list[list[str]]] = {
     "policy import": [["policy", "import", "nothing.cfg"]],
     "twin record": [["twin", "record", "--out", "/nonexist/x"]],
     "twin run": [["twin", "run", "--trace", "nothing.swf", "--out", "/nonexist/x"]],
+    "twin replay": [["twin", "replay", "nothing.record"], ["twin", "replay", "job.yaml"]],
     "twin policy": [["twin", "policy", "--trace", "nothing.swf"]],
     "token create": [["token", "create", "ada"], ["token", "create", "ada", "--out", "/nonexist/x"]],
     "token show": [["token", "show"]],

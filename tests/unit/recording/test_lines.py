@@ -14,6 +14,7 @@ from pilotage.server.recording.lines import (
     Ended,
     Header,
     Inputs,
+    Line,
     Message,
     ServerAt,
     Signal,
@@ -32,8 +33,12 @@ LINES = (
 )
 
 
+def text_of(*lines: Line) -> bytes:
+    return b"".join(line_of(line) for line in lines)
+
+
 def written(path: Path, text: bytes | None = None) -> Path:
-    path.write_bytes(b"".join(map(line_of, (HEADER, *LINES))) if text is None else text)
+    path.write_bytes(text_of(HEADER, *LINES) if text is None else text)
     return path
 
 
@@ -53,7 +58,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_last_line_that_was_cut_is_dropped(tmp_path: Path) -> None:
-    whole = b"".join(map(line_of, (HEADER, *LINES)))
+    whole = text_of(HEADER, *LINES)
     begin_of_last = whole.rindex(b"\n", 0, -1) + 1
     for end in range(begin_of_last, len(whole)):
         _, lines = read_record(written(tmp_path / "record", whole[:end]))
@@ -61,7 +66,7 @@ def test_a_last_line_that_was_cut_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found_with_its_line(tmp_path: Path) -> None:
-    whole = b"".join(map(line_of, (HEADER, *LINES)))
+    whole = text_of(HEADER, *LINES)
     second = whole.index(b"\n") + 1
     for position in range(second, whole.index(b"\n", second)):
         changed = whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
