@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import sqlite3
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.server.recording.lines import Answered, Header, Inputs, Line, Message, line_of, read_record
 from pilotage.services.director import budgets, local_orders
 from pilotage.twin.replay import replay
+from pilotage.wire.call import all_calls
 from tests import forked, postgres
 from tests.deadlines import PATIENCE
 from tests.instance import Instance
@@ -67,8 +71,27 @@ def work_of_a_day(instance: Instance) -> None:
     assert fetched.returncode == 0, fetched.stderr
     for command in ("status", f"why {job}", "share list", "policy history", "pilot list"):
         assert instance.cli(*command.split()).returncode == 0
+    ask_everything(instance)
     for user in ("alice", "bob"):
         instance.client(user).submit({"executable": "true"})
+
+
+def ask_everything(instance: Instance) -> None:
+    """Each address of the API without a part that must be known, and wrong requests."""
+    url = json.loads((instance.home / "server.json").read_text())["url"]
+    token = (instance.home / "token").read_text().strip()
+    paths = [call.path for call in all_calls().values() if call.method == "GET" and "{" not in call.path]
+    assert len(paths) > 20
+    for path in (*paths, "/v1/jobs/1", "/v1/jobs/1/events", "/v1/jobs/99999", "/v1/nothing", "/openapi.json"):
+        for given in (token, "", "no token"):
+            headers = {"Authorization": f"Bearer {given}"} if given else {}
+            with (
+                suppress(urllib.error.HTTPError),
+                urllib.request.urlopen(
+                    urllib.request.Request(url + path, headers=headers), timeout=PATIENCE
+                ) as answer,
+            ):
+                answer.read()
 
 
 def recorded(folder: Path, **more: Any) -> Path:
