@@ -19,7 +19,15 @@ import msgspec
 import pytest
 
 from pilotage.core.errors import InvalidInput
-from pilotage.server.recording.lines import Answered, Header, Inputs, Line, Message, line_of, read_record
+from pilotage.server.recording.lines import (
+    Answered,
+    Inputs,
+    Line,
+    ReceivedMessage,
+    RecordBegin,
+    line_of,
+    read_record,
+)
 from pilotage.services.director import budgets, local_orders
 from pilotage.twin.replay import replay
 from pilotage.wire.call import all_calls
@@ -140,7 +148,7 @@ def changed(record: Path, target: Path, change: Callable[[Line], Line | None]) -
 
 def test_another_seed_is_a_difference(record: Path, tmp_path: Path) -> None:
     def other(line: Line) -> Line:
-        return msgspec.structs.replace(line, seed="another") if isinstance(line, Header) else line
+        return msgspec.structs.replace(line, seed="another") if isinstance(line, RecordBegin) else line
 
     assert replay(changed(record, tmp_path / "other.record", other)).difference
 
@@ -150,7 +158,7 @@ def test_a_message_that_was_left_out_is_a_difference_at_its_instant(record: Path
 
     def without_kill(line: Line) -> Line | None:
         if isinstance(line, Inputs) and any(
-            isinstance(given, Message) and given.path.endswith("/kill") for given in line.inputs
+            isinstance(given, ReceivedMessage) and given.path.endswith("/kill") for given in line.inputs
         ):
             left_out.append(line.at)
             return None

@@ -132,7 +132,7 @@ class Issuer:
     def signed_with(self, key: str, token: str, salts: Callable[[str], str]) -> str:
         """The same token, signed with another key in the place of the home's. An invalid signature stays invalid.
 
-        `salts`: the salts to use in the place of those in the store.
+        `salts`: makes another salt of each in the store.
         """
         try:
             number = _number(jwt.get_unverified_header(token).get("kid"))

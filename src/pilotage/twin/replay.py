@@ -29,22 +29,22 @@ from pilotage.server.process.settings import Settings
 from pilotage.server.recording.lines import (
     MADE_AGAIN,
     Answered,
+    CallOutcome,
     Ended,
-    Header,
     Input,
     Inputs,
     KnownSecret,
     LaterLine,
     ListeningEnded,
-    Message,
-    Outcome,
-    Signal,
+    ReceivedMessage,
+    ReceivedSignal,
+    RecordBegin,
     read_record,
 )
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.messages import MessageService, plain_routes_inline
 from pilotage.server.recording.redaction import SeededSecrets
-from pilotage.server.recording.tape import Answer, Tape, answer_line
+from pilotage.server.recording.tape import Tape, WholeAnswer, answer_line
 from pilotage.store.admin.database import database_at
 from pilotage.store.tables.digests import digest_of_tables, replace_secret
 from pilotage.wire.pilot import Node
@@ -81,7 +81,7 @@ class Player(Tape):
         super().__init__()
         self._lines = lines
         self.result = Replayed(begin=begin, until=begin)
-        self._messages: dict[int, Message] = {}
+        self._messages: dict[int, ReceivedMessage] = {}
         """Messages without an answer."""
         self._next: LaterLine | None = None
         self._read_on()
@@ -112,14 +112,14 @@ class Player(Tape):
             raise _ReplayOver
         self._advance(line.at)
         for given in line.inputs:
-            if isinstance(given, Message):
+            if isinstance(given, ReceivedMessage):
                 self.result.messages += 1
                 self._messages[given.number] = given
         return line.at, [self._hand_in(self._whole(given)) for given in line.inputs]
 
     def _whole(self, given: Input) -> Input:
         """An input as the server had it."""
-        if not isinstance(given, Outcome):
+        if not isinstance(given, CallOutcome):
             return given
         if given.repeated:
             last = self._last[given.call]
@@ -127,9 +127,9 @@ class Player(Tape):
         self._last[given.call] = given
         return given
 
-    def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
+    def _outcome(self, call: str, number: int, make: Callable[[], CallOutcome]) -> CallOutcome:
         line = self._next
-        if isinstance(line, Outcome) and (line.call, line.number) == (call, number):
+        if isinstance(line, CallOutcome) and (line.call, line.number) == (call, number):
             self._advance(line.at)
             self._last[call] = line
             return line
@@ -141,10 +141,10 @@ class Player(Tape):
             raise _ReplayOver
         return self._last[call]
 
-    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
+    def _await_outcome(self, make: Callable[[], CallOutcome]) -> None:
         """The record has it among the later inputs."""
 
-    def answered(self, message: Message, answer: Answer) -> None:
+    def answered(self, message: ReceivedMessage, answer: WholeAnswer) -> None:
         del self._messages[message.number]
         if self.at_end:
             return
@@ -202,7 +202,7 @@ class Player(Tape):
                 message = self._messages.get(number)
                 shown = _described(message) if message is not None else f"message {number}"
                 return f"the answer to {shown}"
-            case Outcome(call=call):
+            case CallOutcome(call=call):
                 return f"the call '{call}'"
             case Ended() | KnownSecret():
                 return "the end of the server"
@@ -212,17 +212,17 @@ class Player(Tape):
 
 def _input_words(given: Input) -> str:
     match given:
-        case Message():
+        case ReceivedMessage():
             return _described(given)
-        case Signal(number=number):
+        case ReceivedSignal(number=number):
             return f"the signal {number}"
         case ListeningEnded():
             return "the end of the connections"
-        case Outcome(call=call):
+        case CallOutcome(call=call):
             return f"the outcome of the call '{call}'"
 
 
-def _described(message: Message) -> str:
+def _described(message: ReceivedMessage) -> str:
     return f"message {message.number} ({message.method} {message.path})"
 
 
@@ -273,7 +273,7 @@ def replay(path: Path, database_url: str = "") -> Replayed:
     return player.result
 
 
-def _check_database(header: Header, record: Path, database_url: str) -> None:
+def _check_database(header: RecordBegin, record: Path, database_url: str) -> None:
     """Refuse a database of another kind, and one that has anything in it."""
     if header.server.dialect == "sqlite":
         if database_url:
@@ -292,7 +292,7 @@ def _check_database(header: Header, record: Path, database_url: str) -> None:
         )
 
 
-def _make_store(header: Header, home: Home, record: Path) -> None:
+def _make_store(header: RecordBegin, home: Home, record: Path) -> None:
     """Make the store with which the server began: an empty one, or the copy beside the record."""
     if header.server.dialect == "postgresql":
         home.database.upgrade(home.folder / "backups", "replay")
@@ -313,7 +313,7 @@ def _make_store(header: Header, home: Home, record: Path) -> None:
                 replace_secret(connection, line.digest, hashlib.sha256(line.shown.encode()).hexdigest())
 
 
-def _run(header: Header, player: Player, home: Home) -> None:
+def _run(header: RecordBegin, player: Player, home: Home) -> None:
     connection = home.database.open(home.folder / "backups", "replay")
     loop = DecisionLoop(header.begin, player)
     try:
@@ -332,7 +332,7 @@ def _run(header: Header, player: Player, home: Home) -> None:
 
 
 def _abandon(loop: DecisionLoop) -> None:
-    """Drop what the replay has not ended, as at the death of a process."""
+    """Drop the unfinished tasks, as the death of a process would."""
     for task in asyncio.all_tasks(loop):
         task.cancel()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -340,7 +340,7 @@ def _abandon(loop: DecisionLoop) -> None:
     loop.close()
 
 
-def _settings(header: Header, home: Home) -> Settings:
+def _settings(header: RecordBegin, home: Home) -> Settings:
     server = header.server
     return Settings(
         home=home,

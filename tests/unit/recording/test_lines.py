@@ -12,23 +12,25 @@ from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.recording.lines import (
     FORMAT,
     Ended,
-    Header,
     Inputs,
     Line,
-    Message,
+    ReceivedMessage,
+    ReceivedSignal,
+    RecordBegin,
     ServerAt,
-    Signal,
     line_of,
     read_record,
 )
 from pilotage.server.recording.recorder import RecordFile
 
 SERVER = ServerAt("http://here", "here", "ada", "/home/storage", {}, "", "", 64, "sqlite")
-HEADER = Header(FORMAT, "0.1.0", 1000.0, "seed", SERVER, "")
-MESSAGE = Message(1, "POST", "/v1/jobs", b"/v1/jobs", b"", [(b"host", b"here")], ("::1", 5), b"\xff\x00{}")
+BEGIN_LINE = RecordBegin(FORMAT, "0.1.0", 1000.0, "seed", SERVER, "")
+MESSAGE = ReceivedMessage(
+    1, "POST", "/v1/jobs", b"/v1/jobs", b"", [(b"host", b"here")], ("::1", 5), b"\xff\x00{}"
+)
 LINES = (
     Inputs(1001.0, 0, [MESSAGE]),
-    Inputs(1002.5, 7, [Signal(15)]),
+    Inputs(1002.5, 7, [ReceivedSignal(15)]),
     Ended(1003.0, 9, {"jobs": "2 abc"}),
 )
 
@@ -38,7 +40,7 @@ def text_of(*lines: Line) -> bytes:
 
 
 def written(path: Path, text: bytes | None = None) -> Path:
-    path.write_bytes(text_of(HEADER, *LINES) if text is None else text)
+    path.write_bytes(text_of(BEGIN_LINE, *LINES) if text is None else text)
     return path
 
 
@@ -54,11 +56,11 @@ def refused(path: Path) -> str:
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     header, lines = read_record(written(tmp_path / "record"))
-    assert (header, *lines) == (HEADER, *LINES)
+    assert (header, *lines) == (BEGIN_LINE, *LINES)
 
 
 def test_a_last_line_that_was_cut_is_dropped(tmp_path: Path) -> None:
-    whole = text_of(HEADER, *LINES)
+    whole = text_of(BEGIN_LINE, *LINES)
     begin_of_last = whole.rindex(b"\n", 0, -1) + 1
     for end in range(begin_of_last, len(whole)):
         _, lines = read_record(written(tmp_path / "record", whole[:end]))
@@ -66,7 +68,7 @@ def test_a_last_line_that_was_cut_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found_with_its_line(tmp_path: Path) -> None:
-    whole = text_of(HEADER, *LINES)
+    whole = text_of(BEGIN_LINE, *LINES)
     second = whole.index(b"\n") + 1
     for position in range(second, whole.index(b"\n", second)):
         changed = whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
@@ -81,12 +83,12 @@ def test_a_changed_byte_is_found_with_its_line(tmp_path: Path) -> None:
         (b"\xff\xfe\x00\n", "is no record of a server"),
         (b"00000000 {}\n", "is no record of a server"),
         (line_of(LINES[0]), "is no record of a server"),
-        (line_of(HEADER) * 2, "is damaged: it has a second header"),
+        (line_of(BEGIN_LINE) * 2, "is damaged: it has a second beginning"),
         (
-            line_of(msgspec.structs.replace(HEADER, format=99, version="7.0")),
+            line_of(msgspec.structs.replace(BEGIN_LINE, format=99, version="7.0")),
             "is a record of format 99, of Pilotage 7.0; this version reads format 1 (make it again with this version",
         ),
-        (b"00000000 " + line_of(HEADER)[9:], "is damaged: line 1 is not as it was written"),
+        (b"00000000 " + line_of(BEGIN_LINE)[9:], "is damaged: line 1 is not as it was written"),
     ],
 )
 def test_a_bad_record_says_what_is_wrong(tmp_path: Path, text: bytes, words: str) -> None:
@@ -110,9 +112,9 @@ def test_a_record_goes_to_a_new_file_for_its_owner_only(tmp_path: Path) -> None:
 def test_the_recording_ends_at_its_limit_with_a_line_that_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    size = len(line_of(HEADER)) + len(line_of(LINES[0]))
+    size = len(line_of(BEGIN_LINE)) + len(line_of(LINES[0]))
     file = RecordFile(tmp_path / "record", size)
-    for line in (HEADER, *LINES):
+    for line in (BEGIN_LINE, *LINES):
         file.write(line)
     assert not file.open
     file.close()

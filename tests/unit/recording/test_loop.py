@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.server.duties.daemon_threads import DaemonThreads
-from pilotage.server.recording.lines import Header, Input, Inputs, Message, ServerAt, read_record
+from pilotage.server.recording.lines import Input, Inputs, ReceivedMessage, RecordBegin, ServerAt, read_record
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.recorder import Recorder, RecordFile
 from pilotage.server.recording.redaction import Redaction
@@ -23,7 +23,7 @@ from pilotage.twin.replay import Player
 from tests.deadlines import PATIENCE
 
 BEGIN = 1_000.0
-HEADER = Header(1, "0", BEGIN, "seed", ServerAt("", "", "", "", {}, "", "", 0, "sqlite"), "")
+BEGIN_LINE = RecordBegin(1, "0", BEGIN, "seed", ServerAt("", "", "", "", {}, "", "", 0, "sqlite"), "")
 
 
 class JumpingClock:
@@ -45,8 +45,8 @@ class ImpatientRecorder(Recorder):
         return super()._waiting(0.0)
 
 
-def message(number: int) -> Message:
-    return Message(number, "GET", f"/{number}", b"", b"", [], None, b"")
+def message(number: int) -> ReceivedMessage:
+    return ReceivedMessage(number, "GET", f"/{number}", b"", b"", [], None, b"")
 
 
 def decide(tape: Tape, periods: Sequence[float], count: int) -> list[tuple[float, str]]:
@@ -59,7 +59,7 @@ def decide(tape: Tape, periods: Sequence[float], count: int) -> list[tuple[float
     def note(what: str) -> None:
         seen.append((loop.time(), what))
 
-    def serve(given: Message) -> None:
+    def serve(given: ReceivedMessage) -> None:
         note(f"message {given.number}")
         loop.call_later(0.01, note, f"answer {given.number}")
         served.set()
@@ -93,7 +93,7 @@ def record(
 ) -> Any:
     path.unlink(missing_ok=True)
     file = RecordFile(path, 10_000_000)
-    file.write(HEADER)
+    file.write(BEGIN_LINE)
     recorder = kind(file, Redaction(b""), JumpingClock(steps))
     try:
         return work(recorder)
@@ -163,7 +163,7 @@ def test_inputs_come_only_when_nothing_else_is_to_do(tmp_path: Path) -> None:
     assert seen == ["step 0", "step 1", "step 2", "/1", "/2"]
     _, lines = read_record(tmp_path / "record")
     [both] = [line for line in lines if isinstance(line, Inputs)]
-    assert [given.number for given in both.inputs if isinstance(given, Message)] == [1, 2]
+    assert [given.number for given in both.inputs if isinstance(given, ReceivedMessage)] == [1, 2]
 
 
 @pytest.mark.parametrize("make_executor", [lambda: ThreadPoolExecutor(1), lambda: DaemonThreads("asked")])

@@ -12,7 +12,7 @@ import pytest
 
 from pilotage.core.errors import NotAuthenticated
 from pilotage.core.policy import initial, parse
-from pilotage.server.recording.lines import Message, Signal
+from pilotage.server.recording.lines import ReceivedMessage, ReceivedSignal
 from pilotage.server.recording.redaction import RecordedSecrets, Redaction, SeededSecrets
 from pilotage.server.tokens import Issuer
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
@@ -22,9 +22,9 @@ LIVE, REPLAY = "live key" * 8, "replay key" * 8
 POLICY = parse(initial("ada", "home"))
 
 
-def message(path: str, token: str = "", body: bytes = b"") -> Message:
+def message(path: str, token: str = "", body: bytes = b"") -> ReceivedMessage:
     headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
-    return Message(1, "POST", path, b"", b"", [*headers, (b"cookie", b"a=b")], None, body)
+    return ReceivedMessage(1, "POST", path, b"", b"", [*headers, (b"cookie", b"a=b")], None, body)
 
 
 def seeded() -> SeededSecrets:
@@ -42,7 +42,7 @@ def test_a_replay_draws_what_the_record_has() -> None:
     shown = redaction.of_bytes(body)
     assert shown == b'{"token":"%s","other":["%s"]}' % (places[0].encode(), places[2].encode())
     given = redaction.of_input(message(EXCHANGE.path, tokens[1], body))
-    assert isinstance(given, Message)
+    assert isinstance(given, ReceivedMessage)
     assert given.headers == [(b"authorization", b"Bearer " + places[1].encode())]
 
 
@@ -67,7 +67,7 @@ def test_a_secret_of_an_earlier_server_is_hidden_and_told_by_its_digest(in_body:
     assert secret.encode() not in msgspec.json.encode(first)
     [(digest, shown)] = told
     assert digest == hashlib.sha256(secret.encode()).hexdigest()
-    assert isinstance(first, Message)
+    assert isinstance(first, ReceivedMessage)
     assert shown.encode() in first.body if in_body else shown.encode() in first.headers[0][1]
 
 
@@ -77,7 +77,7 @@ def test_tokens_of_people_are_valid_at_the_replay_only() -> None:
     redaction.resign = lambda token: live.signed_with(REPLAY, token, redaction.shown)
     token, _ = live.issue("ada", "home", NOW, home=True, number=3)
     given = redaction.of_input(message("/v1/jobs", token))
-    assert isinstance(given, Message)
+    assert isinstance(given, ReceivedMessage)
     shown = given.headers[0][1].removeprefix(b"Bearer ").decode()
     assert other.read(shown, POLICY, NOW) == live.read(token, POLICY, NOW)
     with pytest.raises(NotAuthenticated):
@@ -100,4 +100,4 @@ def test_a_wrong_token_stays_wrong(key: str) -> None:
 
 
 def test_other_inputs_are_left_alone() -> None:
-    assert Redaction(b"").of_input(Signal(15)) == Signal(15)
+    assert Redaction(b"").of_input(ReceivedSignal(15)) == ReceivedSignal(15)

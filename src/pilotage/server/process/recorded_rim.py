@@ -13,7 +13,7 @@ from pilotage.server.duties.peers import DatabaseClock
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.server.process.front import Front
 from pilotage.server.recording.adapter import TapedCalls
-from pilotage.server.recording.lines import Header
+from pilotage.server.recording.lines import RecordBegin
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.tape import Tape
 from pilotage.store.engine.connection import Readers, WriterConnection
@@ -37,7 +37,7 @@ class RecordedRim:
     inline = True
 
     def __init__(
-        self, header: Header, tape: Tape, loop: DecisionLoop, front: Front, secrets: SecretSource
+        self, header: RecordBegin, tape: Tape, loop: DecisionLoop, front: Front, secrets: SecretSource
     ) -> None:
         self._header = header
         self._tape = tape

@@ -13,10 +13,11 @@ import msgspec
 
 from pilotage import __version__
 from pilotage.core.errors import Conflict
-from pilotage.server.process.front import RecordedFront
+from pilotage.server.process.recorded_front import RecordedFront
 from pilotage.server.process.recorded_rim import RecordedRim, stream
+from pilotage.server.process.run import run_server
 from pilotage.server.process.settings import Settings
-from pilotage.server.recording.lines import FORMAT, Header, ServerAt
+from pilotage.server.recording.lines import FORMAT, RecordBegin, ServerAt
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.messages import plain_routes_inline
 from pilotage.server.recording.recorder import Recorder, RecordFile
@@ -32,9 +33,6 @@ def serve_recorded(
     settings: Settings, connection: WriterConnection, listener: socket.socket, path: Path
 ) -> None:
     """Run a server on an open store until it is stopped, and write the record of it."""
-    # Imported here: the server proper does not know that it is recorded.
-    from pilotage.server.process.run import run_server
-
     begin, started = time.time(), time.monotonic()
     redaction = Redaction(secrets.token_bytes(32))
     copy = _copy_of_store(settings, connection, path)
@@ -42,7 +40,7 @@ def serve_recorded(
     recorder = Recorder(file, redaction, lambda: begin + time.monotonic() - started)
     seed = secrets.token_hex(16)
     front = RecordedFront(settings, listener, recorder, redaction, replay_key(seed))
-    header = Header(
+    header = RecordBegin(
         FORMAT,
         __version__,
         begin,

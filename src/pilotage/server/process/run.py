@@ -34,7 +34,6 @@ from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
 from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
-from pilotage.server.process.recorded_run import serve_recorded
 from pilotage.server.process.rim import RealRim, Rim
 from pilotage.server.process.schedule import DUTIES, DutySchedule
 from pilotage.server.process.settings import Settings
@@ -78,6 +77,9 @@ def serve(settings: Settings) -> None:
         connection = home.database.open(home.folder / "backups", time.strftime("%Y%m%dT%H%M%S"))
         try:
             if settings.record is not None:
+                # Imported here: few servers are recorded.
+                from pilotage.server.process.recorded_run import serve_recorded
+
                 serve_recorded(settings, connection, listener, settings.record)
                 return
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 Properties = list[tuple[str, int | None, dict[str, str]]]
 
 
-class _Kind(NamedTuple):
+class _AdapterKind(NamedTuple):
     holds: bool
     index_variable: str
     pilot_options: dict[str, str]
@@ -31,14 +31,14 @@ class _Kind(NamedTuple):
 
 
 class TapedAdapter:
-    """Implements `BatchAdapter`: it calls another adapter, or plays what that one returned."""
+    """Implements `BatchAdapter`: it calls another adapter, or plays the recorded results."""
 
     def __init__(self, tape: Tape, name: str, make: Callable[[], BatchAdapter]) -> None:
         """`name`: that of its CE. `make`: makes the other adapter."""
         self._tape = tape
         self._name = name
         self._make = make
-        kind = self._ask("kind", _Kind, self._kind)
+        kind = self._ask("kind", _AdapterKind, self._kind)
         self.holds, self.index_variable = kind.holds, kind.index_variable
         self.pilot_options: Mapping[str, str] = kind.pilot_options
         self.place = kind.place
@@ -47,9 +47,9 @@ class TapedAdapter:
     def _batch(self) -> BatchAdapter:
         return self._make()
 
-    def _kind(self) -> _Kind:
+    def _kind(self) -> _AdapterKind:
         batch = self._batch
-        return _Kind(batch.holds, batch.index_variable, dict(batch.pilot_options), batch.place)
+        return _AdapterKind(batch.holds, batch.index_variable, dict(batch.pilot_options), batch.place)
 
     def _ask(self, call: str, kind: Any, make: Callable[[], Value]) -> Value:
         return self._tape.ask(f"{self._name}: {call}", kind, make)

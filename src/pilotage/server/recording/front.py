@@ -17,9 +17,9 @@ from pilotage.server.http.app import Application, Receive, Send
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.identity import Scope
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, bearer, pilot_is_known
-from pilotage.server.recording.lines import ListeningEnded, Message
+from pilotage.server.recording.lines import ListeningEnded, ReceivedMessage
 from pilotage.server.recording.recorder import Recorder
-from pilotage.server.recording.tape import Answer
+from pilotage.server.recording.tape import WholeAnswer
 from pilotage.wire.pilot_calls import ENROL
 
 
@@ -31,7 +31,7 @@ class MessageGate:
         self._recorder = recorder
         self._numbers = count(1)
         self._checks = _Checks(context, self._exchange)
-        self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Answer]]] = {}
+        self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[WholeAnswer]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST" and scope["path"] in ENDPOINTS:
@@ -63,7 +63,7 @@ class MessageGate:
             parts.append(event.get("body", b""))
             more = event.get("more_body", False)
         loop = asyncio.get_running_loop()
-        message = Message(
+        message = ReceivedMessage(
             next(self._numbers),
             scope["method"],
             scope["path"],
@@ -73,7 +73,7 @@ class MessageGate:
             scope["client"],
             b"".join(parts),
         )
-        future: asyncio.Future[Answer] = loop.create_future()
+        future: asyncio.Future[WholeAnswer] = loop.create_future()
         self._waiting[message.number] = loop, future
         self._recorder.post(message)
         answer = await future
@@ -82,14 +82,14 @@ class MessageGate:
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "http.response.body", "body": answer.body})
 
-    def answered(self, message: Message, answer: Answer) -> None:
+    def answered(self, message: ReceivedMessage, answer: WholeAnswer) -> None:
         """Called by the decisions."""
         loop, future = self._waiting.pop(message.number)
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, future, answer)
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _settle(future: asyncio.Future[WholeAnswer], answer: WholeAnswer) -> None:
     if not future.done():
         future.set_result(answer)
 

@@ -36,7 +36,7 @@ class ServerAt(msgspec.Struct, frozen=True):
     """"sqlite" or "postgresql"."""
 
 
-class Header(msgspec.Struct, frozen=True, tag="header"):
+class RecordBegin(msgspec.Struct, frozen=True, tag="begin"):
     """The first line."""
 
     format: int
@@ -45,13 +45,13 @@ class Header(msgspec.Struct, frozen=True, tag="header"):
     begin: float
     """The instant of the start, in seconds since 1970."""
     seed: str
-    """Of the draws. Real tokens are not drawn with it."""
+    """The seed of the draws. Real tokens are not drawn with it."""
     server: ServerAt
     store: str
     """The name of the file with the store at the start, beside the record; empty: the store was empty."""
 
 
-class Message(msgspec.Struct, frozen=True, tag="message"):
+class ReceivedMessage(msgspec.Struct, frozen=True, tag="message"):
     """A request of a person or pilot, as it came to the server."""
 
     number: int
@@ -69,11 +69,11 @@ class KnownSecret(msgspec.Struct, frozen=True, tag="known secret"):
 
     at: float
     digest: str
-    """As the store has it."""
+    """Its digest in the store."""
     shown: str
 
 
-class Signal(msgspec.Struct, frozen=True, tag="signal"):
+class ReceivedSignal(msgspec.Struct, frozen=True, tag="signal"):
     """A signal of the operating system to the server."""
 
     number: int
@@ -83,7 +83,7 @@ class ListeningEnded(msgspec.Struct, frozen=True, tag="listening ended"):
     """The last connection was closed."""
 
 
-class Outcome(msgspec.Struct, frozen=True, tag="outcome"):
+class CallOutcome(msgspec.Struct, frozen=True, tag="outcome"):
     """The result of a call that leaves the process, such as to a batch system.
 
     It is an input if other decisions were made meanwhile. Else it is a line, if it differs from the last one.
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, tag="outcome"):
     """It is that of the last call of this name; `value` is null."""
 
 
-Input = Message | Signal | ListeningEnded | Outcome
+Input = ReceivedMessage | ReceivedSignal | ListeningEnded | CallOutcome
 
 
 class Inputs(msgspec.Struct, frozen=True, tag="inputs"):
@@ -135,8 +135,8 @@ class Ended(msgspec.Struct, frozen=True, tag="end"):
     """Why the recording ended before the server; empty: it did not."""
 
 
-LaterLine = KnownSecret | Inputs | Outcome | Answered | Ended
-Line = Header | LaterLine
+LaterLine = KnownSecret | Inputs | CallOutcome | Answered | Ended
+Line = RecordBegin | LaterLine
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Line)
@@ -148,22 +148,22 @@ def line_of(line: Line) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(document), document)
 
 
-def read_record(path: Path) -> tuple[Header, Iterator[LaterLine]]:
+def read_record(path: Path) -> tuple[RecordBegin, Iterator[LaterLine]]:
     """The header of a record, and its other lines, which are read one by one. Raises `InvalidInput`.
 
     A last line that was cut, as by the death of the server, is dropped.
     """
     lines = _lines_of(path)
     first = next(lines, None)
-    if not isinstance(first, Header):
+    if not isinstance(first, RecordBegin):
         raise InvalidInput(f"{path} is no record of a server", hint="`pilotage up --record FILE` makes one")
     return first, _later(path, lines)
 
 
 def _later(path: Path, lines: Iterator[Line]) -> Iterator[LaterLine]:
     for line in lines:
-        if isinstance(line, Header):
-            raise InvalidInput(f"{path} is damaged: it has a second header")
+        if isinstance(line, RecordBegin):
+            raise InvalidInput(f"{path} is damaged: it has a second beginning")
         yield line
 
 
@@ -191,7 +191,7 @@ def _line(path: Path, number: int, text: bytes) -> Line:
     return line
 
 
-class _AnyHeader(msgspec.Struct):
+class _AnyRecordBegin(msgspec.Struct):
     type: str
     format: int = 0
     version: str = ""
@@ -199,10 +199,10 @@ class _AnyHeader(msgspec.Struct):
 
 def _check_format(path: Path, document: bytes) -> None:
     try:
-        header = msgspec.json.decode(document, type=_AnyHeader)
+        header = msgspec.json.decode(document, type=_AnyRecordBegin)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        header = _AnyHeader("")
-    if header.type != "header":
+        header = _AnyRecordBegin("")
+    if header.type != "begin":
         raise InvalidInput(f"{path} is no record of a server", hint="`pilotage up --record FILE` makes one")
     if header.format != FORMAT:
         raise InvalidInput(

@@ -1,8 +1,8 @@
 """The event loop of decisions that can be replayed: timers, and inputs that come only when nothing else is to do.
 
-The clock stands still while callbacks run. When none is ready, the source of inputs says what is next: the earliest
-timer, or inputs at an instant before it. So the order of all events follows from the inputs and their instants.
-Blocking calls of the default executor run inline; those of others run in turn with the loop.
+The clock stands still while callbacks run. When none is ready, the source of inputs chooses: the earliest timer, or
+inputs at an instant before it. So the order of all events follows from the inputs and their instants.
+Blocking calls of the default executor run inline. Calls of other executors run in turn with the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class InputSource(Protocol):
-    """Says what comes next when no callback is ready."""
+    """Chooses the next event when no callback is ready."""
 
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
         """The new instant, and calls that hand inputs in. `due`: the earliest timer; without inputs it is next."""

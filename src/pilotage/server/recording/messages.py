@@ -13,9 +13,9 @@ from pilotage.server.context import Context
 from pilotage.server.errors import error_answer
 from pilotage.server.http.app import Application
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, PilotCall, bearer, storable_error
-from pilotage.server.recording.lines import Message
+from pilotage.server.recording.lines import ReceivedMessage
 from pilotage.server.recording.loop import DecisionLoop
-from pilotage.server.recording.tape import Answer
+from pilotage.server.recording.tape import WholeAnswer
 from pilotage.store.writer.replies import LoopReply
 
 JSON = [(b"content-type", b"application/json")]
@@ -25,7 +25,10 @@ class MessageService:
     """Answers the messages of one server."""
 
     def __init__(
-        self, context: Context, application: Application, answered: Callable[[Message, Answer], None]
+        self,
+        context: Context,
+        application: Application,
+        answered: Callable[[ReceivedMessage, WholeAnswer], None],
     ) -> None:
         """`answered` is called with each message and its answer."""
         self._context = context
@@ -33,7 +36,7 @@ class MessageService:
         self._answered = answered
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def serve(self, message: Message) -> None:
+    def serve(self, message: ReceivedMessage) -> None:
         endpoint = ENDPOINTS.get(message.path) if message.method == "POST" else None
         if endpoint is None:
             self._start(self._run_application(message))
@@ -56,8 +59,8 @@ class MessageService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, message: Message, call: PilotCall) -> None:
-        """Answer a call of several parts."""
+    async def _carry_out(self, message: ReceivedMessage, call: PilotCall) -> None:
+        """WholeAnswer a call of several parts."""
         writer = self._context.writer
         try:
             result = call.join([await writer.acall(request) for request in (*call.earlier, call.request)])
@@ -66,18 +69,20 @@ class MessageService:
         else:
             self._finish(message, call, result, None)
 
-    def _finish(self, message: Message, call: PilotCall, result: Any, error: BaseException | None) -> None:
+    def _finish(
+        self, message: ReceivedMessage, call: PilotCall, result: Any, error: BaseException | None
+    ) -> None:
         if error is not None:
             self._refuse(message, error)
         else:
-            self._answered(message, Answer(200, JSON, call.encode(result)))
+            self._answered(message, WholeAnswer(200, JSON, call.encode(result)))
 
-    def _refuse(self, message: Message, error: BaseException) -> None:
+    def _refuse(self, message: ReceivedMessage, error: BaseException) -> None:
         body, status, wait = error_answer(storable_error(error))
         headers = [*JSON, (b"retry-after", b"%d" % wait)] if wait else JSON
-        self._answered(message, Answer(status, headers, body))
+        self._answered(message, WholeAnswer(status, headers, body))
 
-    async def _run_application(self, message: Message) -> None:
+    async def _run_application(self, message: ReceivedMessage) -> None:
         status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
         waiting = [message.body]
 
@@ -99,14 +104,14 @@ class MessageService:
         except Exception as error:
             self._refuse(message, error)
         else:
-            self._answered(message, Answer(status, headers, b"".join(parts)))
+            self._answered(message, WholeAnswer(status, headers, b"".join(parts)))
 
 
-def _token(message: Message) -> str:
+def _token(message: ReceivedMessage) -> str:
     return bearer(next((value for name, value in message.headers if name == b"authorization"), b""))
 
 
-def _scope_of(message: Message) -> dict[str, Any]:
+def _scope_of(message: ReceivedMessage) -> dict[str, Any]:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -13,19 +13,19 @@ import msgspec
 
 from pilotage.core.errors import Conflict, InvalidInput
 from pilotage.server.recording.lines import (
+    CallOutcome,
     Ended,
-    Header,
     Input,
     Inputs,
     KnownSecret,
     Line,
-    Message,
-    Outcome,
-    Signal,
+    ReceivedMessage,
+    ReceivedSignal,
+    RecordBegin,
     line_of,
 )
 from pilotage.server.recording.redaction import Redaction
-from pilotage.server.recording.tape import Answer, Tape, answer_line
+from pilotage.server.recording.tape import Tape, WholeAnswer, answer_line
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ class RecordFile:
         self.open = True
 
     def write(self, line: Line) -> None:
-        """Write a line at once: what was written outlives the death of the process."""
+        """Write a line at once, so that it outlives the death of the process."""
         if not self.open:
             return
         text = line_of(line)
         self._left -= len(text)
         if self._left < 0 and not isinstance(line, Ended):
             log.warning("the recording has ended: %s has reached its limit; the server goes on", self._path)
-            at = 0.0 if isinstance(line, Header) else line.at
+            at = 0.0 if isinstance(line, RecordBegin) else line.at
             text = line_of(Ended(at, 0, {}, "it had reached its limit"))
             self.open = False
         try:
@@ -86,7 +86,7 @@ class Recorder(Tape):
 
     def on_signal(self, signal: int, callback: Callable[[], object]) -> None:
         super().on_signal(signal, callback)
-        signals.signal(signal, lambda number, _frame: self.post(Signal(number)))
+        signals.signal(signal, lambda number, _frame: self.post(ReceivedSignal(number)))
 
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
         while True:
@@ -108,13 +108,13 @@ class Recorder(Tape):
 
     def _shown(self, given: Input) -> Input:
         """An input as the record has it."""
-        if not isinstance(given, Outcome):
+        if not isinstance(given, CallOutcome):
             return self._redaction.of_input(given)
         if self._is_repeated(given):
-            return Outcome(given.at, given.call, given.number, msgspec.Raw(b"null"), repeated=True)
+            return CallOutcome(given.at, given.call, given.number, msgspec.Raw(b"null"), repeated=True)
         return given
 
-    def _is_repeated(self, outcome: Outcome) -> bool:
+    def _is_repeated(self, outcome: CallOutcome) -> bool:
         last = self._last.get(outcome.call)
         self._last[outcome.call] = outcome
         return last is not None and (outcome.value, outcome.error) == (last.value, last.error)
@@ -129,16 +129,16 @@ class Recorder(Tape):
         except Empty:
             return inputs
 
-    def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
+    def _outcome(self, call: str, number: int, make: Callable[[], CallOutcome]) -> CallOutcome:
         outcome = make()
         if not self._is_repeated(outcome):
             self._file.write(outcome)
         return outcome
 
-    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
+    def _await_outcome(self, make: Callable[[], CallOutcome]) -> None:
         self.post(make())
 
-    def answered(self, message: Message, answer: Answer) -> None:
+    def answered(self, message: ReceivedMessage, answer: WholeAnswer) -> None:
         body = self._redaction.of_bytes(answer.body)
         self._file.write(answer_line(self.clock(), message, answer.status, body))
 

@@ -1,7 +1,7 @@
 """Secrets of a recorded server: they come from the operating system, and the record has other ones in their place.
 
-The places are drawn with the seed of the record, in the same order. So a replay draws what the record has, and nobody
-can use a record to speak to the server.
+The others are drawn with the seed of the record, in the same order. So a replay draws them again, and nobody can use a
+record to speak to the server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilotage.core.secret_source import SecretSource
-from pilotage.server.recording.lines import Input, Message
+from pilotage.server.recording.lines import Input, ReceivedMessage
 from pilotage.wire.pilot_calls import ENROL
 
 _DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
@@ -44,7 +44,7 @@ class SeededSecrets:
 
 
 class Redaction:
-    """Replaces secrets in messages and answers by the ones of the record."""
+    """Replaces secrets in messages and answers."""
 
     def __init__(self, key: bytes) -> None:
         """`key`: hides secrets that this server did not draw. Nobody keeps it."""
@@ -52,7 +52,7 @@ class Redaction:
         self._places: set[bytes] = set()
         self._key = key
         self.known_secret: Callable[[str, str], object] = lambda digest, shown: None
-        """Called with the digest of a secret that this server did not draw, and what the record has in its place."""
+        """Called with the digest of a secret that this server did not draw, and the text in its place."""
         self.resign: Resign = lambda token: ""
         self._resigned: dict[bytes, bytes] = {}
 
@@ -62,11 +62,11 @@ class Redaction:
         self._places.add(shown.encode())
 
     def shown(self, secret: str) -> str:
-        """What the record has in the place of a secret; the text itself if it is none."""
+        """The text in the place of a secret; the same text if it is none."""
         return self._shown.get(secret.encode(), secret.encode()).decode()
 
     def of_input(self, given: Input) -> Input:
-        if not isinstance(given, Message):
+        if not isinstance(given, ReceivedMessage):
             return given
         headers = [
             (name, self._of_credentials(value) if name == b"authorization" else value)
@@ -113,7 +113,7 @@ class Redaction:
 
 
 class RecordedSecrets:
-    """A `SecretSource` of a recorded server. Stamps and seeds are no secrets: those follow from the seed."""
+    """A `SecretSource` of a recorded server. Stamps and seeds are no secrets: they follow from the seed."""
 
     def __init__(self, real: SecretSource, seeded: SecretSource, redaction: Redaction) -> None:
         self._real = real

@@ -1,4 +1,4 @@
-"""The tape of a server: what it takes from outside and what it answers. It is recorded, or played by a replay."""
+"""The tape of a server: its inputs from outside, and its answers. It is recorded, or played by a replay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import msgspec
 
 from pilotage.core.errors import PilotageError, Unreachable
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
-from pilotage.server.recording.lines import Answered, Input, ListeningEnded, Message, Outcome, Signal
+from pilotage.server.recording.lines import (
+    Answered,
+    CallOutcome,
+    Input,
+    ListeningEnded,
+    ReceivedMessage,
+    ReceivedSignal,
+)
 from pilotage.server.recording.turns import ThreadCall, present_call
 
 Value = TypeVar("Value")
@@ -23,7 +30,7 @@ BEGIN_OF_BODY = 400
 """Bytes of an answer that a record keeps for people."""
 
 
-class Answer(NamedTuple):
+class WholeAnswer(NamedTuple):
     """The answer to a message."""
 
     status: int
@@ -42,28 +49,28 @@ class Tape(ABC):
         """The present instant of the decisions."""
         self.changes: Callable[[], int] = lambda: 0
         """The rows that the server has changed since its start."""
-        self.serve: Callable[[Message], object] = lambda message: None
+        self.serve: Callable[[ReceivedMessage], object] = lambda message: None
         self.listening_ended: Callable[[], object] = lambda: None
         self._on_signal: dict[int, Callable[[], object]] = {}
         self._calls: dict[str, int] = {}
         self._left: dict[tuple[str, int], ThreadCall] = {}
         """The threads that wait for the outcome of a call."""
-        self._last: dict[str, Outcome] = {}
+        self._last: dict[str, CallOutcome] = {}
 
     @abstractmethod
     def next_inputs(self, now: float, due: float | None) -> tuple[float, Sequence[Callable[[], object]]]:
-        """As in `InputSource`."""
+        """The next inputs: see `InputSource`."""
 
     @abstractmethod
-    def _outcome(self, call: str, number: int, make: Callable[[], Outcome]) -> Outcome:
+    def _outcome(self, call: str, number: int, make: Callable[[], CallOutcome]) -> CallOutcome:
         """The outcome of a call: that of `make`, or the one of the record."""
 
     @abstractmethod
-    def _await_outcome(self, make: Callable[[], Outcome]) -> None:
-        """Called in a thread: have the outcome handed in later, that of `make` or the one of the record."""
+    def _await_outcome(self, make: Callable[[], CallOutcome]) -> None:
+        """Called in a thread: hand the outcome in later, from `make` or from the record."""
 
     @abstractmethod
-    def answered(self, message: Message, answer: Answer) -> None:
+    def answered(self, message: ReceivedMessage, answer: WholeAnswer) -> None:
         """The server has answered a message."""
 
     @abstractmethod
@@ -80,7 +87,7 @@ class Tape(ABC):
         """
         number = self._calls[call] = self._calls.get(call, 0) + 1
 
-        def made() -> Outcome:
+        def made() -> CallOutcome:
             return self._made(call, number, make)
 
         thread = present_call()
@@ -94,7 +101,7 @@ class Tape(ABC):
         value: Value = msgspec.json.decode(outcome.value, type=kind)
         return value
 
-    def _made(self, call: str, number: int, make: Callable[[], Value]) -> Outcome:
+    def _made(self, call: str, number: int, make: Callable[[], Value]) -> CallOutcome:
         try:
             made, error = msgspec.json.encode(make()), ""
         except SubmissionFailed as failed:
@@ -105,17 +112,17 @@ class Tape(ABC):
             made, error = msgspec.json.encode([failed.message, failed.hint]), "Unreachable"
         except Exception as failed:
             made, error = msgspec.json.encode([str(failed), ""]), "PilotageError"
-        return Outcome(self.clock(), call, number, msgspec.Raw(made), error)
+        return CallOutcome(self.clock(), call, number, msgspec.Raw(made), error)
 
     def _hand_in(self, given: Input) -> Callable[[], object]:
         match given:
-            case Message():
+            case ReceivedMessage():
                 return lambda: self.serve(given)
-            case Signal():
+            case ReceivedSignal():
                 return lambda: self._on_signal[given.number]()
             case ListeningEnded():
                 return lambda: self.listening_ended()
-            case Outcome():
+            case CallOutcome():
                 return lambda: self._left.pop((given.call, given.number)).go_on(given)
 
     def abandon(self) -> None:
@@ -124,7 +131,7 @@ class Tape(ABC):
             self._left.popitem()[1].go_on()
 
 
-def _error(outcome: Outcome) -> Exception:
+def _error(outcome: CallOutcome) -> Exception:
     first, second = msgspec.json.decode(outcome.value, type=tuple[Any, Any])
     match outcome.error:
         case "SubmissionFailed":
@@ -137,7 +144,7 @@ def _error(outcome: Outcome) -> Exception:
             return PilotageError(first, hint=second)
 
 
-def answer_line(at: float, message: Message, status: int, body: bytes) -> Answered:
+def answer_line(at: float, message: ReceivedMessage, status: int, body: bytes) -> Answered:
     """`body`: without secrets."""
     if message.path in TIMED:
         body = b""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from pilotage.server.recording.lines import Outcome
+from pilotage.server.recording.lines import CallOutcome
 
 
 class Abandoned(Exception):
@@ -26,12 +26,12 @@ class ThreadCall:
         self._call = call
         self._ended = ended
         self._mine, self._others = threading.Semaphore(0), threading.Semaphore(0)
-        self._outcome: Outcome | None = None
+        self._outcome: CallOutcome | None = None
         self._done = False
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def go_on(self, outcome: Outcome | None = None) -> None:
+    def go_on(self, outcome: CallOutcome | None = None) -> None:
         """Called by the event loop: let the thread run to its end, or to its next call that leaves the process."""
         self._outcome = outcome
         self._mine.release()
@@ -39,7 +39,7 @@ class ThreadCall:
         if self._done:
             self._ended(self)
 
-    def leave(self, work: Callable[[], object]) -> Outcome:
+    def leave(self, work: Callable[[], object]) -> CallOutcome:
         """Called by the thread: give the turn back, do `work` beside the decisions, and wait for the outcome."""
         self._others.release()
         work()

@@ -13,7 +13,7 @@ OTHER = frozenset({"secret_hash", "token_hash", "salt", "signing_key", "sandboxe
 
 
 def digest_of_tables(connection: Connection) -> dict[str, str]:
-    """By table. Columns that differ between two stores by themselves are left out."""
+    """The digest of each table. Columns that differ between two stores by themselves are left out."""
     return {table.name: _digest(connection, table) for table in metadata.sorted_tables}
 
 
