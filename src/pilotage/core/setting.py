@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -45,8 +46,13 @@ class Key:
     setting: Setting
 
 
-def keys_of(table: type[msgspec.Struct], prefix: str = "") -> Iterator[Key]:
+@cache
+def keys_of(table: type[msgspec.Struct]) -> tuple[Key, ...]:
     """Every annotated key of `table` and of the tables below it, fields of base classes first."""
+    return tuple(_keys(table, ""))
+
+
+def _keys(table: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
     fields = {field.name: field for field in msgspec.structs.fields(table)}
     for attribute, hint in get_type_hints(table, include_extras=True).items():
         if attribute not in fields:
@@ -56,7 +62,7 @@ def keys_of(table: type[msgspec.Struct], prefix: str = "") -> Iterator[Key]:
         kind, setting = _split(hint)
         below, star = _table_below(kind)
         if below is not None:
-            yield from keys_of(below, f"{name}.{star}")
+            yield from _keys(below, f"{name}.{star}")
         elif setting is not None:
             if get_origin(kind) is dict:
                 name, kind = f"{name}.*", get_args(kind)[1]

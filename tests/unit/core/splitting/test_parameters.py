@@ -120,3 +120,12 @@ def test_a_lumi_that_takes_longer_than_two_days_is_refused(name: str) -> None:
     ]
     for given in ({"time_per_event": 1.0}, {"max_lumi_time": 0}, {"max_lumi_time": 200_000}):
         assert len(list(split([longer], parse_splitting(name, {"events_per_job": 1000, **given})))) == 2
+
+
+def test_a_stored_step_reads_the_keys_of_its_algorithm_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intake, agents and roll-up read stored steps again and again, and msgspec takes a millisecond for each table."""
+    stored_splitting("EventBased", {"events_per_job": 10})
+    read: list[object] = []
+    monkeypatch.setattr(msgspec.structs, "fields", read.append)
+    assert stored_splitting("EventBased", {"events_per_job": 10}) is not None
+    assert not read
