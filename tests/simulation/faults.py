@@ -14,7 +14,7 @@ from typing import Final
 from pilotage.twin.batch.faults import BatchFault, BatchFaultKind
 
 MESSAGE: Final = "message"
-"""A pilot sends a message."""
+"""A pilot or an agent sends a message."""
 ARRIVAL: Final = "arrival"
 """A message reaches a server."""
 COMMIT: Final = "commit"
@@ -48,7 +48,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "request doubled": FaultKind(MESSAGE, 2, (0.0, 200.0)),
     "request delayed": FaultKind(MESSAGE, 2, (5.0, 300.0)),
     "answer delayed": FaultKind(MESSAGE, 2, (1.0, 29.0)),
-    "pilot dies after sending": FaultKind(MESSAGE, 1),
+    "sender dies after sending": FaultKind(MESSAGE, 1),
     "answer to a person lost": FaultKind(PERSON, 3),
     "server dies at a message": FaultKind(ARRIVAL, 1, (1.0, 200.0)),
     "server dies before its answer": FaultKind(ARRIVAL, 1, (1.0, 200.0)),
@@ -73,6 +73,10 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "clock jumps": FaultKind(TIMER, 1, (-300.0, 300.0)),
     "pilot dies": FaultKind(TIMER, 2),
     "pilot hangs": FaultKind(TIMER, 1),
+    "agent dies": FaultKind(TIMER, 1.5),
+    "agent stops": FaultKind(TIMER, 0.5),
+    "agent freezes": FaultKind(TIMER, 1, (20.0, 150.0)),
+    "agent cut off": FaultKind(TIMER, 1, (20.0, 150.0)),
     "batch system away": FaultKind(TIMER, 1, (10.0, 200.0)),
     "batch system starts again": FaultKind(TIMER, 0.5),
     "batch system starts cold": FaultKind(TIMER, 1.5),

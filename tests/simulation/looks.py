@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.pilots.lifecycle import LEASE_OVER
-from tests.simulation.checks import need
+from tests.simulation.broken import need
 from tests.simulation.payloads import PayloadBooks, PayloadEntry
 from tests.simulation.policy import CES, LEASE, OFFER_TIMEOUT
 from tests.simulation.processes import SimulationLoop

@@ -1,4 +1,4 @@
-"""The network between pilots and the server: it loses, doubles, delays and reorders messages, and is cut."""
+"""The network to the server: it loses, doubles, delays and reorders messages, and is cut."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _ANSWERS: dict[str, msgspec.json.Decoder[Any]] = {
     EXCHANGE.path: msgspec.json.Decoder(ExchangeResponse),
 }
 _REPORTS = b'"finishes":[{', b'"confirms":[{', b'"take":{'
+Answer = Callable[[Any, BaseException | None], None]
+"""Called by a server with the answer, or with an error."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -50,8 +52,41 @@ class Network:
         self.messages = 0
 
 
+class Letter(Protocol):
+    """A message of a pilot or an agent."""
+
+    is_report: bool
+    """It may change what its sender has."""
+
+    def serve(self, server: TwinServer, loop: SimulationLoop, answer: Answer) -> None:
+        """Give it to a server, in the process of the server."""
+
+    def read(self, result: Any, error: BaseException | None) -> Any:
+        """The answer as its sender sees it."""
+
+    def failed(self, reason: str) -> Any:
+        """The same if there is no answer."""
+
+
+class _PilotLetter:
+    """Implements `Letter` with the bytes of the wire."""
+
+    def __init__(self, path: str, token: str, body: bytes) -> None:
+        self._path, self._token, self._body = path, token, body
+        self.is_report = any(part in body for part in _REPORTS)
+
+    def serve(self, server: TwinServer, loop: SimulationLoop, answer: Answer) -> None:
+        serve(server, loop, self._path, self._token, self._body, answer)
+
+    def read(self, result: Any, error: BaseException | None) -> Any:
+        return failure_of(error) if error is not None else _ANSWERS[self._path].decode(result)
+
+    def failed(self, reason: str) -> Any:
+        return CallFailed(reason)
+
+
 class Link:
-    """Implements `Network` for one pilot."""
+    """The way of one pilot or agent to the server. Implements `Network` for pilots."""
 
     def __init__(self, network: Network, kill: Callable[[], None]) -> None:
         """`kill`: ends the process of the pilot."""
@@ -65,23 +100,24 @@ class Link:
         return self._network.loop.time() < max(self.cut_until, self._network.cut_until)
 
     def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
+        self.send(_PilotLetter(path, token, _encode(message)), reply)
+
+    def send(self, letter: Letter, reply: Reply) -> None:
+        """Send a letter. `reply` is called once, with the answer or the failure."""
         network = self._network
         network.messages += 1
-        call = _Call(self, network, path, token, _encode(message), reply)
+        call = _Call(self, network, letter, reply)
         fault = network.faults.take(MESSAGE)
         call.send(fault)
-        if fault is not None and fault.kind == "pilot dies after sending":
+        if fault is not None and fault.kind == "sender dies after sending":
             self._kill()
 
 
 class _Call:
     """One message, and its answer or its failure."""
 
-    def __init__(
-        self, link: Link, network: Network, path: str, token: str, body: bytes, reply: Reply
-    ) -> None:
-        self._link, self._network = link, network
-        self._path, self._token, self._body, self._reply = path, token, body, reply
+    def __init__(self, link: Link, network: Network, letter: Letter, reply: Reply) -> None:
+        self._link, self._network, self._letter, self._reply = link, network, letter, reply
         self._answered = False
         self._back = LATENCY
         self._timer = network.outside.call_later(TIMEOUT, self._give_up)
@@ -118,7 +154,7 @@ class _Call:
         assert server is not None
         process.at_death(self._reset)
 
-        def answer(result: bytes | None, error: BaseException | None) -> None:
+        def answer(result: Any, error: BaseException | None) -> None:
             process.forget(self._reset)
             if not process.alive:
                 return
@@ -128,18 +164,17 @@ class _Call:
                 return
             if error is None:
                 self._link.heard.append(network.loop.time())
-            given = _ANSWERS[self._path].decode(result) if error is None and result is not None else None
-            self._answer(given if error is None else failure_of(error))
+            self._answer(self._letter.read(result, error))
 
-        host.report_waits = any(part in self._body for part in _REPORTS)
+        host.report_waits = self._letter.is_report
         with process.entered():
-            process.run(serve, server, network.loop, self._path, self._token, self._body, answer)
+            process.run(self._letter.serve, server, network.loop, answer)
 
     def _reset(self) -> None:
         self._fail("connection reset")
 
     def _fail(self, reason: str) -> None:
-        self._answer(CallFailed(reason))
+        self._answer(self._letter.failed(reason))
 
     def _answer(self, given: Any) -> None:
         if not self._link.is_cut:
@@ -154,4 +189,4 @@ class _Call:
     def _give_up(self) -> None:
         if not self._answered:
             self._answered = True
-            self._reply(CallFailed("timed out"))
+            self._reply(self._letter.failed("timed out"))

@@ -57,8 +57,10 @@ class _Deed:
 
 
 class People:
-    def __init__(self, loop: SimulationLoop, host: ServerHost, rng: Random, until: float, jobs: int) -> None:
-        self._loop, self._host = loop, host
+    def __init__(
+        self, loop: SimulationLoop, host: ServerHost, rng: Random, until: float, jobs: int, *, budget: bool
+    ) -> None:
+        self._loop, self._host, self._budget = loop, host, budget
         self.books = PeopleBooks()
         self._deeds = _draw_deeds(rng, until, jobs)
 
@@ -71,28 +73,28 @@ class People:
         await asyncio.sleep(begin + deed.at - self._loop.time())
         request, books = deed.request, self.books
         if request is not None:
-            books.submitted[request.key] = await self._ask(deed, lambda c, who: submit(request, c, who))
+            books.submitted[request.key] = await self.ask(deed.owner, lambda c, who: submit(request, c, who))
         elif deed.verb:
             mine = [one for key, one in books.submitted.items() if key.startswith(deed.owner.name)]
             if mine:
                 picked = mine[int(deed.pick * len(mine))]
                 ids = list(range(picked.first, picked.last + 1))[: 1 + int(deed.pick * 50) % 4]
                 body = ActionRequest(Selection(ids=ids))
-                await self._ask(deed, lambda c, who: action(deed.verb, body, c, who))
+                await self.ask(deed.owner, lambda c, who: action(deed.verb, body, c, who))
         elif deed.site:
             for state in ("drain" if deed.pick < 0.5 else "down", "normal"):
                 change = SiteStateRequest(deed.site, state, reason="a test")
-                await self._ask(deed, lambda c, who, change=change: set_site_state(change, c, who))
+                await self.ask(deed.owner, lambda c, who, change=change: set_site_state(change, c, who))
                 await asyncio.sleep(deed.seconds)
         else:
-            policy = PolicyChange(policy_text(deed.policy))
-            await self._ask(deed, lambda c, who: change_policy(policy, c, who))
+            policy = PolicyChange(policy_text(deed.policy, budget=self._budget))
+            await self.ask(deed.owner, lambda c, who: change_policy(policy, c, who))
 
-    async def _ask(self, deed: _Deed, call: Ask) -> Any:
-        """Ask until there is an answer."""
+    async def ask(self, owner: Owner, call: Ask) -> Any:
+        """Ask until there is an answer. None: it is refused."""
         while True:
             try:
-                return await self._once(deed, call)
+                return await self._once(owner, call)
             except NoAnswer:
                 await asyncio.sleep(AGAIN)
             except PilotageError as error:
@@ -101,11 +103,10 @@ class People:
                     return None
                 await asyncio.sleep(AGAIN)
 
-    async def _once(self, deed: _Deed, call: Ask) -> Any:
+    async def _once(self, owner: Owner, call: Ask) -> Any:
         process, server = self._host.process, self._host.server
         if process is None or server is None:
             raise NoAnswer
-        owner = deed.owner
         context = server.context
         answer = self._loop.create_future()
         who = caller(owner.name, owner.group, context.pool.policy.properties(owner.name, owner.group))

@@ -12,6 +12,11 @@ RUNNING_MERGES = 4
 RUNNING_AT_SOUTH = 9
 """Jobs of the group beta that may run at the site South at the same time."""
 
+TEAM = "away"
+AGENTS = ("first", "second")
+"""Agents of this team."""
+AGENT_LEASE = 45.0
+
 _CE = """\
 [ces.{name}]
 site = "{site}"
@@ -36,7 +41,7 @@ budget = "{budget}"
 _HEAD = """\
 [groups.alpha]
 share = 1000
-properties = ["NORMAL_USER", "ADMINISTRATOR"]
+properties = ["NORMAL_USER", "ADMINISTRATOR", "PRODUCTION_MANAGEMENT", "AGENT"]
 [groups.beta]
 share = {share}
 [users.anna]
@@ -46,7 +51,19 @@ groups = ["beta"]
 [users.cora]
 groups = ["beta", "alpha"]
 [sites.North]
+storage = ["/store/North"]
 [sites.South]
+storage = ["/store/South"]
+[requests]
+agent_team = ""
+agent_lease = {agent_lease:g}
+agent_period = 5
+cooloff_payload = 15
+cooloff_data = 15
+cooloff_place = 10
+cooloff_growth = "linear"
+output_block_files = 6
+output_block_age = 60
 [matching]
 cpu_buckets = [50, 200]
 [jobs]
@@ -105,10 +122,18 @@ CES = (
 )
 
 
-def policy_text(version: int) -> str:
+def has_budget(seed: int) -> bool:
+    """Whether the CE south has a budget. Then requests use the site North alone, so that they can end."""
+    return seed % 2 == 1
+
+
+def policy_text(version: int, *, budget: bool) -> str:
     """The policy in force at the begin, 0, and its later versions."""
     head = _HEAD.format(
-        share=500 + 250 * version, merges=RUNNING_MERGES - version % 2, south=RUNNING_AT_SOUTH
+        share=500 + 250 * version,
+        merges=RUNNING_MERGES - version % 2,
+        south=RUNNING_AT_SOUTH,
+        agent_lease=AGENT_LEASE,
     )
     ces = [
         _CE.format(
@@ -117,7 +142,7 @@ def policy_text(version: int) -> str:
             processors=ce.pilot_processors,
             wall=ce.wall,
             most=ce.most - version % 2,
-            budget=ce.budget,
+            budget=ce.budget if budget else "",
         )
         for ce in CES
     ]

@@ -18,15 +18,17 @@ from typing import Any
 from pilotage.core.errors import PilotageError
 from pilotage.server.process.home import Home
 from pilotage.twin.chance import Streams
-from tests.simulation import checks
-from tests.simulation.checks import Broken
+from tests.simulation import checks, request_checks
+from tests.simulation.agents import Agents
+from tests.simulation.broken import Broken
 from tests.simulation.faults import Fault, FaultQueue, draw_faults
 from tests.simulation.looks import Looks
 from tests.simulation.network import Network
 from tests.simulation.payloads import PayloadBooks
 from tests.simulation.people import People
-from tests.simulation.policy import policy_text
+from tests.simulation.policy import has_budget, policy_text
 from tests.simulation.processes import Outside, SimulationLoop
+from tests.simulation.productions import Productions
 from tests.simulation.server_host import CommitFailed, ServerHost
 from tests.simulation.sites import Sites
 
@@ -38,6 +40,8 @@ PATIENCE = 5000.0
 LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
 JOBS = 200
+"""Jobs of a history, at least: those of the requests included."""
+USER_JOBS = 165
 LEAST_FAULTS, MOST_FAULTS = 32, 48
 LEAST_PERIOD = 8.0
 """Seconds between two cycles of a duty, at least: each costs time of the run."""
@@ -121,13 +125,17 @@ class _World:
         self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
         self._payloads = PayloadBooks(seed)
         self._sites = Sites(loop, streams, self._payloads)
+        budget = has_budget(seed)
         self._host = ServerHost(
-            loop, folder, policy_text(0), seed, self._sites.systems, self._queue, LEAST_PERIOD
+            loop, folder, policy_text(0, budget=budget), seed, self._sites.systems, self._queue, LEAST_PERIOD
         )
         self._host.after_death = self._look_at_store
         self._network = Network(self._host, loop, self._queue)
         self._sites.network = self._network
-        self._people = People(loop, self._host, streams.stream("people"), STORM, JOBS)
+        self._people = People(loop, self._host, streams.stream("people"), STORM, USER_JOBS, budget=budget)
+        sites = ["North"] if budget else []
+        self._productions = Productions(self._people, streams.stream("productions"), sites)
+        self._agents = Agents(self._network, streams)
         self._looks = Looks(loop, self._host, self._sites, self._payloads)
         self._errors: list[str] = []
         loop.set_exception_handler(self._on_error)
@@ -152,6 +160,8 @@ class _World:
             raise Broken(f"the server ended: {self._host.failure!r}")
         if self._errors:
             raise Broken(self._errors[0])
+        if self._agents.failures:
+            raise Broken(f"an agent ended: {self._agents.failures[0]!r}")
         if self._alarms:
             raise Broken(f"the server logged: {self._alarms[0]}")
 
@@ -166,7 +176,8 @@ class _World:
         outside = Outside(self._loop)
         for fault in self._queue.timed():
             outside.call_at(BEGIN + fault.at, self._happen, fault)
-        people = asyncio.ensure_future(self._people.live())
+        self._agents.start_all()
+        people = asyncio.gather(self._people.live(), self._productions.live())
         while self._loop.time() < BEGIN + STORM:
             await asyncio.sleep(LOOK)
             self._look()
@@ -184,6 +195,8 @@ class _World:
             self._network.cut_until = self._loop.time() + fault.seconds
         elif fault.kind == "clock jumps":
             self._host.jump(fault.seconds)
+        elif fault.kind.startswith("agent "):
+            self._agents.happen(fault)
         else:
             self._sites.happen(fault)
 
@@ -199,18 +212,20 @@ class _World:
         for pilot in self._sites.live_pilots():
             assert pilot.link is not None
             pilot.link.cut_until = 0.0
+        self._agents.calm()
 
-    async def _rest(self, people: asyncio.Future[None]) -> None:
+    async def _rest(self, people: asyncio.Future[Any]) -> None:
         """Wait until nothing is under way."""
         until = self._loop.time() + PATIENCE
-        left: list[str] = ["the people have no answer"]
+        left: list[str] = []
         while self._loop.time() < until:
             await asyncio.sleep(LOOK)
             self._look()
             if people.done():
                 people.result()
-                with closing(checks.open_store(self._folder)) as connection:
-                    left = list(checks.unsettled(connection, self._sites))
+            with closing(checks.open_store(self._folder)) as connection:
+                left = [] if people.done() else ["the people have no answer"]
+                left += [*checks.unsettled(connection, self._sites), *request_checks.unsettled(connection)]
             if not left and self._host.process is not None:
                 return
         failing = [] if self._host.server is None else list(self._host.server.context.duties.failing)
@@ -229,8 +244,14 @@ class _World:
         checks.check_ledger(self._folder)
         with closing(checks.open_store(self._folder)) as connection:
             checks.check_end(
-                connection, self._people.books, self._payloads, self._sites, self._host.turned_back
+                connection,
+                self._people.books,
+                self._payloads,
+                self._sites,
+                self._host.turned_back,
+                budget=has_budget(self._history.seed),
             )
+            request_checks.check_end(connection, self._productions.books, self._payloads.storage)
             self._write_up(connection)
 
     def _write_up(self, connection: Any) -> None:
@@ -254,6 +275,7 @@ class _World:
         history.happened = self._queue.happened
         history.seconds = self._loop.time() - BEGIN
         history.starts, history.messages = self._host.starts, self._network.messages
+        self._agents.close()
         self._host.after_death = lambda: None
         self._host.die(1.0)
         for process in self._host.dead:

@@ -32,6 +32,7 @@ from pilotage.pilot.isolation.client import TAG, USERNS
 from pilotage.pilot.machine import LEFT, SERVER_UNAVAILABLE, Machine
 from pilotage.pilot.node import NodeResources
 from pilotage.twin.idle_takes import IdleTakes
+from pilotage.wire.data import StoredFile
 from pilotage.wire.pilot import EnrolRequest, EnrolResponse, ExchangeResponse, Finish, Node, OfferedJob
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
 
@@ -66,6 +67,8 @@ class PayloadRun:
 
     seconds: float
     exit_code: int = 0
+    files: tuple[StoredFile, ...] = ()
+    """Its outputs of a job of a request."""
 
 
 class Payloads(Protocol):
@@ -283,7 +286,7 @@ class SimulatedPilot:
             finish = Finish(*key, signal=15, failure="limit-wall", message=f"ran longer than {limit:g} s")
             seconds = limit
         else:
-            finish, seconds = Finish(*key, exit_code=run.exit_code), run.seconds
+            finish, seconds = Finish(*key, exit_code=run.exit_code, files=list(run.files)), run.seconds
         timer = self._loop.call_at(now + seconds, self._on_end, key, finish)
         self._running[key] = _Running(offer, timer, now)
         self._payloads.started(self, offer, now)
