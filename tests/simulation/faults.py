@@ -70,6 +70,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "server dies": FaultKind(TIMER, 1, (1.0, 200.0)),
     "server cut off": FaultKind(TIMER, 1, (10.0, 250.0)),
     "pilots cut off": FaultKind(TIMER, 4, (60.0, 400.0)),
+    "pilots freeze": FaultKind(TIMER, 2, (20.0, 300.0)),
     "clock jumps": FaultKind(TIMER, 1, (-300.0, 300.0)),
     "pilot dies": FaultKind(TIMER, 2),
     "pilot hangs": FaultKind(TIMER, 1),

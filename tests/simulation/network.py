@@ -88,9 +88,12 @@ class _PilotLetter:
 class Link:
     """The way of one pilot or agent to the server. Implements `Network` for pilots."""
 
-    def __init__(self, network: Network, kill: Callable[[], None]) -> None:
-        """`kill`: ends the process of the pilot."""
+    def __init__(
+        self, network: Network, kill: Callable[[], None], deliver: Callable[..., object] | None = None
+    ) -> None:
+        """`kill`: ends the process of the sender. `deliver`: calls its function in the sender; None: at once."""
         self._network, self._kill = network, kill
+        self.deliver = deliver or (lambda reply, given: reply(given))
         self.cut_until = 0.0
         self.heard: deque[float] = deque(maxlen=40)
         """When the server has answered its messages."""
@@ -184,9 +187,9 @@ class _Call:
         if not self._answered and not (self._link.is_cut):
             self._answered = True
             self._timer.cancel()
-            self._reply(given)
+            self._link.deliver(self._reply, given)
 
     def _give_up(self) -> None:
         if not self._answered:
             self._answered = True
-            self._reply(self._letter.failed("timed out"))
+            self._link.deliver(self._reply, self._letter.failed("timed out"))

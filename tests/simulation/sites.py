@@ -17,6 +17,7 @@ from pilotage.twin.pilots import BatchJob, SimulatedPilot
 from pilotage.wire.pilot import Node
 from tests.simulation.faults import Fault
 from tests.simulation.network import Link, Network
+from tests.simulation.node_clock import NodeClock
 from tests.simulation.payloads import PayloadBooks
 from tests.simulation.policy import CES, CeFacts
 from tests.simulation.processes import Outside, SimulationLoop
@@ -27,6 +28,10 @@ MEMORY = 16_000
 SAVED = 60.0
 """Seconds between two states that a controller keeps for a cold start."""
 PAST = 150.0
+SKEW = 100.0
+"""Seconds by which the clock of a node may be wrong."""
+DRIFT = 0.03
+"""Part of its seconds by which it may be too fast or too slow."""
 ASKED = 10.0
 """Seconds after which an idle pilot asks again."""
 
@@ -43,6 +48,7 @@ class PilotProcess:
     clock: Callable[[], float]
     pilot: SimulatedPilot | None = None
     link: Link | None = None
+    node_clock: NodeClock | None = None
     alive: bool = True
     ended: float | None = None
     exit_code: int | None = None
@@ -129,19 +135,27 @@ class Sites:
         process = PilotProcess(
             ce, f"{start.submission.stamp}/{start.index}", task, self._loop.time(), left, self._loop.time
         )
-        process.link = Link(self.network, process.die)
         rng = self._streams.stream(f"pilot {len(self.pilots)}")
+        process.node_clock = clock = self._clock_of(f"{ce.name} {start.node}")
+        process.link = Link(self.network, process.die, clock.call_soon)
         process.pilot = SimulatedPilot(
             job,
             process.link,
             self._payloads,
-            self._outside,  # type: ignore[arg-type]
+            clock,  # type: ignore[arg-type]
             rng,
             process.exited,
             self.idle_takes,
         )
         self.pilots.append(process)
         return process
+
+    def _clock_of(self, node: str) -> NodeClock:
+        """Half of the nodes have a clock that is wrong, and goes wrong."""
+        rng = self._streams.stream(f"clock {node}")
+        if rng.random() < 0.5:
+            return NodeClock(self._outside, 0.0, 1.0)
+        return NodeClock(self._outside, rng.uniform(-SKEW, SKEW), 1 + rng.uniform(-DRIFT, DRIFT))
 
     def live_pilots(self) -> list[PilotProcess]:
         return [process for process in self.pilots if process.alive]
@@ -175,6 +189,14 @@ class Sites:
         for process in live[first : first + max(3, len(live) // 2)]:
             assert process.link is not None
             process.link.cut_until = self._loop.time() + fault.seconds
+
+    def _pilots_freeze(self, fault: Fault) -> None:
+        """They are stopped with their payloads, and go on later, mostly after the end of their leases."""
+        live = self.live_pilots()
+        first = int(fault.pick * len(live))
+        for process in live[first : first + 2]:
+            assert process.node_clock is not None
+            process.node_clock.frozen_until = self._loop.time() + fault.seconds
 
     def _of(self, fault: Fault) -> TwinBatchSystem:
         system = _picked(list(self.systems.values()), fault.pick)
@@ -230,6 +252,7 @@ _ACTIONS: dict[str, Callable[[Sites, Fault], None]] = {
     "pilot dies": Sites._pilot_dies,
     "pilot hangs": Sites._pilot_hangs,
     "pilots cut off": Sites._pilots_cut_off,
+    "pilots freeze": Sites._pilots_freeze,
     "batch system away": Sites._away,
     "batch system starts again": Sites._restart,
     "batch system starts cold": Sites._cold_start,
