@@ -24,6 +24,12 @@ def main() -> int:
     parser.add_argument(
         "--mistake", action="append", help="make this mistake: the first seed that finds it; or `all`"
     )
+    parser.add_argument(
+        "--store",
+        choices=("sqlite", "postgresql"),
+        default="sqlite",
+        help="postgresql: two servers on one database",
+    )
     given = parser.parse_args()
     if given.seeds:
         first, _, last = given.seeds.partition("-")
@@ -32,15 +38,15 @@ def main() -> int:
         seeds = range(given.seed or 0, (given.seed or 0) + 1)
     only = {int(number) for number in given.only.split(",")} if given.only else None
     if given.mistake:
-        return find(given.mistake, seeds)
+        return find(given.mistake, seeds, given.store)
     failed, begun = [], time.perf_counter()
     for seed in seeds:
-        history = simulate(seed, only)
+        history = simulate(seed, only, store=given.store)
         if history.failure:
             failed.append(seed)
             tell(history, steps=given.steps)
             if not given.no_shrink:
-                shorter = shrunk(history)
+                shorter = shrunk(history, store=given.store)
                 print(f"shortest history, {len(shorter.happened)} faults:")
                 tell(shorter, steps=True)
         elif len(seeds) == 1:
@@ -51,10 +57,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def find(names: list[str], seeds: range) -> int:
+def find(names: list[str], seeds: range, store: str) -> int:
     missed = 0
     for name in MISTAKES if names == ["all"] else names:
-        found = first_seed(name, lambda seed: simulate(seed).failure, seeds)
+        found = first_seed(name, lambda seed: simulate(seed, store=store).failure, seeds)
         missed += found is None
         print(f"{name}: " + ("not found" if found is None else f"seed {found[0]}: {found[1][:200]}"))
     return 1 if missed else 0

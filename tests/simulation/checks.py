@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from pilotage.core.jobs.states import FINAL, JobState
@@ -21,18 +18,13 @@ from tests.simulation.payloads import PayloadBooks
 from tests.simulation.people import PeopleBooks
 from tests.simulation.policy import MAX_RESCHEDULES, SOUTH_AT_ONCE, SOUTH_BUDGET
 from tests.simulation.sites import Sites
+from tests.simulation.stores import Rows, Store
 
 
-def open_store(folder: Path) -> sqlite3.Connection:
-    path = f"file:{folder}/pilotage.db?mode=ro"
-    return sqlite3.connect(path, uri=True, isolation_level=None)
-
-
-def check_ledger(folder: Path) -> None:
+def check_ledger(store: Store) -> None:
     """At any instant: each job has a legal history and one place, one try is applied at most, limits are kept."""
-    with closing(open_store(folder)) as connection:
-        connection.execute("BEGIN")
-        ledger = Ledger(lambda sql: connection.execute(sql).fetchall(), "sqlite")
+    with store.reading() as rows:
+        ledger = Ledger(lambda sql: rows.execute(sql).fetchall(), store.dialect)
     try:
         ledger.check()
     except Broken:
@@ -41,7 +33,7 @@ def check_ledger(folder: Path) -> None:
         raise Broken(f"{type(error).__name__}: {error}") from error
 
 
-def unsettled(connection: sqlite3.Connection, sites: Sites) -> Iterator[str]:
+def unsettled(connection: Rows, sites: Sites) -> Iterator[str]:
     """What is not at rest yet, once faults have ceased."""
     final = [str(state) for state in FINAL]
     marks = ",".join("?" * len(final))
@@ -69,7 +61,7 @@ def unsettled(connection: sqlite3.Connection, sites: Sites) -> Iterator[str]:
 
 
 def check_end(
-    connection: sqlite3.Connection,
+    connection: Rows,
     people: PeopleBooks,
     payloads: PayloadBooks,
     sites: Sites,
@@ -91,7 +83,7 @@ def check_end(
     _use_is_that_of_attempts(connection)
 
 
-def _acknowledged_jobs_are_there(connection: sqlite3.Connection, people: PeopleBooks) -> None:
+def _acknowledged_jobs_are_there(connection: Rows, people: PeopleBooks) -> None:
     known = connection.execute(
         "SELECT first_job, count FROM submissions WHERE request_id IS NULL ORDER BY first_job"
     ).fetchall()
@@ -109,7 +101,7 @@ def _acknowledged_jobs_are_there(connection: sqlite3.Connection, people: PeopleB
     need(jobs == promised, f"lost {sorted(promised - jobs)}, nobody's {sorted(jobs - promised)}")
 
 
-def _final_once(connection: sqlite3.Connection) -> None:
+def _final_once(connection: Rows) -> None:
     """A job gets final once, and once more after each rerun by a person."""
     ends: Counter[int] = Counter()
     reruns: Counter[int] = Counter()
@@ -126,7 +118,7 @@ def _final_once(connection: sqlite3.Connection) -> None:
         )
 
 
-def _results_were_run(connection: sqlite3.Connection, payloads: PayloadBooks) -> None:
+def _results_were_run(connection: Rows, payloads: PayloadBooks) -> None:
     """A result that is applied is that of a payload of this try, on the pilot that the try belongs to."""
     runs = {(entry.job, entry.epoch): entry for entry in payloads.entries}
     need(not payloads.doubled, f"a try was started twice: {payloads.doubled[:3]}")
@@ -155,7 +147,7 @@ def _results_were_run(connection: sqlite3.Connection, payloads: PayloadBooks) ->
     need(done == applied, f"done without a result: {sorted(done - applied)}")
 
 
-def _leases_have_holders(connection: sqlite3.Connection) -> None:
+def _leases_have_holders(connection: Rows) -> None:
     rows = connection.execute(
         "SELECT id, state, lease_until FROM pilots WHERE ended IS NOT NULL AND lease_until IS NOT NULL"
     ).fetchall()
@@ -164,7 +156,7 @@ def _leases_have_holders(connection: sqlite3.Connection) -> None:
     need(not rows, f"tries without an end: {rows[:5]}")
 
 
-def _each_try_ended_once(connection: sqlite3.Connection) -> None:
+def _each_try_ended_once(connection: Rows) -> None:
     """One result of a try is taken at most. Losing its pilot may end it before, and that may be taken back."""
     taken: Counter[tuple[int, int]] = Counter()
     for jobs in connection.execute("SELECT jobs FROM events WHERE kind IN ('finished', 'failed-try')"):
@@ -173,7 +165,7 @@ def _each_try_ended_once(connection: sqlite3.Connection) -> None:
     need(not doubled, f"tries of which two results were taken: {doubled[:5]}")
 
 
-def _retries_are_bounded(connection: sqlite3.Connection) -> None:
+def _retries_are_bounded(connection: Rows) -> None:
     ends: dict[int, list[str]] = {}
     for kind, jobs in connection.execute(
         "SELECT kind, jobs FROM events WHERE kind IN ('failed-try', 'lease-over', 'resumed', 'rescheduled')"
@@ -196,7 +188,7 @@ def _retries_are_bounded(connection: sqlite3.Connection) -> None:
         need(tries <= most, f"job {job} failed and was tried again {tries} times of {most}")
 
 
-def _no_result_was_dropped(connection: sqlite3.Connection, payloads: PayloadBooks, sites: Sites) -> None:
+def _no_result_was_dropped(connection: Rows, payloads: PayloadBooks, sites: Sites) -> None:
     """A pilot that left in good order has told the results of its payloads: none is run again for nothing."""
     left = {id(process.pilot) for process in sites.pilots if process.exit_code == 0}
     outcomes = {
@@ -230,7 +222,7 @@ def _budgets_were_kept(sites: Sites, turned_back: float) -> None:
     need(used <= most, f"{used / 3600:.2f} core-h of {SOUTH_BUDGET}")
 
 
-def _use_is_that_of_attempts(connection: sqlite3.Connection) -> None:
+def _use_is_that_of_attempts(connection: Rows) -> None:
     """The core-seconds booked for shares are those of the attempts, without the time in which the server was down."""
     [as_of] = connection.execute("SELECT use_as_of FROM instance").fetchone()
     if as_of is None:
@@ -255,7 +247,7 @@ def _use_is_that_of_attempts(connection: sqlite3.Connection) -> None:
         )
 
 
-def _booked(connection: sqlite3.Connection) -> Counter[tuple[str, str]]:
+def _booked(connection: Rows) -> Counter[tuple[str, str]]:
     entities = {
         place: (owner, group)
         for place, owner, group in connection.execute("SELECT place, owner, grp FROM use_entities")
@@ -267,7 +259,7 @@ def _booked(connection: sqlite3.Connection) -> Counter[tuple[str, str]]:
     return booked
 
 
-def _failures_were_counted_once(connection: sqlite3.Connection) -> None:
+def _failures_were_counted_once(connection: Rows) -> None:
     """A failure of the payload counts once. That its pilot was lost before counts beside it."""
     rows = connection.execute(
         "SELECT j.id, j.own_failures, count(a.job_id) FROM jobs j"
@@ -294,7 +286,7 @@ def memory_of(server: TwinServer) -> dict[str, Any]:
     }
 
 
-def memory_in_store(server: TwinServer, connection: sqlite3.Connection) -> dict[str, Any]:
+def memory_in_store(server: TwinServer, connection: Rows) -> dict[str, Any]:
     """The same, counted in the store."""
     waiting = dict(
         connection.execute("SELECT queue_id, count(*) FROM jobs WHERE state = 'Waiting' GROUP BY queue_id")
@@ -320,7 +312,7 @@ def memory_in_store(server: TwinServer, connection: sqlite3.Connection) -> dict[
     }
 
 
-def check_memory(server: TwinServer, connection: sqlite3.Connection) -> None:
+def check_memory(server: TwinServer, connection: Rows) -> None:
     found, stored = memory_of(server), memory_in_store(server, connection)
     for part in ("waiting", "limits"):
         need(found[part] == stored[part], f"{part}: in memory {found[part]}, in the store {stored[part]}")

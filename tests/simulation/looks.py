@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 
 from pilotage.outside.batch.submission import NativeState
@@ -11,8 +10,9 @@ from tests.simulation.broken import need
 from tests.simulation.payloads import PayloadBooks, PayloadEntry
 from tests.simulation.policy import CES, LEASE, OFFER_TIMEOUT
 from tests.simulation.processes import SimulationLoop
-from tests.simulation.server_host import ServerHost
+from tests.simulation.server_host import ServerHosts
 from tests.simulation.sites import PilotProcess, Sites
+from tests.simulation.stores import Rows
 
 STEADY = 60.0
 """Seconds for which a server must have run, and its clock must not have jumped, until it has caught up."""
@@ -28,21 +28,23 @@ Stray = tuple[str, int, int]
 class Looks:
     """Looks again and again, and remembers what it saw before."""
 
-    def __init__(self, loop: SimulationLoop, host: ServerHost, sites: Sites, payloads: PayloadBooks) -> None:
-        self._loop, self._host, self._sites, self._payloads = loop, host, sites, payloads
+    def __init__(
+        self, loop: SimulationLoop, hosts: ServerHosts, sites: Sites, payloads: PayloadBooks
+    ) -> None:
+        self._loop, self._hosts, self._sites, self._payloads = loop, hosts, sites, payloads
         self._seen = 0
         """The last event."""
         self._strays: dict[Stray, float] = {}
         self._stalled: dict[tuple[int, int], float] = {}
 
-    def look(self, connection: sqlite3.Connection) -> None:
-        now, host = self._loop.time(), self._host
+    def look(self, connection: Rows) -> None:
+        now, hosts = self._loop.time(), self._hosts
         self._pilots_within_bounds(connection)
-        steady = now - host.jumped_at > STEADY + LEASE
+        steady = now - hosts.jumped_at > STEADY + LEASE
         if steady:
             self._no_pilot_in_contact_was_given_up(connection)
         [self._seen] = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
-        if host.process is None or now - host.up_since < STEADY or not steady:
+        if not hosts.running or now - hosts.steady_since < STEADY * len(hosts.all) or not steady:
             self._strays.clear()
             self._stalled.clear()
             return
@@ -50,17 +52,23 @@ class Looks:
         self._no_payload_strays(connection)
         self._the_heard_are_not_stalled(connection)
 
-    def _nothing_is_overdue(self, connection: sqlite3.Connection) -> None:
-        wall = self._host.clock()
+    def _nothing_is_overdue(self, connection: Rows) -> None:
+        wall = self._hosts.all[0].clock()
         for what, sql, since in (
             ("offers", "SELECT id FROM jobs WHERE state = 'Matched' AND started < ?", OFFER_TIMEOUT),
             ("delays of jobs", "SELECT id FROM jobs WHERE state = 'Rescheduled' AND not_before < ?", 0.0),
             ("leases of pilots", "SELECT id FROM pilots WHERE ended IS NULL AND lease_until < ?", 0.0),
+            (
+                "elements of silent agents",
+                "SELECT e.id FROM elements e JOIN agents a ON a.id = e.agent_id"
+                " WHERE e.state IN ('Negotiating', 'Acquired', 'CancelRequested') AND a.lease_until < ?",
+                0.0,
+            ),
         ):
             found = connection.execute(sql, (wall - since - LATE,)).fetchall()
             need(not found, f"{what} are overdue: {found[:5]}")
 
-    def _pilots_within_bounds(self, connection: sqlite3.Connection) -> None:
+    def _pilots_within_bounds(self, connection: Rows) -> None:
         counts = dict(connection.execute("SELECT ce, count(*) FROM pilots WHERE ended IS NULL GROUP BY ce"))
         for ce in CES:
             # A pilot that was given up and has come back is one more.
@@ -73,9 +81,9 @@ class Looks:
     def _in_contact(self, process: PilotProcess) -> bool:
         link = process.link
         assert link is not None
-        return bool(link.heard) and self._loop.time() - link.heard[-1] < CONTACT and not link.is_cut
+        return bool(link.heard) and self._loop.time() - link.heard[-1] < CONTACT and not link.is_alone
 
-    def _no_payload_strays(self, connection: sqlite3.Connection) -> None:
+    def _no_payload_strays(self, connection: Rows) -> None:
         """A pilot in contact has only payloads of tries that are its own."""
         now = self._loop.time()
         found: dict[Stray, float] = {}
@@ -90,7 +98,7 @@ class Looks:
             need(now - since < STRAY, f"pilot {stray[0]} runs job {stray[1]} try {stray[2]} of others")
         self._strays = found
 
-    def _the_heard_are_not_stalled(self, connection: sqlite3.Connection) -> None:
+    def _the_heard_are_not_stalled(self, connection: Rows) -> None:
         now, found = self._loop.time(), {}
         heard = {process.stamp: process.link.heard for process in self._sites.pilots if process.link}
         for job, event, stamp in connection.execute(
@@ -102,26 +110,26 @@ class Looks:
             need(not spoke, f"job {job} is stalled, but its pilot {stamp} spoke at {spoke}")
         self._stalled = found
 
-    def _no_pilot_in_contact_was_given_up(self, connection: sqlite3.Connection) -> None:
+    def _no_pilot_in_contact_was_given_up(self, connection: Rows) -> None:
         alive: dict[str, PilotProcess] = {process.stamp: process for process in self._sites.live_pilots()}
         for at, stamp, reason in self._given_up(connection):
             process = alive.get(stamp)
             if process is None or process.link is None:
                 continue
-            instant = at - self._host.clock_offset
+            instant = at - self._hosts.all[0].clock_offset
             heard = [one for one in process.link.heard if one < instant - 0.5]
             if not heard:
                 continue
             if reason == LEASE_OVER:
-                up = self._host.uptime(heard[-1], instant)
+                up = self._hosts.uptime(heard[-1], instant)
                 need(up > LEASE / 2, f"pilot {stamp}: its lease ran out {up:.0f} s after it was heard")
             elif process.task.state is NativeState.RUNNING:
                 need(
-                    self._host.uptime(heard[-1], instant) > CONTACT,
+                    self._hosts.uptime(heard[-1], instant) > CONTACT,
                     f"pilot {stamp} was given up {instant - heard[-1]:.0f} s after it was heard: {reason}",
                 )
 
-    def _given_up(self, connection: sqlite3.Connection) -> Iterator[tuple[float, str, str]]:
+    def _given_up(self, connection: Rows) -> Iterator[tuple[float, str, str]]:
         """When which pilot was ended without a word since the last look, and why."""
         events = connection.execute(
             "SELECT at, detail FROM events WHERE kind = 'pilot-lost' AND id > ?", (self._seen,)
@@ -132,7 +140,7 @@ class Looks:
             yield at, row[0], reason
 
 
-def _is_own(connection: sqlite3.Connection, stamp: str, entry: PayloadEntry) -> bool:
+def _is_own(connection: Rows, stamp: str, entry: PayloadEntry) -> bool:
     row = connection.execute(
         "SELECT j.epoch, p.stamp FROM jobs j LEFT JOIN pilots p ON p.id = j.pilot_id WHERE j.id = ?",
         (entry.job,),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -31,24 +31,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Host(Protocol):
-    """The machine of the server."""
+    """The machine of a server."""
 
     process: Process | None
     """None: the server is down."""
     server: TwinServer | None
     report_waits: bool
+    cut_until: float
+    """It reaches nobody until then."""
 
     def die(self, downtime: float) -> None: ...
 
 
 class Network:
-    """All ways from pilots to the server."""
+    """All ways from pilots and agents to servers."""
 
-    def __init__(self, host: Host, loop: SimulationLoop, faults: FaultQueue) -> None:
-        self.host, self.loop, self.faults = host, loop, faults
+    def __init__(self, hosts: Sequence[Host], loop: SimulationLoop, faults: FaultQueue) -> None:
+        self.hosts, self.loop, self.faults = hosts, loop, faults
         self.outside = Outside(loop)
-        self.cut_until = 0.0
-        """The server reaches nobody until then."""
         self.messages = 0
 
 
@@ -95,12 +95,27 @@ class Link:
         self._network, self._kill = network, kill
         self.deliver = deliver or (lambda reply, given: reply(given))
         self.cut_until = 0.0
+        self.cut_from: Host | None = None
+        """Only this server is cut off from it; None: all are."""
+        self.host: Host = network.hosts[network.messages % len(network.hosts)]
+        """The server that it asks. When that does not answer, it asks the next one."""
         self.heard: deque[float] = deque(maxlen=40)
         """When the server has answered its messages."""
 
+    def is_cut(self, host: Host) -> bool:
+        own = self.cut_until if self.cut_from in (None, host) else 0.0
+        return self._network.loop.time() < max(own, host.cut_until)
+
     @property
-    def is_cut(self) -> bool:
-        return self._network.loop.time() < max(self.cut_until, self._network.cut_until)
+    def is_alone(self) -> bool:
+        """Whether it reaches no server."""
+        return all(self.is_cut(host) for host in self._network.hosts)
+
+    def failed(self, host: Host) -> None:
+        """A server has not answered."""
+        hosts = self._network.hosts
+        if self.host is host:
+            self.host = hosts[(hosts.index(host) + 1) % len(hosts)]
 
     def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
         self.send(_PilotLetter(path, token, _encode(message)), reply)
@@ -121,6 +136,7 @@ class _Call:
 
     def __init__(self, link: Link, network: Network, letter: Letter, reply: Reply) -> None:
         self._link, self._network, self._letter, self._reply = link, network, letter, reply
+        self._host = link.host
         self._answered = False
         self._back = LATENCY
         self._timer = network.outside.call_later(TIMEOUT, self._give_up)
@@ -142,8 +158,8 @@ class _Call:
         outside.call_later(there, self._arrive)
 
     def _arrive(self) -> None:
-        host, network = self._network.host, self._network
-        if self._link.is_cut:
+        host, network = self._host, self._network
+        if self._link.is_cut(host):
             return
         if host.process is None:
             self._fail("connection refused")
@@ -177,14 +193,15 @@ class _Call:
         self._fail("connection reset")
 
     def _fail(self, reason: str) -> None:
+        self._link.failed(self._host)
         self._answer(self._letter.failed(reason))
 
     def _answer(self, given: Any) -> None:
-        if not self._link.is_cut:
+        if not self._link.is_cut(self._host):
             self._network.outside.call_later(self._back, self._settle, given)
 
     def _settle(self, given: Any) -> None:
-        if not self._answered and not (self._link.is_cut):
+        if not self._answered and not self._link.is_cut(self._host):
             self._answered = True
             self._timer.cancel()
             self._link.deliver(self._reply, given)
@@ -192,4 +209,5 @@ class _Call:
     def _give_up(self) -> None:
         if not self._answered:
             self._answered = True
+            self._link.failed(self._host)
             self._link.deliver(self._reply, self._letter.failed("timed out"))

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.simulation.processes import Outside
 
-
 MOMENT = 1e-5
 """Seconds by which a callback is late at least: a loop runs it a little early, and then it would be planned again."""
 

@@ -23,7 +23,7 @@ from pilotage.wire.submissions import Parameters, SubmitRequest, SubmitResponse
 from tests.simulation.faults import PERSON
 from tests.simulation.policy import CES, OWNERS, Owner, policy_text
 from tests.simulation.processes import SimulationLoop
-from tests.simulation.server_host import ServerHost
+from tests.simulation.server_host import ServerHosts
 
 AGAIN = 5.0
 """Seconds after which a person without an answer asks again."""
@@ -58,9 +58,10 @@ class _Deed:
 
 class People:
     def __init__(
-        self, loop: SimulationLoop, host: ServerHost, rng: Random, until: float, jobs: int, *, budget: bool
+        self, loop: SimulationLoop, hosts: ServerHosts, rng: Random, until: float, jobs: int, *, budget: bool
     ) -> None:
-        self._loop, self._host, self._budget = loop, host, budget
+        self._loop, self._hosts, self._budget = loop, hosts, budget
+        self._asked = 0
         self.books = PeopleBooks()
         self._deeds = _draw_deeds(rng, until, jobs)
 
@@ -104,7 +105,9 @@ class People:
                 await asyncio.sleep(AGAIN)
 
     async def _once(self, owner: Owner, call: Ask) -> Any:
-        process, server = self._host.process, self._host.server
+        self._asked += 1
+        host = self._hosts.all[self._asked % len(self._hosts.all)]
+        process, server = host.process, host.server
         if process is None or server is None:
             raise NoAnswer
         context = server.context
@@ -120,7 +123,7 @@ class People:
             error = task.exception()
             if answer.done():
                 return
-            if self._host.fault(PERSON) is not None:
+            if host.fault(PERSON) is not None:
                 answer.set_exception(NoAnswer())
             elif error is not None:
                 answer.set_exception(error)

@@ -101,6 +101,18 @@ class SimulationLoop(VirtualLoop):
         self.outside: Context = copy_context()
         self.set_task_factory(_new_task)
 
+    def at_each_instant(self, call: Callable[[float], None]) -> None:
+        """Call with the time whenever that has moved on."""
+        select = self._virtual.select
+
+        def select_and_call(timeout: float | None = None) -> Any:
+            ready = select(timeout)
+            if timeout:
+                call(self.time())
+            return ready
+
+        self._virtual.select = select_and_call  # type: ignore[method-assign]
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:

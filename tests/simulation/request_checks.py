@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,9 +10,10 @@ from tests.faults.mask_audit import audit_request
 from tests.simulation.broken import Broken, need
 from tests.simulation.payloads import Storage
 from tests.simulation.productions import ENDED, MAX_RETRIES, ProductionBooks
+from tests.simulation.stores import Rows
 
 
-def unsettled(connection: sqlite3.Connection) -> Iterator[str]:
+def unsettled(connection: Rows) -> Iterator[str]:
     """The requests that are not at rest yet."""
     for id_, state, propagating in connection.execute("SELECT id, state, propagating FROM requests"):
         if state not in ENDED or propagating:
@@ -26,7 +26,7 @@ def unsettled(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"jobs of requests have not ended: {under_way}"
 
 
-def check_end(connection: sqlite3.Connection, books: ProductionBooks, storage: Storage) -> None:
+def check_end(connection: Rows, books: ProductionBooks, storage: Storage) -> None:
     known = {id_ for (id_,) in connection.execute("SELECT id FROM requests")}
     need(known == set(books.requests), f"requests {known}, as the manager was told {books.requests}")
     for request in books.requests:
@@ -39,7 +39,7 @@ def check_end(connection: sqlite3.Connection, books: ProductionBooks, storage: S
     _nothing_is_held(connection)
 
 
-def _events_are_in_one_result(connection: sqlite3.Connection, request: int, books: ProductionBooks) -> None:
+def _events_are_in_one_result(connection: Rows, request: int, books: ProductionBooks) -> None:
     try:
         audit_request(connection, request)
     except Broken:
@@ -56,7 +56,7 @@ def _events_are_in_one_result(connection: sqlite3.Connection, request: int, book
         need(events == books.requests[request], f"request {request}: elements with {events} events")
 
 
-def _merged_once(connection: sqlite3.Connection, request: int, events: int, books: ProductionBooks) -> None:
+def _merged_once(connection: Rows, request: int, events: int, books: ProductionBooks) -> None:
     """The final files have each event once, those of a resubmission included, unless some have failed for good."""
     chain = [
         id_
@@ -78,7 +78,7 @@ def _merged_once(connection: sqlite3.Connection, request: int, events: int, book
         need(found == events, f"request {request}: {found} events in its result, of {events}")
 
 
-def _files_are_stored(connection: sqlite3.Connection, storage: Storage) -> None:
+def _files_are_stored(connection: Rows, storage: Storage) -> None:
     """Each file that jobs have registered was written, with its events, and was not removed as long as it is known."""
     rows = connection.execute(
         "SELECT r.prefix, f.name, f.events FROM files f JOIN replicas r ON r.block_id = f.block_id"
@@ -90,7 +90,7 @@ def _files_are_stored(connection: sqlite3.Connection, storage: Storage) -> None:
         need(path not in storage.removed, f"{path} is known, and was removed")
 
 
-def _tries_are_bounded(connection: sqlite3.Connection) -> None:
+def _tries_are_bounded(connection: Rows) -> None:
     most = MAX_RETRIES + 1
     rows = connection.execute("SELECT id, retries FROM element_jobs WHERE retries > ?", (most,)).fetchall()
     need(not rows, f"tries of jobs of requests: {rows[:5]}")
@@ -105,7 +105,7 @@ def _tries_are_bounded(connection: sqlite3.Connection) -> None:
     need(not doubled, f"jobs in the pool of jobs of requests: {doubled[:5]}")
 
 
-def _nothing_is_held(connection: sqlite3.Connection) -> None:
+def _nothing_is_held(connection: Rows) -> None:
     rows = connection.execute(
         "SELECT id, state FROM elements WHERE state NOT IN ('Done', 'Failed', 'Canceled')"
     ).fetchall()

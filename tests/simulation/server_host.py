@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pilotage.core.errors import Overloaded
 from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Receipt
+from pilotage.store.engine.connection import ConnectionLost
 from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.faults import BatchFault
 from pilotage.twin.batch.system import TwinBatchSystem
@@ -17,6 +19,7 @@ from pilotage.twin.chance import Streams
 from pilotage.twin.server import TwinServer, TwinServerSettings
 from tests.simulation.faults import COMMAND, COMMIT, REPORT_COMMIT, CommandFaults, Fault, FaultQueue
 from tests.simulation.processes import Outside, Process, ProcessDied, SimulationLoop
+from tests.simulation.stores import Store
 
 STARTS = 10_000
 """Starts of a server in one history, at most."""
@@ -37,7 +40,12 @@ class ServerHost:
         systems: dict[str, TwinBatchSystem],
         faults: FaultQueue,
         least_period: float,
+        store: Store,
+        number: int,
     ) -> None:
+        """`number`: of the machines with a server on this store, from 0."""
+        self.store, self.number = store, number
+        self.cut_until = 0.0
         self._loop, self._folder, self._policy, self._seed = loop, folder, policy, seed
         self._systems, self._faults, self._least_period = systems, faults, least_period
         self._outside = Outside(loop)
@@ -48,6 +56,8 @@ class ServerHost:
         self.jumped_at = -1000.0
         """When its clock last jumped, and when the server that runs began, on the loop's clock."""
         self.up_since = 0.0
+        self.changed_at = 0.0
+        """When its last server began or ended."""
         self._up: list[tuple[float, float]] = []
         self.starts = 0
         self.process: Process | None = None
@@ -69,6 +79,7 @@ class ServerHost:
         self.jumped_at = self._loop.time()
 
     def _note_end(self) -> None:
+        self.changed_at = self._loop.time()
         self._up.append((self.up_since, self._loop.time()))
 
     def uptime(self, begin: float, end: float) -> float:
@@ -81,9 +92,9 @@ class ServerHost:
         if self.process is not None:
             return
         self.starts += 1
-        self.up_since = self._loop.time()
-        process = Process(f"server {self.starts}")
-        streams = Streams(self._seed * STARTS + self.starts)
+        self.up_since = self.changed_at = self._loop.time()
+        process = Process(f"server {self.number} {self.starts}")
+        streams = Streams(self._seed * STARTS + self.starts + STARTS // 2 * self.number)
         clients = _BatchClients(self, process)
         with process.entered():
             settings = TwinServerSettings(
@@ -94,9 +105,9 @@ class ServerHost:
                 least_period=lambda _: self._least_period,
                 clock=self.clock,
             )
-            server = TwinServer(settings, self._loop)
+            server = self.store.make_server(settings, self._loop, self.number)
             self.process, self.server = process, server
-            _hook_commits(server.connection, self)
+            _hook_commits(server, self)
             process.at_death(server.abandon)
             self._task = task = self._loop.create_task(server.run())
         task.add_done_callback(self._ended, context=self._loop.outside)
@@ -164,22 +175,56 @@ class ServerHost:
         return self._faults
 
 
-def _hook_commits(connection: sqlite3.Connection, host: ServerHost) -> None:
+class ServerHosts:
+    """All machines with a server on one store."""
+
+    def __init__(self, hosts: Sequence[ServerHost]) -> None:
+        self.all = hosts
+
+    def picked(self, pick: float) -> ServerHost:
+        return self.all[int(pick * 997) % len(self.all)]
+
+    @property
+    def running(self) -> list[ServerHost]:
+        return [host for host in self.all if host.process is not None]
+
+    @property
+    def jumped_at(self) -> float:
+        return max(host.jumped_at for host in self.all)
+
+    @property
+    def steady_since(self) -> float:
+        """Since when the servers that run do so, and no other one has ended."""
+        return max(host.changed_at for host in self.all)
+
+    def uptime(self, begin: float, end: float) -> float:
+        """The most seconds between two instants in which one of the servers ran."""
+        return max(host.uptime(begin, end) for host in self.all)
+
+
+def _hook_commits(server: TwinServer, host: ServerHost) -> None:
+    connection: Any = server.connection
     commit = connection.commit
 
     def commit_or_fail() -> None:
         fault = host.fault_of_commit()
         if fault is None:
             commit()
+            host.store.committed(server)
             return
         if fault.kind.endswith("fails"):
-            raise CommitFailed("disk I/O error")
+            if connection.dialect == "sqlite":
+                raise CommitFailed("disk I/O error")
+            if fault.pick < 0.5:
+                commit()
+            connection.close()
+            raise ConnectionLost("the connection was lost in a commit")
         if fault.kind.startswith("server dies after"):
             commit()
         host.die(fault.seconds)
         raise ProcessDied
 
-    connection.commit = commit_or_fail  # type: ignore[method-assign]
+    connection.commit = commit_or_fail
 
 
 class CommitFailed(sqlite3.OperationalError):

@@ -7,7 +7,7 @@ from tests.simulation.world import History, simulate
 MOST_TRIES = 60
 
 
-def shrunk(history: History, most: int = MOST_TRIES) -> History:
+def shrunk(history: History, most: int = MOST_TRIES, *, store: str = "sqlite") -> History:
     """A history of the same seed with fewer faults that fails too. `most`: histories to try."""
     best, kept = history, [fault.number for _, fault in history.happened]
     size = max(1, len(kept) // 2)
@@ -16,7 +16,7 @@ def shrunk(history: History, most: int = MOST_TRIES) -> History:
         while place < len(kept) and most > 0:
             fewer = kept[:place] + kept[place + size :]
             most -= 1
-            tried = simulate(history.seed, set(fewer))
+            tried = simulate(history.seed, set(fewer), store=store)
             if tried.failure:
                 best, kept = tried, fewer
             else:

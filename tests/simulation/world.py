@@ -8,7 +8,7 @@ import hashlib
 import logging
 import tempfile
 from collections.abc import Container, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,8 +29,9 @@ from tests.simulation.people import People
 from tests.simulation.policy import has_budget, policy_text
 from tests.simulation.processes import Outside, SimulationLoop
 from tests.simulation.productions import Productions
-from tests.simulation.server_host import CommitFailed, ServerHost
+from tests.simulation.server_host import CommitFailed, ServerHost, ServerHosts
 from tests.simulation.sites import Sites
+from tests.simulation.stores import PostgresqlStore, SqliteStore, Store
 
 BEGIN = 1_700_000_000.0
 STORM = 600.0
@@ -67,17 +68,21 @@ class History:
     messages: int = 0
 
 
-def simulate(seed: int, only: Container[int] | None = None, *, faults: int | None = None) -> History:
-    """Let a history happen. `only`: the numbers of the faults that happen; None: all."""
+def simulate(
+    seed: int, only: Container[int] | None = None, *, faults: int | None = None, store: str = "sqlite"
+) -> History:
+    """Let a history happen. `only`: the numbers of the faults that happen; None: all.
+
+    `store`: "sqlite", or "postgresql" for two servers on one database.
+    """
     _spare_the_collector()
     rng = Random(f"{seed} faults")
     drawn = draw_faults(rng, rng.randint(LEAST_FAULTS, MOST_FAULTS) if faults is None else faults, STORM)
     history = History(seed, drawn)
     with tempfile.TemporaryDirectory(prefix="pilotage-simulation-") as name, _alarms() as alarms:
         folder = Path(name)
-        (folder / "pilotage.db").write_bytes(_template())
         loop = SimulationLoop(BEGIN, Random(f"{seed} calls"))
-        world = _World(history, only, loop, folder, alarms)
+        world = _World(history, only, loop, folder, alarms, _make_store(store, folder, loop))
         try:
             loop.run_until_complete(world.go())
         except Broken as broken:
@@ -110,6 +115,17 @@ def _template() -> bytes:
         return (folder / "pilotage.db").read_bytes()
 
 
+def _make_store(kind: str, folder: Path, loop: SimulationLoop) -> Store:
+    if kind == "sqlite":
+        (folder / "pilotage.db").write_bytes(_template())
+        return SqliteStore(folder)
+    from tests.simulation.shared_server import SharedDatabase
+
+    database = SharedDatabase(BEGIN)
+    loop.at_each_instant(database.set_clock)
+    return PostgresqlStore(database)
+
+
 class _World:
     def __init__(
         self,
@@ -118,25 +134,39 @@ class _World:
         loop: SimulationLoop,
         folder: Path,
         alarms: list[str],
+        store: Store,
     ) -> None:
-        self._history, self._loop, self._folder, self._alarms = history, loop, folder, alarms
+        self._history, self._loop, self._store, self._alarms = history, loop, store, alarms
         seed = history.seed
         streams = Streams(seed)
         self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
         self._payloads = PayloadBooks(seed)
         self._sites = Sites(loop, streams, self._payloads)
         budget = has_budget(seed)
-        self._host = ServerHost(
-            loop, folder, policy_text(0, budget=budget), seed, self._sites.systems, self._queue, LEAST_PERIOD
-        )
-        self._host.after_death = self._look_at_store
-        self._network = Network(self._host, loop, self._queue)
+        machines = [
+            ServerHost(
+                loop,
+                folder,
+                policy_text(0, budget=budget),
+                seed,
+                self._sites.systems,
+                self._queue,
+                LEAST_PERIOD,
+                store,
+                number,
+            )
+            for number in range(store.servers)
+        ]
+        for host in machines:
+            host.after_death = self._look_at_store
+        self._hosts = ServerHosts(machines)
+        self._network = Network(machines, loop, self._queue)
         self._sites.network = self._network
-        self._people = People(loop, self._host, streams.stream("people"), STORM, USER_JOBS, budget=budget)
+        self._people = People(loop, self._hosts, streams.stream("people"), STORM, USER_JOBS, budget=budget)
         sites = ["North"] if budget else []
         self._productions = Productions(self._people, streams.stream("productions"), sites)
         self._agents = Agents(self._network, streams)
-        self._looks = Looks(loop, self._host, self._sites, self._payloads)
+        self._looks = Looks(loop, self._hosts, self._sites, self._payloads)
         self._errors: list[str] = []
         loop.set_exception_handler(self._on_error)
 
@@ -149,15 +179,18 @@ class _World:
 
     def _look(self) -> None:
         self._need_no_errors()
-        with closing(checks.open_store(self._folder)) as connection:
+        with self._store.reading() as connection:
             self._looks.look(connection)
-            server = self._host.server
-            if server is not None and server.context.pool.queues.loading is None:
+            server = self._hosts.all[0].server
+            # Servers of one database hear of each other's changes a little later.
+            alone = self._store.servers == 1
+            if alone and server is not None and server.context.pool.queues.loading is None:
                 checks.check_memory(server, connection)
 
     def _need_no_errors(self) -> None:
-        if self._host.failure is not None:
-            raise Broken(f"the server ended: {self._host.failure!r}")
+        for host in self._hosts.all:
+            if host.failure is not None:
+                raise Broken(f"the server ended: {host.failure!r}")
         if self._errors:
             raise Broken(self._errors[0])
         if self._agents.failures:
@@ -167,12 +200,13 @@ class _World:
 
     def _look_at_store(self) -> None:
         try:
-            checks.check_ledger(self._folder)
+            checks.check_ledger(self._store)
         except Broken as broken:
             self._errors.append(str(broken))
 
     async def go(self) -> None:
-        self._host.start()
+        for host in self._hosts.all:
+            host.start()
         outside = Outside(self._loop)
         for fault in self._queue.timed():
             outside.call_at(BEGIN + fault.at, self._happen, fault)
@@ -187,28 +221,30 @@ class _World:
 
     def _happen(self, fault: Fault) -> None:
         self._queue.note(fault)
+        host = self._hosts.picked(fault.pick)
         if fault.kind == "server dies":
-            self._host.die(fault.seconds)
+            host.die(fault.seconds)
         elif fault.kind == "server stops":
-            self._loop.create_task(self._stop(fault.seconds))
+            self._loop.create_task(self._stop(host, fault.seconds))
         elif fault.kind == "server cut off":
-            self._network.cut_until = self._loop.time() + fault.seconds
+            host.cut_until = self._loop.time() + fault.seconds
         elif fault.kind == "clock jumps":
-            self._host.jump(fault.seconds)
+            host.jump(fault.seconds)
         elif fault.kind.startswith("agent "):
             self._agents.happen(fault)
         else:
             self._sites.happen(fault)
 
-    async def _stop(self, downtime: float) -> None:
-        await self._host.stop()
+    async def _stop(self, host: ServerHost, downtime: float) -> None:
+        await host.stop()
         await asyncio.sleep(downtime)
-        self._host.start()
+        host.start()
 
     def _calm(self) -> None:
         """Faults cease."""
         self._queue.cease()
-        self._network.cut_until = 0.0
+        for host in self._hosts.all:
+            host.cut_until = 0.0
         for pilot in self._sites.live_pilots():
             assert pilot.link is not None
             pilot.link.cut_until = 0.0
@@ -223,32 +259,35 @@ class _World:
             self._look()
             if people.done():
                 people.result()
-            with closing(checks.open_store(self._folder)) as connection:
+            with self._store.reading() as connection:
                 left = [] if people.done() else ["the people have no answer"]
                 left += [*checks.unsettled(connection, self._sites), *request_checks.unsettled(connection)]
-            if not left and self._host.process is not None:
+            if not left and len(self._hosts.running) == len(self._hosts.all):
                 return
-        failing = [] if self._host.server is None else list(self._host.server.context.duties.failing)
-        raise Broken("; ".join([*left, *map(str, failing)]))
+        servers = [host.server for host in self._hosts.all if host.server is not None]
+        failing = [str(one) for server in servers for one in server.context.duties.failing]
+        raise Broken("; ".join([*left, *failing]))
 
     async def _check_end(self) -> None:
-        server = self._host.server
-        assert server is not None
-        failing = list(server.context.duties.failing)
-        if failing:
-            raise Broken(f"duties fail: {failing}")
-        with closing(checks.open_store(self._folder)) as connection:
-            checks.check_memory(server, connection)
-        await self._host.stop()
+        for host in self._hosts.all:
+            server = host.server
+            assert server is not None
+            failing = list(server.context.duties.failing)
+            if failing:
+                raise Broken(f"duties fail: {failing}")
+            with self._store.reading() as connection:
+                checks.check_memory(server, connection)
+        for host in self._hosts.all:
+            await host.stop()
         self._need_no_errors()
-        checks.check_ledger(self._folder)
-        with closing(checks.open_store(self._folder)) as connection:
+        checks.check_ledger(self._store)
+        with self._store.reading() as connection:
             checks.check_end(
                 connection,
                 self._people.books,
                 self._payloads,
                 self._sites,
-                self._host.turned_back,
+                sum(host.turned_back for host in self._hosts.all),
                 budget=has_budget(self._history.seed),
             )
             request_checks.check_end(connection, self._productions.books, self._payloads.storage)
@@ -274,12 +313,17 @@ class _World:
         history = self._history
         history.happened = self._queue.happened
         history.seconds = self._loop.time() - BEGIN
-        history.starts, history.messages = self._host.starts, self._network.messages
+        history.starts, history.messages = (
+            sum(host.starts for host in self._hosts.all),
+            self._network.messages,
+        )
         self._agents.close()
-        self._host.after_death = lambda: None
-        self._host.die(1.0)
-        for process in self._host.dead:
-            process.bury()
+        for host in self._hosts.all:
+            host.after_death = lambda: None
+            host.die(1.0)
+            for process in host.dead:
+                process.bury()
+        self._store.close()
         for task in asyncio.all_tasks(self._loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 

@@ -29,6 +29,7 @@ from pilotage.services.pilots.exchange import exchange_handler
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.peers import NoPeers
 from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Readers, WriterConnection
 from pilotage.store.engine.sqlite import SqliteConnection
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
@@ -71,10 +72,10 @@ class TwinServer:
         connection = self._home.database.open(settings.folder / "backups", "twin")
         assert isinstance(connection, SqliteConnection)
         connection.execute("PRAGMA synchronous=OFF")
-        self.connection = connection
-        self._readers = self._home.database.readers()
+        self.connection: WriterConnection = connection
+        self._readers: Readers = self._home.database.readers()
         self._monotonic = loop.time
-        self._clock = settings.clock or loop.time
+        self._clock: Callable[[], float] = settings.clock or loop.time
         self._writer = Writer(connection, commits_inline=True)
         self._writer.move_to_loop(loop)
         self.context = self._context()
@@ -121,7 +122,12 @@ class TwinServer:
             tokens=Tokens(issuer, HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock)),
             pilots=PilotService(settings.folder / "pilots", exchange_handler(pool, clock)),
             work=make_work_intake(
-                pool, self._writer, self._readers, on_file=True, clock=clock, monotonic=monotonic
+                pool,
+                self._writer,
+                self._readers,
+                on_file=self.connection.dialect == "sqlite",
+                clock=clock,
+                monotonic=monotonic,
             ),
             duties=make_duty_state(pool, clock),
         )

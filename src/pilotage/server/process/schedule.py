@@ -103,7 +103,13 @@ class DutySchedule:
         if leases is None or not duty.lease:
             await every(self._context, duty, wake, least_period=self._least_period(duty))
         else:
-            await every(self._context, duty, wake, lambda duty: leases.run(duty.lease, duty.cycle))
+            await every(
+                self._context,
+                duty,
+                wake,
+                lambda duty: leases.run(duty.lease, duty.cycle),
+                least_period=self._least_period,
+            )
 
     def _duties(self) -> list[Coroutine[None, None, None]]:
         context, home, run = self._context, self._settings.home, self._run

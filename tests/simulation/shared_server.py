@@ -1,0 +1,185 @@
+"""A server of several on one database of PostgreSQL, in virtual time.
+
+Each transaction runs within one callback of the loop, so those of two servers never overlap. `lock_timeout` ends what
+waits all the same. The clock of the database is that of the loop: functions of the schema `simulated` stand before
+PostgreSQL's own, and read a file that the loop writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+
+from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
+from pilotage.server.duties.leases import LeaseDuty
+from pilotage.server.duties.loop import every
+from pilotage.server.duties.own_state import RenewalDuty
+from pilotage.server.duties.peers import DatabaseClock, describe_server
+from pilotage.server.duties.startup import load_index
+from pilotage.server.process.home import Home
+from pilotage.server.process.policy_at_start import announce_policy, read_policy
+from pilotage.server.process.schedule import DUTIES, DutySchedule
+from pilotage.services.peers.membership import evict_server, join
+from pilotage.services.pool.index_loading import open_pool
+from pilotage.services.pool.state import Pool
+from pilotage.services.pool.token_state import read_token_state
+from pilotage.services.shares.corrections import read_corrections
+from pilotage.store.tables import instance
+from pilotage.store.writer.transaction import Transaction
+from pilotage.twin.chance import SeededSecrets
+from pilotage.twin.server import OWNER, URL, TwinServer, TwinServerSettings
+from tests import postgres
+
+OPTIONS = "-c search_path=simulated,public,pg_catalog -c lock_timeout=2000 -c synchronous_commit=on"
+_CLOCK = """\
+CREATE SCHEMA IF NOT EXISTS simulated;
+CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT pg_catalog.to_timestamp(pg_catalog.pg_read_file('{path}')::float8) $$;
+CREATE FUNCTION simulated.now() RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT simulated.clock_timestamp() $$;
+"""
+
+
+class SharedDatabase:
+    """A database of one history."""
+
+    def __init__(self, now: float) -> None:
+        self._server = postgres.server()
+        self.name = self._server.migrated()
+        path = self._server.folder / f"clock-{self.name}"
+        self._clock = path.open("wb", buffering=0)
+        path.chmod(0o644)
+        self.set_clock(now)
+        plain = self._server.url(self.name)
+        with psycopg.connect(plain, autocommit=True) as session:
+            session.execute(_CLOCK.format(path=path).encode())
+        self.url = f"{plain}&options={OPTIONS.replace(' ', '%20').replace('=', '%3D')}"
+
+    def set_clock(self, now: float) -> None:
+        os.pwrite(self._clock.fileno(), b"%20.6f" % now, 0)
+
+    def session(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url, autocommit=True)
+
+    def close(self) -> None:
+        self._clock.close()
+        self._server.drop(self.name)
+
+
+class LoopNotifications:
+    """Implements `Notifications` between servers of one loop. Words get lost when a server dies."""
+
+    def __init__(self) -> None:
+        self._heard: list[Callable[[str], object]] = []
+
+    async def listen(self, heard: Callable[[str], object]) -> None:
+        self._heard.append(heard)
+        heard("")
+        await asyncio.Event().wait()
+
+    def committed(self, server: str) -> None:
+        """A server has committed."""
+        for heard in self._heard:
+            heard(server)
+
+
+class SharedServer(TwinServer):
+    """One of several servers."""
+
+    def __init__(
+        self,
+        settings: TwinServerSettings,
+        loop: asyncio.AbstractEventLoop,
+        database: str,
+        number: int,
+        notifications: LoopNotifications,
+    ) -> None:
+        """`number`: of the servers that share the database."""
+        self._settings, self._number = settings, number
+        self._home = Home.at(settings.folder, database)
+        self._home.make()
+        self.connection = self._home.database.open(settings.folder / "backups", "twin")
+        self._readers = self._home.database.readers()
+        counters = self._home.database.counters()
+        assert counters is not None
+        self._counters = counters
+        self._notifications = notifications
+        self._monotonic = loop.time
+        self._clock = DatabaseClock(self._readers, settings.clock or loop.time)
+        self._writer = FencedWriter(self.connection, commits_inline=True)
+        self._writer.move_to_loop(loop)
+        self.context = self._context()
+        self.name = self.context.pool.peers.server
+        self.connection.bind_to_server(self.name)
+
+    async def run(self) -> None:
+        context, least = self.context, self._settings.least_period
+        duty_leases = DutyLeases(
+            self._writer, self.name, DUTIES, clock=context.clock, monotonic=context.monotonic
+        )
+        leases = LeaseDuty(context, duty_leases)
+        await leases.cycle()
+        await duty_leases.begin()
+        await load_index(context)
+        schedule = DutySchedule(
+            self._server_settings(), context, duty_leases, self._notifications, self._settings.clients, least
+        )
+        running: list[Awaitable[None]] = [
+            every(context, leases, least_period=least),
+            every(context, RenewalDuty(context, duty_leases)),
+            schedule.run(),
+        ]
+        await asyncio.gather(*running)
+        await schedule.close()
+        if context.stop.error is not None:
+            raise context.stop.error
+        await self._writer.acall(lambda tx: evict_server(tx, self.name, self._clock()))
+
+    def abandon(self) -> None:
+        # The database hears at once of the end of the sessions, so that no lock of a dead server is left.
+        self.connection.rollback()
+        # A dead server makes no session again.
+        self._writer._stopping = True
+        self.close_connections()
+
+    def close(self) -> None:
+        self._writer.stop()
+        self.close_connections()
+
+    def close_connections(self) -> None:
+        self._readers.close()
+        self._counters.close()
+        self.connection.close()
+
+    def _load(self, tx: Transaction) -> tuple[str, Pool]:
+        connection, now, settings = tx.connection, self._clock(), self._settings
+        loaded = instance.load(connection)
+        if loaded is None:
+            loaded = instance.create(connection, "twin", now)
+        instance.lock_row(connection)
+        start = read_policy(connection, settings.policy, "", settings.folder, by=OWNER, now=now)
+        secrets = SeededSecrets(settings.streams.stream("secrets"))
+        server = describe_server(f"{URL}:{self._number}", start.version, now, secrets)
+        peers = join(tx, server, in_common=("key", "sandboxes"), monotonic=self._monotonic)
+        pool = open_pool(
+            tx,
+            start.policy,
+            version=start.version,
+            incarnation=loaded.incarnation,
+            rng=settings.streams.stream("decisions"),
+            secrets=secrets,
+            home_owner=OWNER,
+            id_floor=loaded.id_floor,
+            load=False,
+            peers=peers,
+            counters=self._counters,
+        )
+        announce_policy(pool, tx, start, by=OWNER, now=now)
+        pool.server.home_storage = str(self._home.storage)
+        pool.server.token_state = read_token_state(tx.connection, now)
+        read_corrections(pool, tx)
+        return loaded.uuid, pool

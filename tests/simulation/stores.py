@@ -1,0 +1,114 @@
+"""The store of a history, as the checks read it: a file of SQLite, or a database of PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pilotage.twin.server import TwinServer, TwinServerSettings
+
+if TYPE_CHECKING:
+    from tests.simulation.shared_server import SharedDatabase
+
+
+class Rows(Protocol):
+    """A connection that reads, with `?` for values in each dialect."""
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Any: ...
+
+
+class Store(Protocol):
+    dialect: str
+    servers: int
+    """Servers that share it."""
+
+    def reading(self) -> Any:
+        """A context with `Rows` that all see the same instant."""
+
+    def make_server(
+        self, settings: TwinServerSettings, loop: asyncio.AbstractEventLoop, number: int
+    ) -> TwinServer: ...
+
+    def committed(self, server: TwinServer) -> None:
+        """A server has committed."""
+
+    def close(self) -> None: ...
+
+
+class SqliteStore:
+    """Implements `Store`."""
+
+    dialect = "sqlite"
+    servers = 1
+
+    def __init__(self, folder: Path) -> None:
+        self._path = f"file:{folder}/pilotage.db?mode=ro"
+
+    @contextmanager
+    def reading(self) -> Iterator[Rows]:
+        with closing(sqlite3.connect(self._path, uri=True, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            yield connection
+
+    def make_server(
+        self, settings: TwinServerSettings, loop: asyncio.AbstractEventLoop, number: int
+    ) -> TwinServer:
+        return TwinServer(settings, loop)
+
+    def committed(self, server: TwinServer) -> None:
+        """Nobody else waits for it."""
+
+    def close(self) -> None:
+        """The file goes with its folder."""
+
+
+class _Session:
+    """Implements `Rows`."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Any:
+        places = iter(range(1, 1000))
+        return self._cursor.execute(re.sub(r"\?", lambda _: f"${next(places)}", sql), tuple(values))
+
+
+class PostgresqlStore:
+    """Implements `Store`, for two servers."""
+
+    dialect = "postgresql"
+    servers = 2
+
+    def __init__(self, database: SharedDatabase) -> None:
+        from tests.simulation.shared_server import LoopNotifications
+
+        self._database = database
+        self._notifications = LoopNotifications()
+        self._session = database.session()
+
+    @contextmanager
+    def reading(self) -> Iterator[Rows]:
+        import psycopg
+
+        with self._session.transaction():
+            self._session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield _Session(psycopg.RawCursor(self._session))
+
+    def make_server(
+        self, settings: TwinServerSettings, loop: asyncio.AbstractEventLoop, number: int
+    ) -> TwinServer:
+        from tests.simulation.shared_server import SharedServer
+
+        return SharedServer(settings, loop, self._database.url, number, self._notifications)
+
+    def committed(self, server: TwinServer) -> None:
+        self._notifications.committed(server.context.pool.peers.server)
+
+    def close(self) -> None:
+        self._session.close()
+        self._database.close()
