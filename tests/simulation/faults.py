@@ -70,6 +70,8 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "server dies": FaultKind(TIMER, 1, (1.0, 200.0)),
     "server cut off": FaultKind(TIMER, 1, (10.0, 250.0)),
     "pilots cut off": FaultKind(TIMER, 4, (60.0, 400.0)),
+    "pilots cut off from one server": FaultKind(TIMER, 1, (60.0, 400.0)),
+    "server freezes": FaultKind(TIMER, 1, (5.0, 150.0)),
     "pilots freeze": FaultKind(TIMER, 2, (20.0, 300.0)),
     "clock jumps": FaultKind(TIMER, 1, (-300.0, 300.0)),
     "pilot dies": FaultKind(TIMER, 2),

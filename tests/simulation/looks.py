@@ -53,7 +53,7 @@ class Looks:
         self._the_heard_are_not_stalled(connection)
 
     def _nothing_is_overdue(self, connection: Rows) -> None:
-        wall = self._hosts.all[0].clock()
+        wall = self._loop.time() + self._hosts.clock_offset
         for what, sql, since in (
             ("offers", "SELECT id FROM jobs WHERE state = 'Matched' AND started < ?", OFFER_TIMEOUT),
             ("delays of jobs", "SELECT id FROM jobs WHERE state = 'Rescheduled' AND not_before < ?", 0.0),
@@ -116,7 +116,7 @@ class Looks:
             process = alive.get(stamp)
             if process is None or process.link is None:
                 continue
-            instant = at - self._hosts.all[0].clock_offset
+            instant = at - self._hosts.clock_offset
             heard = [one for one in process.link.heard if one < instant - 0.5]
             if not heard:
                 continue

@@ -32,9 +32,13 @@ class ProcessDied(BaseException):
 class Process:
     """A process that can die at any instant."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, loop: SimulationLoop | None = None) -> None:
+        """`loop`: of one that may be frozen."""
         self.name = name
+        self._loop = loop
         self.alive = True
+        self.frozen_until = 0.0
+        """It does nothing until then, and then all that it has planned meanwhile."""
         self._at_death: dict[Callable[[], None], None] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = 100
@@ -51,6 +55,9 @@ class Process:
     def run(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback of the process, unless it has died. Nobody hears of an error in a process that dies."""
         if not self.alive:
+            return
+        if self._loop is not None and self._loop.time() < self.frozen_until:
+            self._loop.call_at(self.frozen_until, callback, *args, context=copy_context())
             return
         try:
             callback(*args)

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from pilotage.core.errors import Overloaded
@@ -25,6 +26,8 @@ STARTS = 10_000
 """Starts of a server in one history, at most."""
 AGAIN = 5.0
 """Seconds after which a server that could not start is started again."""
+SKEW = 100.0
+"""Seconds by which the clock of one of several servers may be wrong."""
 CHANGES = frozenset({"submit", "release", "cancel", "cancel_tasks"})
 
 
@@ -49,8 +52,9 @@ class ServerHost:
         self._loop, self._folder, self._policy, self._seed = loop, folder, policy, seed
         self._systems, self._faults, self._least_period = systems, faults, least_period
         self._outside = Outside(loop)
-        self.clock_offset = 0.0
-        """Seconds by which its clock is ahead."""
+        skew = Random(f"{seed} clock {number}").uniform(-SKEW, SKEW)
+        self.clock_offset = 0.0 if store.servers == 1 else skew
+        """Seconds by which its clock is ahead. Servers of one database go by the clock of that."""
         self.turned_back = 0.0
         """Seconds by which its clock has jumped back, in all."""
         self.jumped_at = -1000.0
@@ -78,6 +82,12 @@ class ServerHost:
         self.turned_back += max(0.0, -seconds)
         self.jumped_at = self._loop.time()
 
+    def freeze(self, seconds: float) -> None:
+        """The server stands still, and goes on as if nothing had been."""
+        if self.process is not None:
+            self.process.frozen_until = self._loop.time() + seconds
+            self.changed_at = self.jumped_at = self._loop.time() + seconds
+
     def _note_end(self) -> None:
         self.changed_at = self._loop.time()
         self._up.append((self.up_since, self._loop.time()))
@@ -93,7 +103,7 @@ class ServerHost:
             return
         self.starts += 1
         self.up_since = self.changed_at = self._loop.time()
-        process = Process(f"server {self.number} {self.starts}")
+        process = Process(f"server {self.number} {self.starts}", self._loop)
         streams = Streams(self._seed * STARTS + self.starts + STARTS // 2 * self.number)
         clients = _BatchClients(self, process)
         with process.entered():
@@ -187,6 +197,11 @@ class ServerHosts:
     @property
     def running(self) -> list[ServerHost]:
         return [host for host in self.all if host.process is not None]
+
+    @property
+    def clock_offset(self) -> float:
+        """Seconds by which the clock of the store is ahead: it is that of its only server, or of the database."""
+        return self.all[0].clock_offset if len(self.all) == 1 else 0.0
 
     @property
     def jumped_at(self) -> float:

@@ -189,6 +189,7 @@ class Sites:
         for process in live[first : first + max(3, len(live) // 2)]:
             assert process.link is not None
             process.link.cut_until = self._loop.time() + fault.seconds
+            process.link.cut_from = process.link.host if fault.kind.endswith("one server") else None
 
     def _pilots_freeze(self, fault: Fault) -> None:
         """They are stopped with their payloads, and go on later, mostly after the end of their leases."""
@@ -252,6 +253,7 @@ _ACTIONS: dict[str, Callable[[Sites, Fault], None]] = {
     "pilot dies": Sites._pilot_dies,
     "pilot hangs": Sites._pilot_hangs,
     "pilots cut off": Sites._pilots_cut_off,
+    "pilots cut off from one server": Sites._pilots_cut_off,
     "pilots freeze": Sites._pilots_freeze,
     "batch system away": Sites._away,
     "batch system starts again": Sites._restart,

@@ -228,6 +228,8 @@ class _World:
             self._loop.create_task(self._stop(host, fault.seconds))
         elif fault.kind == "server cut off":
             host.cut_until = self._loop.time() + fault.seconds
+        elif fault.kind == "server freezes":
+            host.freeze(fault.seconds)
         elif fault.kind == "clock jumps":
             host.jump(fault.seconds)
         elif fault.kind.startswith("agent "):
