@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.simulation.mistakes import MISTAKES, first_seed
+from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import History, simulate
 
@@ -59,10 +59,13 @@ def main() -> int:
 
 def find(names: list[str], seeds: range, store: str) -> int:
     missed = 0
-    for name in MISTAKES if names == ["all"] else names:
+    known = MISTAKES if store == "sqlite" else MISTAKES_OF_SEVERAL
+    for name in known if names == ["all"] else names:
         found = first_seed(name, lambda seed: simulate(seed, store=store).failure, seeds)
         missed += found is None
-        print(f"{name}: " + ("not found" if found is None else f"seed {found[0]}: {found[1][:200]}"))
+        print(
+            f"{name}: " + ("not found" if found is None else f"seed {found[0]}: {found[1][:200]}"), flush=True
+        )
     return 1 if missed else 0
 
 

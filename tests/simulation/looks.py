@@ -16,7 +16,7 @@ from tests.simulation.stores import Rows
 
 STEADY = 60.0
 """Seconds for which a server must have run, and its clock must not have jumped, until it has caught up."""
-LATE = 60.0
+LATE = 45.0
 CONTACT = 40.0
 """Seconds in which a pilot in contact is heard at least once."""
 STRAY = 75.0

@@ -14,18 +14,26 @@ from pilotage.core.errors import NotAuthenticated
 from pilotage.core.handover import Answer, Custody, Decision, Fence, Message, Relation, RetryDecision
 from pilotage.core.pilots.handover import Seen, Sight
 from pilotage.core.queues.index import QueueIndex
+from pilotage.core.requests.retries import FailedTry, RetryRules, RetryVerdict, after_failed_try
+from pilotage.core.workqueue.states import ElementJobState
 from pilotage.pilot.assignments import Stage
 from pilotage.pilot.machine import Machine
+from pilotage.server.duties import duty_leases, peers
+from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.services.director import next_step, ordering, submitting
-from pilotage.services.jobs import results
+from pilotage.services.jobs import results, stored_files
 from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.peers import sync
 from pilotage.services.pilots import enrolment, exchange, leases, lifecycle
 from pilotage.services.pilots.exchange import PilotRequest
 from pilotage.services.pool.known_pilots import PilotCache
 from pilotage.services.pool.limits import RunningLimits
 from pilotage.services.pool.task_queues import TaskQueues
 from pilotage.services.submission import accept
-from pilotage.store.tables import pilots
+from pilotage.services.workqueue import expiry, roll_up
+from pilotage.services.workqueue.intake import _Intake
+from pilotage.store.postgresql.connection import PostgresqlConnection
+from pilotage.store.tables import element_jobs, element_masks, job_outcomes, pilots
 from pilotage.store.writer.replies import send_results
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -107,6 +115,15 @@ def _move_but_back(self: Any, job: Any, kind: str, new: Any, reason: str = "") -
 
 _move = JobTransitions.move
 
+
+def _uncounted(failed: FailedTry, rules: RetryRules) -> RetryVerdict:
+    return after_failed_try(replace(failed, retries=0), rules)
+
+
+async def _run_without_lease(self: Any, name: str, duty: Any) -> None:
+    await duty()
+
+
 MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
     "the fence of epochs is dropped": ((Fence, "relation", _relation),),
     "a result is taken twice": ((JobTransitions, "finish_taken", lambda self, job, epoch, digest: job),),
@@ -159,13 +176,38 @@ MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
     "pilots that were given up may call home": ((enrolment, "_find_pilot", _lets_everyone_in),),
     "a second program of a pilot keeps its jobs": ((enrolment, "_supersede", _nothing),),
     "the budget is ignored": ((ordering, "status_of", lambda *_, **__: None),),
+    "silent agents keep their elements": ((expiry, "over", lambda tx, now: []),),
+    "failed pieces are made again for ever": (
+        (roll_up, "after_failed_try", lambda failed, rules: RetryVerdict(5.0)),
+    ),
+    "tries of pieces are not counted": ((roll_up, "after_failed_try", _uncounted),),
+    "failed pieces count as done": ((roll_up, "state_of_job", lambda *_, **__: ElementJobState.DONE),),
+    "a cleanup begins before its merges have ended": ((_Intake, "_may_clean", lambda *_: True),),
+    "released jobs of requests stay made": ((element_jobs, "save_released", _nothing),),
+    "ends of jobs of requests are forgotten": ((job_outcomes, "append", _nothing),),
+    "known masks are made again": ((element_masks, "known_digests", lambda *_: set()),),
+    "the last output blocks stay open": ((roll_up, "close_output", lambda *_: True),),
+    "outputs are not registered": ((stored_files, "register_outputs", lambda *_: ()),),
 }
+
+MISTAKES_OF_SEVERAL: Final[Mapping[str, tuple[Change, ...]]] = {
+    "every server runs all duties": (
+        (DutyLeases, "run", _run_without_lease),
+        (DutyLeases, "holds", lambda self, name: True),
+    ),
+    "the fence of duties is dropped": ((duty_leases, "_fenced", lambda request, name, epoch: request),),
+    "silent servers are not given up": ((peers, "evict_silent", lambda pool, tx, now: []),),
+    "servers hear nothing of each other": ((sync, "apply_changes", _nothing),),
+    "a server that was given up goes on": ((PostgresqlConnection, "bind_to_server", _nothing),),
+}
+"""Mistakes that need several servers on one store."""
 
 
 @contextmanager
 def made(name: str) -> Iterator[None]:
     """Make a mistake for as long as this lasts."""
-    patches = [patch.object(target, attribute, value) for target, attribute, value in MISTAKES[name]]
+    changes = MISTAKES[name] if name in MISTAKES else MISTAKES_OF_SEVERAL[name]
+    patches = [patch.object(target, attribute, value) for target, attribute, value in changes]
     for one in patches:
         one.start()
     try:

@@ -17,6 +17,8 @@ class Planned:
     def __init__(self, clock: NodeClock, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._clock, self._callback, self._args = clock, callback, args
         self._cancelled = False
+        self._is_work = callback.__name__ == "_on_end"
+        """The end of a payload, which has stood still too. Other timers are over when the freeze ends."""
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -25,7 +27,7 @@ class Planned:
         if self._cancelled:
             return
         if self._clock.is_frozen:
-            self._clock.after_freeze(self.run)
+            self._clock.after_freeze(self.run, again_after=self._is_work)
         else:
             self._callback(*self._args)
 
@@ -47,8 +49,10 @@ class NodeClock:
     def is_frozen(self) -> bool:
         return self._outside.time() + MOMENT < self.frozen_until
 
-    def after_freeze(self, call: Callable[[], None]) -> None:
-        self._outside.call_at(self.frozen_until, call)
+    def after_freeze(self, call: Callable[[], None], *, again_after: bool) -> None:
+        """Call when the freeze is over; `again_after`: as long after it as it still lasts."""
+        rest = self.frozen_until - self._outside.time() if again_after else 0.0
+        self._outside.call_at(self.frozen_until + rest, call)
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> Planned:
         planned = Planned(self, callback, args)

@@ -162,12 +162,12 @@ def _draw_deeds(rng: Random, until: float, jobs: int) -> list[_Deed]:
 
 
 def _draw_request(rng: Random, owner: Owner, rows: int, key: str) -> SubmitRequest:
-    seconds = rng.choice((5, 15, 30, 45)) if rows > 3 else rng.choice((5, 15, 30, 150, 150))
+    seconds = rng.choice((5, 15, 30, 45)) if rows > 3 else rng.choice((5, 15, 30, 150, 200))
     codes = rng.choice(("0", "0", "0", "0 0 1", "1"))
     description: dict[str, Any] = {
         "executable": "work",
         "arguments": [str(seconds), *codes.split()],
-        "wall_time": min(190, 3 * seconds) if rng.random() < 0.9 else seconds,
+        "wall_time": min(250, 3 * seconds) if rng.random() < 0.9 else seconds,
         "processors": rng.choice((1, 1, 1, 1, 2, 4)),
     }
     if rng.random() < 0.2:

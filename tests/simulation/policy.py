@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 LEASE = 120.0
 MAX_RESCHEDULES = 3
-OFFER_TIMEOUT = 40.0
+OFFER_TIMEOUT = 20.0
 RUNNING_MERGES = 4
 """Jobs of type Merge that may run at the same time."""
 RUNNING_AT_SOUTH = 9
@@ -68,7 +68,7 @@ output_block_age = 60
 cpu_buckets = [50, 200]
 [jobs]
 retry_delay = 10
-offer_timeout = 40
+offer_timeout = 20
 max_reschedules = 3
 [[limits]]
 attribute = "job_type"

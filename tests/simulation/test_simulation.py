@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from tests.simulation.faults import KINDS, draw_faults
-from tests.simulation.mistakes import MISTAKES, first_seed, made
+from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed, made
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import JOBS, LEAST_FAULTS, History, simulate
 
@@ -92,6 +92,6 @@ def test_a_failing_history_is_shortened() -> None:
 
 
 def test_every_mistake_is_one_of_the_present_code() -> None:
-    for changes in MISTAKES.values():
+    for changes in (*MISTAKES.values(), *MISTAKES_OF_SEVERAL.values()):
         for target, attribute, _ in changes:
             assert hasattr(target, attribute), (target, attribute)
