@@ -131,10 +131,11 @@ class AgentProcess:
             first_patience=PATIENCE,
         )
         self._program = LockstepProgram(loop.run, ended)
-        self._died: Callable[[], None] = lambda: None
+        self._died: Callable[[float], None] = lambda downtime: None
         self._outside.call_soon(self._program.start)
 
-    def at_death(self, call: Callable[[], None]) -> None:
+    def at_death(self, call: Callable[[float], None]) -> None:
+        """Call with the seconds until it is to start again."""
         self._died = call
 
     def ask(self, letter: _AgentLetter) -> Any:
@@ -172,9 +173,9 @@ class AgentProcess:
         if self._waiting is not None:
             self._waiting()
 
-    def die(self) -> None:
+    def die(self, downtime: float = AGAIN) -> None:
         self._program.kill()
-        self._died()
+        self._died(downtime)
 
 
 class Agents:
@@ -201,7 +202,7 @@ class Agents:
         self.running[name] = process = AgentProcess(
             name, self._network, self.books, rng, lambda error: self._ended(name, AGAIN, error)
         )
-        process.at_death(lambda: self._ended(name, AGAIN, None))
+        process.at_death(lambda downtime: self._ended(name, downtime, None))
 
     def _ended(self, name: str, downtime: float, error: BaseException | None) -> None:
         self.running[name] = None
@@ -217,7 +218,7 @@ class Agents:
             return
         process = live[int(fault.pick * len(live))]
         if fault.kind == "agent dies":
-            process.die()
+            process.die(fault.seconds)
         elif fault.kind == "agent stops":
             process.stop()
         elif fault.kind == "agent freezes":

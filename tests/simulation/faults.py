@@ -76,7 +76,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "clock jumps": FaultKind(TIMER, 1, (-300.0, 300.0)),
     "pilot dies": FaultKind(TIMER, 2),
     "pilot hangs": FaultKind(TIMER, 1),
-    "agent dies": FaultKind(TIMER, 1.5),
+    "agent dies": FaultKind(TIMER, 1.5, (5.0, 250.0)),
     "agent stops": FaultKind(TIMER, 0.5),
     "agent freezes": FaultKind(TIMER, 1, (20.0, 150.0)),
     "agent cut off": FaultKind(TIMER, 1, (20.0, 150.0)),

