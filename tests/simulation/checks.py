@@ -70,6 +70,7 @@ def check_end(
     budget: bool,
 ) -> None:
     """Once all is at rest."""
+    _starts_were_confirmed(connection, payloads)
     _acknowledged_jobs_are_there(connection, people)
     _final_once(connection)
     _results_were_run(connection, payloads)
@@ -145,6 +146,24 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks) -> None:
                 need(exit_code == 0 and not failure, f"job {job} is Done with {exit_code} {failure}")
     done = {job for (job,) in connection.execute("SELECT id FROM jobs WHERE state = 'Done'")}
     need(done == applied, f"done without a result: {sorted(done - applied)}")
+
+
+def _starts_were_confirmed(connection: Rows, payloads: PayloadBooks) -> None:
+    """A pilot starts no payload before the server has stored that it holds the job."""
+    attempts = {tuple(row) for row in connection.execute("SELECT job_id, epoch FROM attempts")}
+    stray = [entry for entry in payloads.entries if (entry.job, entry.epoch) not in attempts]
+    need(not stray, f"started without an attempt: {stray[:3]}")
+
+
+def check_refusal(connection: Rows, job: int, epoch: int) -> None:
+    """A result is taken however late, unless the job has ended, or was offered or begun again."""
+    final = {str(state) for state in FINAL}
+    for kind, new, jobs in connection.execute("SELECT kind, new, jobs FROM events WHERE kind <> 'submitted'"):
+        if kind in ("offered", "rescheduled") or new in final:
+            for one, its_epoch, *_ in json.loads(jobs) or ():
+                if one == job and its_epoch >= epoch + (kind == "offered"):
+                    return
+    raise Broken(f"the result of job {job} try {epoch} was refused, and it is the last try")
 
 
 def _leases_have_holders(connection: Rows) -> None:

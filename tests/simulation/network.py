@@ -50,6 +50,8 @@ class Network:
         self.hosts, self.loop, self.faults = hosts, loop, faults
         self.outside = Outside(loop)
         self.messages = 0
+        self.on_refused: Callable[[int, int], None] = lambda job, epoch: None
+        """Called when a server has just refused the result of a try of a job."""
 
 
 class Letter(Protocol):
@@ -71,15 +73,22 @@ class Letter(Protocol):
 class _PilotLetter:
     """Implements `Letter` with the bytes of the wire."""
 
-    def __init__(self, path: str, token: str, body: bytes) -> None:
-        self._path, self._token, self._body = path, token, body
+    def __init__(self, network: Network, path: str, token: str, body: bytes) -> None:
+        self._network, self._path, self._token, self._body = network, path, token, body
         self.is_report = any(part in body for part in _REPORTS)
 
     def serve(self, server: TwinServer, loop: SimulationLoop, answer: Answer) -> None:
         serve(server, loop, self._path, self._token, self._body, answer)
 
     def read(self, result: Any, error: BaseException | None) -> Any:
-        return failure_of(error) if error is not None else _ANSWERS[self._path].decode(result)
+        if error is not None:
+            return failure_of(error)
+        answer = _ANSWERS[self._path].decode(result)
+        if isinstance(answer, ExchangeResponse):
+            for one in answer.finishes:
+                if one.verdict != "accepted":
+                    self._network.on_refused(one.job, one.epoch)
+        return answer
 
     def failed(self, reason: str) -> Any:
         return CallFailed(reason)
@@ -118,7 +127,7 @@ class Link:
             self.host = hosts[(hosts.index(host) + 1) % len(hosts)]
 
     def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
-        self.send(_PilotLetter(path, token, _encode(message)), reply)
+        self.send(_PilotLetter(self._network, path, token, _encode(message)), reply)
 
     def send(self, letter: Letter, reply: Reply) -> None:
         """Send a letter. `reply` is called once, with the answer or the failure."""

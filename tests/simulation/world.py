@@ -161,6 +161,7 @@ class _World:
             host.after_death = self._look_at_store
         self._hosts = ServerHosts(machines)
         self._network = Network(machines, loop, self._queue)
+        self._network.on_refused = self._look_at_refusal
         self._sites.network = self._network
         self._people = People(loop, self._hosts, streams.stream("people"), STORM, USER_JOBS, budget=budget)
         sites = ["North"] if budget else []
@@ -203,6 +204,13 @@ class _World:
             checks.check_ledger(self._store)
         except Broken as broken:
             self._errors.append(str(broken))
+
+    def _look_at_refusal(self, job: int, epoch: int) -> None:
+        with self._store.reading() as connection:
+            try:
+                checks.check_refusal(connection, job, epoch)
+            except Broken as broken:
+                self._errors.append(str(broken))
 
     async def go(self) -> None:
         for host in self._hosts.all:
