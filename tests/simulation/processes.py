@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pilotage.server.duties.daemon_threads import DaemonThreads
-from pilotage.twin.virtual_loop import VirtualLoop
+from pilotage.twin.virtual_loop import TimersOnly, VirtualLoop
 
 Result = TypeVar("Result")
 
@@ -99,26 +99,31 @@ class Process:
         self._tasks.clear()
 
 
+class _Instants(TimersOnly):
+    """Tells each new instant."""
+
+    call: Callable[[float], None] | None = None
+
+    def next_inputs(self, now: float, due: float | None) -> tuple[float, tuple[()]]:
+        instant, inputs = super().next_inputs(now, due)
+        if self.call is not None:
+            self.call(instant)
+        return instant, inputs
+
+
 class SimulationLoop(VirtualLoop):
     """A virtual loop with processes. Commands of batch systems take seconds, other blocking calls none."""
 
     def __init__(self, begin: float, rng: Random) -> None:
-        super().__init__(begin)
+        self._instants = _Instants()
+        super().__init__(begin, self._instants)
         self._rng = rng
         self.outside: Context = copy_context()
         self.set_task_factory(_new_task)
 
     def at_each_instant(self, call: Callable[[float], None]) -> None:
         """Call with the time whenever that has moved on."""
-        select = self._virtual.select
-
-        def select_and_call(timeout: float | None = None) -> Any:
-            ready = select(timeout)
-            if timeout:
-                call(self.time())
-            return ready
-
-        self._virtual.select = select_and_call  # type: ignore[method-assign]
+        self._instants.call = call
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -23,6 +23,7 @@ from pilotage.server.duties.startup import load_index
 from pilotage.server.process.home import Home
 from pilotage.server.process.policy_at_start import announce_policy, read_policy
 from pilotage.server.process.schedule import DUTIES, DutySchedule
+from pilotage.server.recording.redaction import SeededSecrets
 from pilotage.services.peers.membership import evict_server, join
 from pilotage.services.pool.index_loading import open_pool
 from pilotage.services.pool.state import Pool
@@ -30,7 +31,6 @@ from pilotage.services.pool.token_state import read_token_state
 from pilotage.services.shares.corrections import read_corrections
 from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
-from pilotage.twin.chance import SeededSecrets
 from pilotage.twin.server import OWNER, URL, TwinServer, TwinServerSettings
 from tests import postgres
 
@@ -129,7 +129,7 @@ class SharedServer(TwinServer):
             self._server_settings(), context, duty_leases, self._notifications, self._settings.clients, least
         )
         running: list[Awaitable[None]] = [
-            every(context, leases, least_period=least),
+            every(context, leases, least_period=least(leases)),
             every(context, RenewalDuty(context, duty_leases)),
             schedule.run(),
         ]

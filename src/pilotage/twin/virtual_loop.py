@@ -6,14 +6,14 @@ run inline. So there is a single thread, and the order of events depends on noth
 
 from __future__ import annotations
 
-from pilotage.server.recording.loop import DecisionLoop
+from pilotage.server.recording.loop import DecisionLoop, InputSource
 
 
 class Standstill(RuntimeError):
     """No callback is ready and no timer is set: the loop would wait for ever."""
 
 
-class _TimersOnly:
+class TimersOnly:
     """Implements `InputSource`."""
 
     def next_inputs(self, now: float, due: float | None) -> tuple[float, tuple[()]]:
@@ -28,5 +28,5 @@ class _TimersOnly:
 class VirtualLoop(DecisionLoop):
     """The clock starts at `begin`, in seconds since 1970."""
 
-    def __init__(self, begin: float) -> None:
-        super().__init__(begin, _TimersOnly())
+    def __init__(self, begin: float, source: InputSource | None = None) -> None:
+        super().__init__(begin, source or TimersOnly())

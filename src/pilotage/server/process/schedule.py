@@ -108,7 +108,7 @@ class DutySchedule:
                 duty,
                 wake,
                 lambda duty: leases.run(duty.lease, duty.cycle),
-                least_period=self._least_period,
+                least_period=self._least_period(duty),
             )
 
     def _duties(self) -> list[Coroutine[None, None, None]]:
