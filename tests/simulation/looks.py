@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pilotage.outside.batch.submission import NativeState
 from pilotage.services.pilots.lifecycle import LEASE_OVER
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 from tests.simulation.broken import need
 from tests.simulation.payloads import PayloadBooks, PayloadEntry
 from tests.simulation.policy import CES, LEASE, OFFER_TIMEOUT
@@ -146,3 +147,16 @@ def _is_own(connection: Rows, stamp: str, entry: PayloadEntry) -> bool:
         (entry.job,),
     ).fetchone()
     return row is not None and tuple(row) == (entry.epoch, stamp)
+
+
+def check_kept(connection: Rows, request: ExchangeRequest, answer: ExchangeResponse) -> None:
+    """A pilot that is answered may keep only tries that somebody holds at present."""
+    stopped = {(one.job, one.epoch) for one in answer.stop}
+    for kept in request.holding:
+        if (kept.job, kept.epoch) in stopped:
+            continue
+        row = connection.execute("SELECT epoch, pilot_id FROM jobs WHERE id = ?", (kept.job,)).fetchone()
+        need(
+            row is not None and row[0] == kept.epoch and row[1] is not None,
+            f"a pilot may keep job {kept.job} try {kept.epoch}, whose try and pilot are {row}",
+        )

@@ -33,7 +33,7 @@ from pilotage.services.submission import accept
 from pilotage.services.workqueue import expiry, roll_up
 from pilotage.services.workqueue.intake import _Intake
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.tables import element_jobs, element_masks, job_outcomes, pilots
+from pilotage.store.tables import element_jobs, job_outcomes, pilots
 from pilotage.store.writer.replies import send_results
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -185,7 +185,6 @@ MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
     "a cleanup begins before its merges have ended": ((_Intake, "_may_clean", lambda *_: True),),
     "released jobs of requests stay made": ((element_jobs, "save_released", _nothing),),
     "ends of jobs of requests are forgotten": ((job_outcomes, "append", _nothing),),
-    "known masks are made again": ((element_masks, "known_digests", lambda *_: set()),),
     "the last output blocks stay open": ((roll_up, "close_output", lambda *_: True),),
     "outputs are not registered": ((stored_files, "register_outputs", lambda *_: ()),),
 }

@@ -11,7 +11,7 @@ import msgspec
 from pilotage.twin.network import failure_of, serve
 from pilotage.twin.pilots import CallFailed, Reply
 from pilotage.twin.server import TwinServer
-from pilotage.wire.pilot import EnrolResponse, ExchangeResponse
+from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
 from tests.simulation.faults import ARRIVAL, MESSAGE, Fault, FaultQueue
 from tests.simulation.processes import Outside, Process, SimulationLoop
@@ -24,6 +24,7 @@ _ANSWERS: dict[str, msgspec.json.Decoder[Any]] = {
     ENROL.path: msgspec.json.Decoder(EnrolResponse),
     EXCHANGE.path: msgspec.json.Decoder(ExchangeResponse),
 }
+_REQUEST = msgspec.json.Decoder(ExchangeRequest)
 _REPORTS = b'"finishes":[{', b'"confirms":[{', b'"take":{'
 Answer = Callable[[Any, BaseException | None], None]
 """Called by a server with the answer, or with an error."""
@@ -50,8 +51,8 @@ class Network:
         self.hosts, self.loop, self.faults = hosts, loop, faults
         self.outside = Outside(loop)
         self.messages = 0
-        self.on_refused: Callable[[int, int], None] = lambda job, epoch: None
-        """Called when a server has just refused the result of a try of a job."""
+        self.on_answer: Callable[[ExchangeRequest, ExchangeResponse], None] = lambda request, answer: None
+        """Called when a server has just answered a pilot."""
 
 
 class Letter(Protocol):
@@ -85,9 +86,7 @@ class _PilotLetter:
             return failure_of(error)
         answer = _ANSWERS[self._path].decode(result)
         if isinstance(answer, ExchangeResponse):
-            for one in answer.finishes:
-                if one.verdict != "accepted":
-                    self._network.on_refused(one.job, one.epoch)
+            self._network.on_answer(_REQUEST.decode(self._body), answer)
         return answer
 
     def failed(self, reason: str) -> Any:

@@ -13,8 +13,9 @@ from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart, BatchTask, StartedPilot
 from pilotage.twin.chance import Streams
 from pilotage.twin.idle_takes import IdleTakes
-from pilotage.twin.pilots import BatchJob, SimulatedPilot
-from pilotage.wire.pilot import Node
+from pilotage.twin.pilots import BatchJob, Reply, SimulatedPilot
+from pilotage.wire.pilot import ExchangeResponse, Node
+from tests.simulation.broken import need
 from tests.simulation.faults import Fault
 from tests.simulation.network import Link, Network
 from tests.simulation.node_clock import NodeClock
@@ -46,6 +47,7 @@ class PilotProcess:
     began: float
     left: Callable[[int], None]
     clock: Callable[[], float]
+    payloads: PayloadBooks
     pilot: SimulatedPilot | None = None
     link: Link | None = None
     node_clock: NodeClock | None = None
@@ -57,6 +59,18 @@ class PilotProcess:
     def signal(self, name: str) -> None:
         if self.pilot is not None and self.alive:
             self.pilot.signal(name)
+
+    def hear(self, reply: Reply, given: Any) -> None:
+        """Give an answer to the pilot, which then runs nothing that it was told to stop."""
+        assert self.node_clock is not None
+        self.node_clock.call_soon(self._hear, reply, given)
+
+    def _hear(self, reply: Reply, given: Any) -> None:
+        reply(given)
+        if isinstance(given, ExchangeResponse) and given.stop and self.pilot is not None:
+            running = {(entry.job, entry.epoch) for entry in self.payloads.running_on(self.pilot)}
+            deaf = running & {(one.job, one.epoch) for one in given.stop}
+            need(not deaf, f"pilot {self.stamp} goes on with {deaf}, which it was told to stop")
 
     def kill(self) -> None:
         """The process ends. Nobody tells the batch system."""
@@ -133,11 +147,17 @@ class Sites:
         )
         task = next(self.systems[ce.name].books.of_id(start.batch_id))
         process = PilotProcess(
-            ce, f"{start.submission.stamp}/{start.index}", task, self._loop.time(), left, self._loop.time
+            ce,
+            f"{start.submission.stamp}/{start.index}",
+            task,
+            self._loop.time(),
+            left,
+            self._loop.time,
+            self._payloads,
         )
         rng = self._streams.stream(f"pilot {len(self.pilots)}")
         process.node_clock = clock = self._clock_of(f"{ce.name} {start.node}")
-        process.link = Link(self.network, process.die, clock.call_soon)
+        process.link = Link(self.network, process.die, process.hear)
         process.pilot = SimulatedPilot(
             job,
             process.link,

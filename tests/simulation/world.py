@@ -18,11 +18,12 @@ from typing import Any
 from pilotage.core.errors import PilotageError
 from pilotage.server.process.home import Home
 from pilotage.twin.chance import Streams
+from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 from tests.simulation import checks, request_checks
 from tests.simulation.agents import Agents
 from tests.simulation.broken import Broken
 from tests.simulation.faults import Fault, FaultQueue, draw_faults
-from tests.simulation.looks import Looks
+from tests.simulation.looks import Looks, check_kept
 from tests.simulation.network import Network
 from tests.simulation.payloads import PayloadBooks
 from tests.simulation.people import People
@@ -40,6 +41,8 @@ PATIENCE = 5000.0
 """Seconds after the faults until all must be at rest."""
 LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
+SOME = 4
+"""Of so many answers to pilots, the jobs that the pilot may keep are looked at for one."""
 JOBS = 200
 """Jobs of a history, at least: those of the requests included."""
 USER_JOBS = 165
@@ -161,7 +164,7 @@ class _World:
             host.after_death = self._look_at_store
         self._hosts = ServerHosts(machines)
         self._network = Network(machines, loop, self._queue)
-        self._network.on_refused = self._look_at_refusal
+        self._network.on_answer = self._look_at_answer
         self._sites.network = self._network
         self._people = People(loop, self._hosts, streams.stream("people"), STORM, USER_JOBS, budget=budget)
         sites = ["North"] if budget else []
@@ -205,10 +208,17 @@ class _World:
         except Broken as broken:
             self._errors.append(str(broken))
 
-    def _look_at_refusal(self, job: int, epoch: int) -> None:
+    def _look_at_answer(self, request: ExchangeRequest, answer: ExchangeResponse) -> None:
+        refused = [one for one in answer.finishes if one.verdict != "accepted"]
+        kept = request.holding if self._network.messages % SOME == 0 else []
+        if not refused and not kept:
+            return
         with self._store.reading() as connection:
             try:
-                checks.check_refusal(connection, job, epoch)
+                for one in refused:
+                    checks.check_refusal(connection, one.job, one.epoch)
+                if kept:
+                    check_kept(connection, request, answer)
             except Broken as broken:
                 self._errors.append(str(broken))
 
