@@ -20,7 +20,7 @@ class LockstepProgram:
         self._program, self._on_end = program, ended
         self._turn, self._back = Semaphore(0), Semaphore(0)
         self._thread = Thread(target=self._run, daemon=True)
-        self._begin: Callable[[], None] | None = None
+        self._begin: Callable[[], object] | None = None
         self._given: Any = None
         self._killed = False
         self._ended = False
@@ -38,7 +38,7 @@ class LockstepProgram:
         self._ended = True
         self._back.release()
 
-    def wait_for(self, begin: Callable[[], None]) -> Any:
+    def wait_for(self, begin: Callable[[], object]) -> Any:
         """Wait for what the loop gives. `begin` is called in the loop, and must have it call `go_on` later."""
         self._begin = begin
         self._back.release()
