@@ -35,6 +35,7 @@ class _AgentLetter:
     """Implements `Letter`. Its content, and that of the answer, are the JSON of the wire."""
 
     is_report = True
+    has_result = False
 
     def __init__(self, call: Any, request: object, parts: dict[str, int]) -> None:
         self._call, self._parts = call, parts

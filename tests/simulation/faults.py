@@ -15,6 +15,7 @@ from pilotage.twin.batch.faults import BatchFault, BatchFaultKind
 
 MESSAGE: Final = "message"
 """A pilot or an agent sends a message."""
+RESULT: Final = "message with a result"
 ARRIVAL: Final = "arrival"
 """A message reaches a server."""
 COMMIT: Final = "commit"
@@ -48,6 +49,9 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "request doubled": FaultKind(MESSAGE, 2, (0.0, 200.0)),
     "request delayed": FaultKind(MESSAGE, 2, (5.0, 300.0)),
     "answer delayed": FaultKind(MESSAGE, 2, (1.0, 29.0)),
+    "result doubled": FaultKind(RESULT, 2, (0.0, 200.0)),
+    "result delayed": FaultKind(RESULT, 2, (5.0, 300.0)),
+    "answer to a result lost": FaultKind(RESULT, 2),
     "sender dies after sending": FaultKind(MESSAGE, 1),
     "answer to a person lost": FaultKind(PERSON, 3),
     "server dies at a message": FaultKind(ARRIVAL, 1, (1.0, 200.0)),

@@ -13,7 +13,7 @@ from pilotage.twin.pilots import CallFailed, Reply
 from pilotage.twin.server import TwinServer
 from pilotage.wire.pilot import EnrolResponse, ExchangeRequest, ExchangeResponse
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
-from tests.simulation.faults import ARRIVAL, MESSAGE, Fault, FaultQueue
+from tests.simulation.faults import ARRIVAL, MESSAGE, RESULT, Fault, FaultQueue
 from tests.simulation.processes import Outside, Process, SimulationLoop
 
 LATENCY = 0.05
@@ -60,6 +60,7 @@ class Letter(Protocol):
 
     is_report: bool
     """It may change what its sender has."""
+    has_result: bool
 
     def serve(self, server: TwinServer, loop: SimulationLoop, answer: Answer) -> None:
         """Give it to a server, in the process of the server."""
@@ -77,6 +78,7 @@ class _PilotLetter:
     def __init__(self, network: Network, path: str, token: str, body: bytes) -> None:
         self._network, self._path, self._token, self._body = network, path, token, body
         self.is_report = any(part in body for part in _REPORTS)
+        self.has_result = _REPORTS[0] in body
 
     def serve(self, server: TwinServer, loop: SimulationLoop, answer: Answer) -> None:
         serve(server, loop, self._path, self._token, self._body, answer)
@@ -133,7 +135,8 @@ class Link:
         network = self._network
         network.messages += 1
         call = _Call(self, network, letter, reply)
-        fault = network.faults.take(MESSAGE)
+        fault = network.faults.take(RESULT) if letter.has_result else None
+        fault = fault or network.faults.take(MESSAGE)
         call.send(fault)
         if fault is not None and fault.kind == "sender dies after sending":
             self._kill()
@@ -155,13 +158,13 @@ class _Call:
         if fault is not None:
             if kind == "request lost":
                 return
-            if kind == "request doubled":
+            if kind in ("request doubled", "result doubled"):
                 outside.call_later(there + fault.seconds, self._arrive)
-            elif kind == "request delayed":
+            elif kind in ("request delayed", "result delayed"):
                 there += fault.seconds
             elif kind == "answer delayed":
                 self._back += fault.seconds
-            elif kind == "answer lost":
+            elif kind in ("answer lost", "answer to a result lost"):
                 self._back = 2 * TIMEOUT
         outside.call_later(there, self._arrive)
 
