@@ -21,6 +21,7 @@ import pytest
 from pilotage.core.errors import InvalidInput
 from pilotage.server.recording.lines import (
     Answered,
+    CallOutcome,
     Inputs,
     Line,
     ReceivedMessage,
@@ -31,9 +32,22 @@ from pilotage.server.recording.lines import (
 from pilotage.services.director import budgets, local_orders
 from pilotage.twin.replay import replay
 from pilotage.wire.call import all_calls
-from tests import forked, postgres
+from pilotage.wire.jobs import Selection
+from tests import forked, postgres, slurm
+from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
-from tests.instance import Instance
+from tests.instance import Instance, until
+
+REQUEST = """
+name = "recorded"
+team = "home"
+events = 40
+[program]
+executable = "/bin/true"
+[splitting]
+algorithm = "EventBased"
+events_per_job = 10
+"""
 
 
 def run_command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -79,9 +93,22 @@ def work_of_a_day(instance: Instance) -> None:
     assert fetched.returncode == 0, fetched.stderr
     for command in ("status", f"why {job}", "share list", "policy history", "pilot list"):
         assert instance.cli(*command.split()).returncode == 0
+    run_request(instance)
     ask_everything(instance)
     for user in ("alice", "bob"):
         instance.client(user).submit({"executable": "true"})
+
+
+def run_request(instance: Instance) -> None:
+    """The agent that the server starts splits the request into jobs."""
+    file = instance.home.parent / "request.toml"
+    file.write_text(REQUEST)
+    sent = instance.cli("request", "submit", str(file), "--json")
+    assert sent.returncode == 0, sent.stderr
+    request = json.loads(sent.stdout)["requests"][0]["request"]["id"]
+    client = instance.client()
+    selection = Selection(request=request)
+    until(lambda: client.counts(selection).states == {"Done": 4}, what="the end of the jobs of the request")
 
 
 def ask_everything(instance: Instance) -> None:
@@ -282,3 +309,24 @@ def replay_fails(record: Path, database_url: str = "") -> str:
     with pytest.raises(InvalidInput) as error:
         replay(record, database_url)
     return str(error.value)
+
+
+def test_parity_holds_with_pilots_in_slurm(tmp_path: Path) -> None:
+    """Commands of a batch system take their time, and other decisions are made meanwhile."""
+    record = tmp_path / "run.record"
+    with (
+        slurm.cluster(nodes=1, processors=4) as cluster,
+        instance_on(cluster, tmp_path / "server", options=("--record", str(record))) as instance,
+    ):
+        client = instance.client()
+        sent = client.submit({"executable": "true"}, values=range(20))
+        selection = Selection(submission=sent.submission)
+        until(lambda: client.counts(selection).final == 20, what="the end of all jobs")
+        assert instance.cli("ce", "jobs", "slurm").returncode == 0
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
+        instance.stop_server()
+    result = replay(record)
+    assert (result.difference, result.ended) == ("", True)
+    _, lines = read_record(record)
+    inputs = [given for line in lines if isinstance(line, Inputs) for given in line.inputs]
+    assert [given for given in inputs if isinstance(given, CallOutcome) and given.call == "slurm: submit"]

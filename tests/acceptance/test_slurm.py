@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -42,9 +42,13 @@ def instance_on(
     folder: Path,
     environment: dict[str, str] | None = None,
     user: int | None = None,
+    options: Sequence[str] = (),
     **ce: str,
 ) -> Iterator[Instance]:
-    """A server whose only CE is this cluster. `ce` replaces keys of the CE. Its pilots end with it."""
+    """A server whose only CE is this cluster. `ce` replaces keys of the CE. Its pilots end with it.
+
+    `options`: those of `up`.
+    """
     folder.mkdir(exist_ok=True)
     instance = Instance(folder, user)
     begin, _, rest = instance.policy.partition("[ces.local]")
@@ -54,7 +58,7 @@ def instance_on(
     instance.policy = begin + section + MATCHED + "[jobs]" + rest.partition("[jobs]")[2]
     instance.environment = environment or cluster.environment
     try:
-        instance.start()
+        instance.start(*options)
         instance.apply()
         yield instance
     finally:

@@ -9,7 +9,6 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -51,9 +50,6 @@ from pilotage.store.tables import instance
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

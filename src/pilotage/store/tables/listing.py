@@ -329,7 +329,8 @@ def running_by_site(connection: Connection) -> dict[str, int]:
         f" ({json_numbers(connection, 'p.jobs')}))) FROM pilots p"
         " WHERE p.ended IS NULL AND p.jobs <> '[]' GROUP BY p.site"
     )
-    return dict(connection.execute(sql).fetchall())
+    # A sum of PostgreSQL is a decimal number.
+    return {site: int(count) for site, count in connection.execute(sql)}
 
 
 def state_totals(connection: Connection) -> dict[str, int]:
