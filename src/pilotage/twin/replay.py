@@ -230,25 +230,25 @@ def _answer_words(answer: Answered) -> str:
     return f"{answer.status}, {plural(answer.size, 'byte')}: {answer.begin}"
 
 
-class _ReplayFront:
-    """Implements `Front`: messages come from the record."""
+class TapedFront:
+    """Implements `Front`: messages come over a tape."""
 
     tls: ServerTls | None = None
     open_files = 1024
 
-    def __init__(self, url: str, player: Player) -> None:
+    def __init__(self, url: str, tape: Tape) -> None:
         self.url = url
-        self._player = player
+        self._tape = tape
 
     async def start(self, context: Context, application: Application) -> None:
-        self._player.serve = MessageService(context, application, self._player.answered).serve
+        self._tape.serve = MessageService(context, application, self._tape.answered).serve
 
     def publish(self, fields: HeaderFields) -> None:
         """Nobody reads headers."""
 
     async def stop(self) -> None:
         ended = asyncio.get_running_loop().create_future()
-        self._player.listening_ended = lambda: ended.set_result(None)
+        self._tape.listening_ended = lambda: ended.set_result(None)
         await ended
 
 
@@ -317,11 +317,11 @@ def _run(header: RecordBegin, player: Player, home: Home) -> None:
     connection = home.database.open(home.folder / "backups", "replay")
     loop = DecisionLoop(header.begin, player)
     try:
-        front = _ReplayFront(header.server.url, player)
+        front = TapedFront(header.server.url, player)
         secrets = SeededSecrets(stream(header.seed, "secrets"))
         rim = RecordedRim(header, player, loop, front, secrets)
         try:
-            loop.run_until_complete(run_server(_settings(header, home), connection, rim))
+            loop.run_until_complete(run_server(settings_of(header, home), connection, rim))
             player.ended(lambda: digest_of_tables(connection))
         except _ReplayOver:
             pass
@@ -340,7 +340,8 @@ def _abandon(loop: DecisionLoop) -> None:
     loop.close()
 
 
-def _settings(header: RecordBegin, home: Home) -> Settings:
+def settings_of(header: RecordBegin, home: Home) -> Settings:
+    """The settings of a recorded server, for its replay in another home."""
     server = header.server
     return Settings(
         home=home,

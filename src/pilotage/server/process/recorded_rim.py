@@ -31,6 +31,11 @@ def stream(seed: str, name: str) -> random.Random:
     return random.Random(f"{seed} {name}")  # noqa: S311
 
 
+def uuid_of(seed: str) -> str:
+    """The name of an instance that begins with a record."""
+    return str(uuid.UUID(int=stream(seed, "uuid").getrandbits(128), version=4))
+
+
 class RecordedRim:
     """All draws follow from the header, and all that comes from outside goes over the tape."""
 
@@ -62,7 +67,7 @@ class RecordedRim:
         return stream(self._header.seed, "decisions")
 
     def new_uuid(self) -> str:
-        return str(uuid.UUID(int=stream(self._header.seed, "uuid").getrandbits(128), version=4))
+        return uuid_of(self._header.seed)
 
     def storage(self, home: Path) -> str:
         return self._header.server.storage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal as signals
@@ -55,7 +56,8 @@ class RecordFile:
             text = line_of(Ended(at, 0, {}, "it had reached its limit"))
             self.open = False
         try:
-            os.write(self._handle, text)
+            if os.write(self._handle, text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             log.warning("the recording has ended: %s: %s; the server goes on", self._path, error.strerror)
             self.open = False

@@ -23,6 +23,9 @@ _DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
 """A token of 32 bytes, which `token_urlsafe` draws."""
 _JWT = re.compile(rb"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 
+MOST_UNKNOWN = 100_000
+"""Secrets of earlier servers that a record can have. Anybody may send wrong ones."""
+
 Resign = Callable[[str], str]
 """From the token of a person to one with the same claims, which is valid at a replay only if the first is valid."""
 
@@ -51,6 +54,7 @@ class Redaction:
         self._shown: dict[bytes, bytes] = {}
         self._places: set[bytes] = set()
         self._key = key
+        self._unknown = 0
         self.known_secret: Callable[[str, str], object] = lambda digest, shown: None
         """Called with the digest of a secret that this server did not draw, and the text in its place."""
         self.resign: Resign = lambda token: ""
@@ -99,8 +103,10 @@ class Redaction:
         if shown is None:
             drawn = hmac.new(self._key, token, hashlib.sha256).digest()
             shown = base64.urlsafe_b64encode(drawn).rstrip(b"=")
-            self.shows(token.decode("latin-1"), shown.decode())
-            self.known_secret(hashlib.sha256(token).hexdigest(), shown.decode())
+            if self._unknown < MOST_UNKNOWN:
+                self._unknown += 1
+                self.shows(token.decode("latin-1"), shown.decode())
+                self.known_secret(hashlib.sha256(token).hexdigest(), shown.decode())
         return shown
 
     def _of_jwt(self, token: bytes) -> bytes:
