@@ -6,10 +6,7 @@ run inline. So there is a single thread, and the order of events depends on noth
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pilotage.server.recording.loop import DecisionLoop, InputSource
 
@@ -36,10 +33,4 @@ class VirtualLoop(DecisionLoop):
     """The clock starts at `begin`, in seconds since 1970."""
 
     def __init__(self, begin: float, source: InputSource | None = None) -> None:
-        super().__init__(begin, source or TimersOnly())
-
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Executor | None, call: Callable[..., Result], *args: Any
-    ) -> asyncio.Future[Result]:
-        """Run the call inline: no call blocks here, and a thread would only cost time."""
-        return super().run_in_executor(None, call, *args)
+        super().__init__(begin, source or TimersOnly(), turns=False)

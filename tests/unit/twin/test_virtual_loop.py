@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
@@ -87,3 +89,12 @@ def test_a_time_out_ends_a_wait_for_ever() -> None:
 def test_a_wait_that_nothing_can_end_is_an_error() -> None:
     with pytest.raises(Standstill):
         run(asyncio.Event().wait())
+
+
+def test_calls_of_any_executor_run_in_the_thread_of_the_loop() -> None:
+    async def call(executor: Executor | None) -> int:
+        return await asyncio.get_running_loop().run_in_executor(executor, threading.get_ident)
+
+    with ThreadPoolExecutor(1) as executor:
+        for given in (None, executor):
+            assert run(call(given))[0] == threading.get_ident()

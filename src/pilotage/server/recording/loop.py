@@ -96,10 +96,12 @@ class _Lane:
 class DecisionLoop(asyncio.SelectorEventLoop):
     """The clock starts at `begin`, in seconds since 1970."""
 
-    def __init__(self, begin: float, source: InputSource) -> None:
+    def __init__(self, begin: float, source: InputSource, *, turns: bool = True) -> None:
+        """`turns`: calls of executors may leave the process. Otherwise they run inline, like all others."""
         self._decisions = _Selector(begin, source)
         super().__init__(self._decisions)
         self._decisions.ready = self.call_soon
+        self._turns = turns
         self._lanes: dict[Executor, _Lane] = {}
         # Timers within the resolution of the clock run together; each instant here is exact.
         self._clock_resolution = 1e-6
@@ -116,7 +118,7 @@ class DecisionLoop(asyncio.SelectorEventLoop):
         self, executor: Executor | None, call: Callable[..., Result], *args: Any
     ) -> asyncio.Future[Result]:
         future: asyncio.Future[Result] = self.create_future()
-        if executor is not None:
+        if executor is not None and self._turns:
             lane = self._lanes.setdefault(executor, _Lane(executor))
             lane.add(ThreadCall(partial(call, *args), partial(lane.ended, future)))
             return future
