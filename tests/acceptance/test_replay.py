@@ -330,3 +330,13 @@ def test_parity_holds_with_pilots_in_slurm(tmp_path: Path) -> None:
     _, lines = read_record(record)
     inputs = [given for line in lines if isinstance(line, Inputs) for given in line.inputs]
     assert [given for given in inputs if isinstance(given, CallOutcome) and given.call == "slurm: submit"]
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9])
+def test_a_record_that_was_cut_is_replayed_up_to_there(record: Path, tmp_path: Path, part: float) -> None:
+    text = record.read_bytes()
+    cut = tmp_path / "cut.record"
+    cut.write_bytes(text[: int(part * len(text))])
+    result = replay(cut)
+    assert (result.difference, result.ended) == ("", False)
+    assert result.answers > 3

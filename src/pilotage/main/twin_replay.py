@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,8 @@ def replay(
     from pilotage.cli.console import CommandOutput
     from pilotage.twin.replay import replay as run_replay
 
+    # Warnings of the replayed server were told when it was recorded.
+    logging.getLogger("pilotage").addHandler(logging.NullHandler())
     screen, begun = CommandOutput(), time.monotonic()
     result = run_replay(file, database_url)
     took = time.monotonic() - begun

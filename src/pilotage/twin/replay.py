@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from pilotage.server.process.tls import ServerTls
 
 
-class _ReplayOver(Exception):
-    """The record has ended, or a difference was found."""
+class _ReplayOver(BaseException):
+    """The record has ended, or a difference was found. No duty may take it for a failure of its own."""
 
 
 @dataclass(slots=True)
@@ -133,6 +133,8 @@ class Player(Tape):
             self._advance(line.at)
             self._last[call] = line
             return line
+        if self.at_end:
+            raise _ReplayOver
         if call not in self._last:
             self._differ(
                 self.clock(),
