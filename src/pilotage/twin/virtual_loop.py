@@ -6,11 +6,7 @@ run inline. So there is a single thread, and the order of events depends on noth
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from pilotage.server.recording.loop import DecisionLoop, InputSource
-
-Result = TypeVar("Result")
 
 
 class Standstill(RuntimeError):
