@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.distributions import draw_waits, kolmogorov, told_quantiles
-from benchmarks.figure import Figure, figure
+from benchmarks.figure import Figure
 from benchmarks.server import served
 from pilotage.client import Client
 from pilotage.core.policy import parse
@@ -70,7 +70,7 @@ def run(asked: argparse.Namespace) -> Figure:
     waits = [job.started - job.submitted for job in real]
     simulated = [[job.started - job.submitted for job in jobs] for jobs in twins]
     together = [wait for run in simulated for wait in run]
-    distances = [kolmogorov(waits, run) for run in simulated]
+    distances = [round(kolmogorov(waits, run), 3) for run in simulated]
     notes = {
         "jobs": f"{len(real)} of {len(OWNERS)} owners, {SHORTEST:g} to {LONGEST:g} s each, {asked.cores} cores",
         "waits, real": told_quantiles(waits),
@@ -83,7 +83,8 @@ def run(asked: argparse.Namespace) -> Figure:
     if asked.picture is not None:
         curves = {"real pilots": waits, f"twin, {asked.seeds} seeds": together}
         draw_waits("Real pilots and the twin", f"{len(real)} jobs of the same record", curves, asked.picture)
-    return figure("reality", "", distances, {"aim": AIM}, notes, against="aim")
+    distance = round(statistics.median(distances), 3)
+    return Figure("reality", distance, "", {"aim": AIM}, round(distance / AIM, 3), distances, notes)
 
 
 def _real_runs(folder: Path, record: Path, asked: argparse.Namespace) -> list[Ran]:
