@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pilotage.core.provisioning.demand import DemandQueue
 from pilotage.core.provisioning.iteration import in_random_order
 from pilotage.core.queues.identity import QueueIdentity
+from pilotage.server.duties.director import compute_iteration
 from pilotage.server.loop_turns import TURN, run_turn
 from pilotage.services.director import demand
 from pilotage.services.director.demand import DemandCounts, prepare, read_counts
@@ -76,3 +81,35 @@ def test_each_queue_is_drawn_once_in_an_order_that_the_seed_decides() -> None:
     orders = [[queue.id for queue in in_random_order(queues, Random(seed))] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert all(sorted(order) == list(range(50)) for order in orders)
+
+
+def test_a_turn_that_is_run_again_after_a_failed_commit_does_not_end_the_iteration(place: Place) -> None:
+    bench = place.bench
+
+    class TwiceWriter:
+        """Runs each request again, as after the failure of its group."""
+
+        in_loop = True
+
+        async def acall(self, request: Callable[[Any], Any]) -> Any:
+            bench.do(request)
+            return bench.do(request)
+
+    context: Any = SimpleNamespace(
+        pool=bench.pool,
+        writer=TwiceWriter(),
+        readers=SimpleNamespace(connection=lambda: bench.connection),
+        clock=lambda: bench.now,
+        monotonic=lambda: 0.0,
+        duties=SimpleNamespace(submit_pools=SimpleNamespace(load=dict)),
+    )
+
+    async def live() -> None:
+        counts = counts_of(place)
+        with pytest.MonkeyPatch.context() as patch:
+            # The connection of the bench belongs to one thread.
+            patch.setattr("pilotage.server.duties.director.read_counts", lambda *_: counts)
+            work = await compute_iteration(context, 1)
+        assert len(work.facts.queues) == QUEUES
+
+    asyncio.run(live())
