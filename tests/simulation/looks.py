@@ -149,14 +149,20 @@ def _is_own(connection: Rows, stamp: str, entry: PayloadEntry) -> bool:
     return row is not None and tuple(row) == (entry.epoch, stamp)
 
 
-def check_kept(connection: Rows, request: ExchangeRequest, answer: ExchangeResponse) -> None:
-    """A pilot that is answered may keep only tries that somebody holds at present."""
+def check_kept(connection: Rows, request: ExchangeRequest, answer: ExchangeResponse, wall: float) -> None:
+    """A pilot that is answered may keep only tries that somebody holds, or did a second ago by the server's clock."""
     stopped = {(one.job, one.epoch) for one in answer.stop}
     for kept in request.holding:
         if (kept.job, kept.epoch) in stopped:
             continue
-        row = connection.execute("SELECT epoch, pilot_id FROM jobs WHERE id = ?", (kept.job,)).fetchone()
+        row = connection.execute(
+            "SELECT j.epoch, j.pilot_id, e.at FROM jobs j LEFT JOIN events e ON e.id = j.last_event WHERE j.id = ?",
+            (kept.job,),
+        ).fetchone()
+        if row is None or row[2] is None or row[2] > wall - 1:
+            # It may have changed after the answer, in the same transaction.
+            continue
         need(
-            row is not None and row[0] == kept.epoch and row[1] is not None,
+            row[0] == kept.epoch and row[1] is not None,
             f"a pilot may keep job {kept.job} try {kept.epoch}, whose try and pilot are {row}",
         )

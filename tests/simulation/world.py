@@ -218,7 +218,7 @@ class _World:
                 for one in refused:
                     checks.check_refusal(connection, one.job, one.epoch)
                 if kept:
-                    check_kept(connection, request, answer)
+                    check_kept(connection, request, answer, self._loop.time() + self._hosts.clock_offset)
             except Broken as broken:
                 self._errors.append(str(broken))
 
