@@ -132,7 +132,7 @@ class GroupUse:
     """Core-seconds, a column for each group of the samples."""
     ideal: IdealUse
     places: dict[str, int]
-    """The place of each group among those of the jobs."""
+    """The place of each group among the groups of the jobs."""
 
     def entitled(self, group: str) -> Array:
         """The core-seconds of a group in the ideal division."""
@@ -168,7 +168,7 @@ def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasure
 
 
 def _owners(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasures]:
-    """The owners of each group. Those of a group that shares its share have no entitlement of their own."""
+    """The owners of each group. Owners of a group that shares its share have no entitlement of their own."""
     rows, jobs = result.jobs.rows, result.jobs
     times = result.samples.rows["time"]
     counted = times[1:] <= last

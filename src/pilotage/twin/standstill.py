@@ -66,11 +66,11 @@ class StandstillWatch:
         for entry in waiting[: 10 * QUEUES_TOLD]:
             answer = why_queue(taken, context.readers.connection(), entry.id, now)
             reasons.setdefault(answer.summary, []).append(entry)
-        told = [f"{_whose(entries)}: {why}" for why, entries in list(reasons.items())[:QUEUES_TOLD]]
+        reasons_told = [f"{_whose(entries)}: {why}" for why, entries in list(reasons.items())[:QUEUES_TOLD]]
         jobs = self._books.open
         return (
             f"no job has started or ended for {format_duration(now - self._since)}, and {plural(jobs, 'job')} still"
-            f" {'waits' if jobs == 1 else 'wait'}. {'. '.join(told)}"
+            f" {'waits' if jobs == 1 else 'wait'}. {'. '.join(reasons_told)}"
         )
 
 
