@@ -42,16 +42,16 @@ async def compute_iteration(context: Context, seed: int) -> Iteration:
         lambda: read_counts(context.readers.connection(), policy, orders, now)
     )
     load = context.duties.submit_pools.load()
-    steps, decided = prepare(pool, counts, load, now), list[Iteration]()
+    steps, iterations = prepare(pool, counts, load, now), list[Iteration]()
 
     def turn(_: Transaction) -> None:
         # After a failed commit the writer runs a request again. Steps that were made stay made.
-        if not decided and (work := run_turn(steps, context.monotonic)) is not None:
-            decided.append(work)
+        if not iterations and (work := run_turn(steps, context.monotonic)) is not None:
+            iterations.append(work)
 
-    while not decided:
+    while not iterations:
         await writer.acall(turn)
-    [work] = decided
+    [work] = iterations
     rng = Random(seed)  # noqa: S311
     if context.writer.in_loop:
         async for _ in in_turns(work.decide(rng), context.monotonic, MAX_LOAD):
