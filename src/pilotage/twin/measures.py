@@ -168,7 +168,7 @@ def _groups(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasure
 
 
 def _owners(result: TwinResult, use: GroupUse, last: float) -> list[PartyMeasures]:
-    """The owners of each group. Owners of a group that shares its share have no entitlement of their own."""
+    """The owners of each group. The owners of a group that shares its share have no entitlement of their own."""
     rows, jobs = result.jobs.rows, result.jobs
     times = result.samples.rows["time"]
     counted = times[1:] <= last
