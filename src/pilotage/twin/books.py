@@ -21,11 +21,14 @@ class JobBook:
     attempts: int = 0
     used: float = 0.0
     """Core-seconds of attempts that have ended."""
+    begun: float = 0.0
+    """The start of the last attempt."""
     running: int = 0
     outcome: TwinOutcome = TwinOutcome.WAITING
 
-    def as_run(self, begin: float) -> JobRun:
+    def as_run(self, begin: float, now: float) -> JobRun:
         job = self.job
+        running = now - self.begun if self.outcome is TwinOutcome.RUNNING else 0.0
         return JobRun(
             job.number,
             job.owner,
@@ -36,7 +39,7 @@ class JobBook:
             None if self.end is None else self.end - begin,
             self.attempts,
             self.outcome,
-            self.used,
+            self.used + running * job.processors,
             job.run,
         )
 
@@ -75,7 +78,7 @@ class Books:
         book = self.jobs[offer.job]
         book.attempts += 1
         book.start = now if book.start is None else book.start
-        book.outcome = TwinOutcome.RUNNING
+        book.begun, book.outcome = now, TwinOutcome.RUNNING
         group, cores = book.job.group, book.job.processors
         self.interrupted.discard(offer.job)
         self.moves += 1

@@ -278,9 +278,9 @@ class _TraceRun:
 
     def result(self) -> TwinResult:
         jobs, pilots = JobRuns(), PilotRuns()
-        for book in self._books.jobs.values():
-            jobs.add(book.as_run(BEGIN))
         end = self._loop.time()
+        for book in self._books.jobs.values():
+            jobs.add(book.as_run(BEGIN, end))
         for pilot in self._pilots:
             pilots.add(_pilot_run(pilot, end))
         matches = sum(book.attempts for book in self._books.jobs.values())

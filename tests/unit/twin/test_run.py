@@ -74,6 +74,8 @@ def test_an_end_before_the_last_job_leaves_the_rest_as_it_is() -> None:
     outcomes = set(result.jobs.rows["outcome"])
     assert TwinOutcome.RUNNING in outcomes
     assert TwinOutcome.DONE in outcomes
+    rows = result.jobs.rows[result.jobs.rows["outcome"] == TwinOutcome.RUNNING]
+    assert rows["used"] == pytest.approx((result.until - rows["start"]) * rows["processors"])
 
 
 def test_jobs_of_pilots_that_fail_run_again() -> None:
