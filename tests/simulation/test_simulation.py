@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.faults import KINDS, draw_faults
 from tests.simulation.mistakes import MISTAKES, MISTAKES_OF_SEVERAL, first_seed, made
 from tests.simulation.shrink import shrunk
-from tests.simulation.world import JOBS, LEAST_FAULTS, History, simulate
+from tests.simulation.world import LEAST_FAULTS, USER_JOBS, History, simulate
 
 SEEDS = int(os.environ.get("PILOTAGE_SIMULATION_SEEDS", "24"))
 FIRST = int(os.environ.get("PILOTAGE_SIMULATION_FIRST", "1000"))
@@ -29,7 +29,7 @@ def _need(history: History) -> None:
     assert not history.failure, (
         f"{history.failure}\nreplay it with: python -m tests.simulation --seed {history.seed} --steps"
     )
-    assert history.jobs >= JOBS
+    assert history.jobs >= USER_JOBS
 
 
 @pytest.mark.parametrize("seed", FAST)

@@ -43,9 +43,8 @@ LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
 SOME = 4
 """Of so many answers to pilots, the jobs that the pilot may keep are looked at for one."""
-JOBS = 200
-"""Jobs of a history, at least: those of the requests included."""
 USER_JOBS = 165
+"""Jobs that people submit, at least. The requests have some seventy more."""
 LEAST_FAULTS, MOST_FAULTS = 32, 48
 LEAST_PERIOD = 8.0
 """Seconds between two cycles of a duty, at least: each costs time of the run."""

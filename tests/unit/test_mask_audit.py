@@ -16,6 +16,7 @@ CREATE TABLE element_jobs (id, element_id, request_id, step, state, mask, job_id
 CREATE TABLE elements (id, request_id, step, state, blocks, mask);
 CREATE TABLE files (id, dataset_id, block_id, name, events, lumis, element_job_id);
 CREATE TABLE datasets (id, request_id);
+CREATE TABLE requests (id, root_id);
 """
 
 
@@ -30,6 +31,7 @@ class Store:
         self._run("INSERT INTO files VALUES (2, 1, 5, 'b', 0, '', NULL)")
         self._run("INSERT INTO datasets VALUES (1, NULL)")
         self._run("INSERT INTO datasets VALUES (2, 7)")
+        self._run("INSERT INTO requests VALUES (7, NULL)")
 
     def _run(self, sql: str, *values: Any) -> None:
         self.connection.execute(sql, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -338,6 +339,9 @@ def _abandon(loop: DecisionLoop) -> None:
     for task in asyncio.all_tasks(loop):
         task.cancel()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coroutine = task.get_coro()
+        if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()  # else Python warns of a coroutine that nobody has awaited
     loop.set_exception_handler(lambda _loop, _context: None)
     loop.close()
 

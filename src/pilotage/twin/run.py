@@ -41,7 +41,6 @@ from pilotage.twin.result import (
 from pilotage.twin.served_policy import served_policy
 from pilotage.twin.server import TwinServer, TwinServerSettings, caller
 from pilotage.twin.standstill import StandstillWatch, close_given_up, longest_pause
-from pilotage.twin.uninterrupted import UninterruptedLeaseDuty
 from pilotage.twin.virtual_loop import VirtualLoop
 from pilotage.twin.workload import TraceJob
 from pilotage.wire.pilot import Node
@@ -140,7 +139,7 @@ class _TraceRun:
             self._clients,
             lambda policy: _quiet(served_policy(policy, plan.ces)),
             least_periods(plan.span, plan.median_run),
-            UninterruptedLeaseDuty,
+            longest_gap=inf,
             node=Node(platform=PLATFORM, processors=max(ce.cores for ce in plan.ces)),
         )
         self._server = TwinServer(settings, loop)

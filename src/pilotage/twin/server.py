@@ -55,7 +55,8 @@ class TwinServerSettings:
     """Changes the policy that the server works by."""
     least_period: Callable[[Duty], float] = no_least_period
     """Seconds between two cycles of a duty, at least."""
-    lease_duty: type[LeaseDuty] = LeaseDuty
+    longest_gap: float | None = None
+    """Seconds between two cycles of its lease duty that are no outage; None: as in a real server."""
     clock: Callable[[], float] | None = None
     """The clock on its wall; None: that of the loop."""
     node: Node = field(default_factory=Node)
@@ -83,7 +84,7 @@ class TwinServer:
     async def run(self) -> None:
         """Run all duties until the server stops."""
         context = self.context
-        leases = self._settings.lease_duty(context)
+        leases = LeaseDuty(context, longest_gap=self._settings.longest_gap)
         await leases.cycle()
         await forget_unaccepted(context)
         await load_index(context)

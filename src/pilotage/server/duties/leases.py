@@ -27,9 +27,13 @@ class LeaseDuty(Duty):
 
     name = "leases"
 
-    def __init__(self, context: Context, duty_leases: DutyLeases | None = None) -> None:
+    def __init__(
+        self, context: Context, duty_leases: DutyLeases | None = None, longest_gap: float | None = None
+    ) -> None:
+        """`longest_gap`: seconds between two cycles that are no outage; None: as the rules of leases say."""
         super().__init__(context)
         self._duty_leases = duty_leases
+        self._longest_gap = longest_gap
         self._alive_at = 0.0
         self._reachable_until: float | None = None
         """When this server last certainly received messages of pilots; None: it has just started."""
@@ -48,11 +52,19 @@ class LeaseDuty(Duty):
 
     async def _send_heartbeat(self, now: float) -> None:
         pool, writer, reachable = self._context.pool, self._context.writer, self._reachable_until
-        paused = reachable is not None and now - reachable > leases.longest_pause(pool.policy)
+        gap = self._longest_gap
+        paused = reachable is not None and now - reachable > (
+            leases.longest_pause(pool.policy) if gap is None else gap
+        )
         if reachable is None or paused or not 0 <= now - self._alive_at < leases.ALIVE_PERIOD:
             credit = await writer.acall(
                 lambda tx: leases.heartbeat(
-                    pool, tx, now, begins=reachable is None, paused_since=reachable if paused else None
+                    pool,
+                    tx,
+                    now,
+                    begins=reachable is None,
+                    paused_since=reachable if paused else None,
+                    longest_gap=leases.LONGEST_GAP if gap is None else gap,
                 )
             )
             self._alive_at = now
