@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import inspect
 import logging
 import tempfile
 from collections.abc import Container, Iterator
@@ -345,6 +346,10 @@ class _World:
         self._store.close()
         for task in asyncio.all_tasks(self._loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine: Any = task.get_coro()
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                # The end of its maker began it. Python would warn that nobody has awaited it.
+                coroutine.close()
 
 
 class _Alarm(logging.Handler):
