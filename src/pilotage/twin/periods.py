@@ -13,7 +13,7 @@ from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.shares import PriorityDuty, ShareDuty
 
 CYCLES = 10_000
-"""Cycles of the director in a run, at most. So a long trace has longer periods."""
+"""Cycles of the director until the last submission of a long trace, unless `LONGEST` asks for more."""
 SHORTEST, USUAL, LONGEST = 1.0, 10.0, 60.0
 """Seconds between two cycles of the director: a new job may wait for its pilot longer by this time."""
 RUNS = 10.0
