@@ -120,6 +120,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy preset": _here("policy.files", "preset", "Print rules by name, or a policy file with them"),
     "policy import": _here("policy.files", "import_cfg", "Convert a DIRAC configuration to a policy"),
     "server duties": _here("duties", "duties", "List the rows that duties of the server cannot process"),
+    "dirac-commands": _here(
+        "dirac.install", "dirac_commands", "Write the commands of DIRAC for jobs into a folder for PATH"
+    ),
     "login": _here("login", "login", "Log in to a server on another machine"),
     "logout": _here("login", "logout", "Remove the address and the token of a login"),
     "token create": _here("token", "create", "Create a token for a user (administrators)"),

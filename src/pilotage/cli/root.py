@@ -75,6 +75,8 @@ class Root(NamedTuple):
 
     commands: dict[str, LazyCommand]
     groups: dict[str, str]
+    program: str = "pilotage "
+    """The words that people type before the name of a command, with a space at the end."""
 
 
 def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
@@ -162,7 +164,7 @@ def _dispatch(root: Root, argv: list[str]) -> int:
     if name in root.groups:
         print(overview(root, name))
         return OK if arguments else USAGE
-    return call(name, root.commands[name], [*shared, *arguments])
+    return call(f"{root.program}{name}", root.commands[name], [*shared, *arguments])
 
 
 def _global_options(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -259,12 +261,13 @@ def parser_of(command: LazyCommand) -> click.Command:
     return parser.parser_of(getattr(importlib.import_module(command.module), command.attribute))
 
 
-def call(name: str, command: LazyCommand, arguments: Sequence[str]) -> int:
+def call(path: str, command: LazyCommand, arguments: Sequence[str]) -> int:
+    """Run one command. `path`: the words that people type for it, for its usage."""
     parser = parser_of(command)
     import click
 
     try:
-        with parser.make_context(f"pilotage {name}", list(arguments)) as context:
+        with parser.make_context(path, list(arguments)) as context:
             result = parser.invoke(context)
     except click.exceptions.Exit as leaving:  # after --help
         return leaving.exit_code

@@ -1,0 +1,25 @@
+"""`dirac-wms-job-peek`: the standard output of jobs so far."""
+
+from __future__ import annotations
+
+import sys
+
+from pilotage.cli.dirac.jobs import FAILED, RequiredJobIds, session_of_environment
+from pilotage.client.selections import parse_ids
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+
+
+def peek(jobs: RequiredJobIds) -> int:
+    """Print the standard output of jobs so far. The exit code is 2 if there is none of a job."""
+    errors: list[str] = []
+    with session_of_environment().client() as client:
+        for job in parse_ids(jobs):
+            try:
+                for piece in client.logs(job):
+                    sys.stdout.buffer.write(piece.data)
+            except (InvalidInput, NotFound, Forbidden, Conflict) as error:
+                errors.append(f"ERROR {job}: {error.message}")
+    sys.stdout.flush()
+    for line in errors:
+        print(line)
+    return FAILED if errors else 0
