@@ -71,6 +71,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "pilot kill": _here("pilots.kill", "kill", "End pilots; their jobs wait again (administrators)"),
     "site list": _here("sites", "list_sites", "List the sites: their state, pilots and jobs"),
     "site show": _here("sites", "show", "Show one site, and who set its state, when and why"),
+    "site import": _here(
+        "site_import", "import_sites", "Add sites and take them down, by documents of GOCDB or CRIC"
+    ),
     "site drain": _here("sites", "drain", "Send no new work to a site (administrators)"),
     "site down": _here("sites", "down", "Let no job start at a site (administrators)"),
     "site enable": _here("sites", "enable", "Make a site normal again (administrators)"),

@@ -44,6 +44,7 @@ WORDS: dict[str, list[list[str]]] = {
     "pilot kill": [["pilot", "kill", "1"], ["pilot", "kill"]],
     "site list": [["site", "list"]],
     "site show": [["site", "show", "here"]],
+    "site import": [["site", "import", "nothing.xml"], ["site", "import", "job.yaml"]],
     "site drain": [["site", "drain", "here"], ["site", "drain", "here", "--until", "soon"]],
     "site down": [["site", "down", "here"]],
     "site enable": [["site", "enable", "here"]],

@@ -26,6 +26,24 @@ def with_values(text: str, values: Mapping[Path, Value]) -> str:
     return text
 
 
+def with_tables(text: str, paths: Sequence[Path]) -> str:
+    """The text, valid TOML, with these empty tables at its end. Raises `Conflict` if one has no place there."""
+    headers = "\n".join(toml.table(*path) for path in paths)
+    changed = f"{text.rstrip()}\n\n{headers}\n".lstrip("\n")
+    wanted = tomllib.loads(text)
+    try:
+        for path in paths:
+            inner = wanted
+            for name in path[:-1]:
+                inner = inner.setdefault(name, {})
+            inner.setdefault(path[-1], {})
+        if tomllib.loads(changed) == wanted:
+            return changed
+    except (tomllib.TOMLDecodeError, AttributeError):
+        pass
+    raise Conflict("the tables cannot be added to this text", hint=f"add them by hand:\n{headers}")
+
+
 def value_at(tables: Any, path: Path) -> Any:
     """The value of a key; None: there is none."""
     for name in path:
