@@ -99,6 +99,7 @@ class _Intake:
     room: int
     """Elements that this slice may still store."""
     waits_for: list[str] = field(default_factory=list)
+    """Data sets that may get more blocks although no step of the request has work yet."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Blocks without an element, with the reason."""
 
@@ -255,7 +256,7 @@ class _Intake:
         taken = _last_number(blocks, step.taken)
         is_full = len(blocks) == limit
         closed = not is_full and self._is_final(step, dataset)
-        if not is_full and not closed:
+        if not is_full and not closed and step.after is None:
             self.waits_for.append(dataset.name)
         return _Slice(plan, taken, closed, is_full)
 
@@ -272,7 +273,8 @@ class _Intake:
         """All blocks of a closed data set; None: it is open."""
         connection, dataset = self.tx.connection, self._input_dataset(step)
         if dataset.open or dataset_blocks.has_open_block(connection, dataset.id):
-            self.waits_for.append(dataset.name)
+            if step.after is None:
+                self.waits_for.append(dataset.name)
             return None
         blocks = datasets.closed_blocks(connection, dataset.id, 0, 10**9)
         sets = sorted({block.location_set for block in blocks})

@@ -65,6 +65,18 @@ def test_an_open_request_without_blocks_fails_at_its_end(queue: QueueBench) -> N
     )
 
 
+def test_a_request_with_a_merge_fails_if_its_closed_input_is_empty(queue: QueueBench) -> None:
+    """Its merge would wait for outputs of jobs that nobody will make."""
+    data = queue.dataset("empty")
+    request = queue.request(queue.merged_step(), inputs=[data])
+    queue.intake(request)
+    row = queue.request_row(request)
+    assert (row.state, row.reason) == (
+        RequestState.FAILED,
+        "there is no work: its input has no closed block",
+    )
+
+
 def test_a_request_whose_lists_exclude_all_blocks_does_not_tell_of_open_ones(queue: QueueBench) -> None:
     """The first slices took the blocks; the last one knows only that there are some."""
     data = queue.dataset("data")
