@@ -95,7 +95,13 @@ class AgentBooks:
     def __init__(self) -> None:
         self.offers: dict[tuple[int, int], str] = {}
         """By element and epoch: the process that got it."""
-        self.joined = 0
+        self.restores = 0
+        """How often the store was restored."""
+
+    def forget(self) -> None:
+        """The store has gone back, and may give the same epochs again."""
+        self.restores += 1
+        self.offers.clear()
 
     def note(self, process: str, offers: list[OfferedElement]) -> None:
         for offer in offers:
@@ -141,8 +147,9 @@ class AgentProcess:
 
     def ask(self, letter: _AgentLetter) -> Any:
         """Send a letter, and wait for the answer. For the thread of the agent."""
+        restores = self._books.restores
         answer = self._program.wait_for(lambda: self.link.send(letter, self._go_on))
-        if isinstance(answer, SyncResponse):
+        if isinstance(answer, SyncResponse) and restores == self._books.restores:
             self._books.note(self._name, answer.elements)
         return answer
 

@@ -14,9 +14,10 @@ from pilotage.outside.batch.submission import NativeState
 from pilotage.twin.server import TwinServer
 from tests.faults.ledger import Ledger
 from tests.simulation.broken import Broken, need
-from tests.simulation.payloads import PayloadBooks
+from tests.simulation.payloads import PayloadBooks, PayloadEntry, incarnation_of
 from tests.simulation.people import PeopleBooks
 from tests.simulation.policy import MAX_RESCHEDULES, SOUTH_AT_ONCE, SOUTH_BUDGET
+from tests.simulation.restores import Restores
 from tests.simulation.sites import Sites
 from tests.simulation.stores import Rows, Store
 
@@ -33,8 +34,11 @@ def check_ledger(store: Store) -> None:
         raise Broken(f"{type(error).__name__}: {error}") from error
 
 
-def unsettled(connection: Rows, sites: Sites) -> Iterator[str]:
-    """What is not at rest yet, once faults have ceased."""
+def unsettled(connection: Rows, sites: Sites, restores: Restores) -> Iterator[str]:
+    """What is not at rest yet, once faults have ceased.
+
+    A restore may forget a submission that was not released yet. Its batch jobs stay held until a person cancels them.
+    """
     final = [str(state) for state in FINAL]
     marks = ",".join("?" * len(final))
     jobs = connection.execute(f"SELECT id, state FROM jobs WHERE state NOT IN ({marks})", final).fetchall()
@@ -52,7 +56,12 @@ def unsettled(connection: Rows, sites: Sites) -> Iterator[str]:
     ).fetchall()
     if submissions:
         yield f"{len(submissions)} submissions of pilots have not ended: {submissions[:8]}"
-    tasks = sites.tasks(NativeState.HELD, NativeState.WAITING, NativeState.RUNNING)
+    stamps = {stamp for (stamp,) in connection.execute("SELECT stamp FROM pilot_submissions")}
+    tasks = [
+        (system, task)
+        for system, task in sites.tasks(NativeState.HELD, NativeState.WAITING, NativeState.RUNNING)
+        if not (restores and task.state is NativeState.HELD and task.array.submission.stamp not in stamps)
+    ]
     if tasks:
         shown = [(task.array.submission.stamp, task.batch_id, str(task.state)) for _, task in tasks[:8]]
         yield f"{len(tasks)} batch jobs are left: {shown}"
@@ -66,21 +75,22 @@ def check_end(
     payloads: PayloadBooks,
     sites: Sites,
     turned_back: float,
+    restores: Restores,
     *,
     budget: bool,
 ) -> None:
     """Once all is at rest."""
-    _starts_were_confirmed(connection, payloads)
+    _starts_were_confirmed(connection, payloads, restores)
     _acknowledged_jobs_are_there(connection, people)
     _final_once(connection)
-    _results_were_run(connection, payloads)
+    _results_were_run(connection, payloads, restores)
     _leases_have_holders(connection)
     _each_try_ended_once(connection)
     _retries_are_bounded(connection)
     _failures_were_counted_once(connection)
-    _no_result_was_dropped(connection, payloads, sites)
+    _no_result_was_dropped(connection, payloads, sites, restores)
     if budget:
-        _budgets_were_kept(sites, turned_back)
+        _budgets_were_kept(sites, turned_back + restores.seconds_forgotten())
     _use_is_that_of_attempts(connection)
 
 
@@ -119,9 +129,15 @@ def _final_once(connection: Rows) -> None:
         )
 
 
-def _results_were_run(connection: Rows, payloads: PayloadBooks) -> None:
-    """A result that is applied is that of a payload of this try, on the pilot that the try belongs to."""
-    runs = {(entry.job, entry.epoch): entry for entry in payloads.entries}
+def _results_were_run(connection: Rows, payloads: PayloadBooks, restores: Restores) -> None:
+    """A result that is applied is that of a payload of this try, on the pilot that the try belongs to.
+
+    After a restore tries have the same numbers again, so the pilot tells which of them it is.
+    """
+    runs: dict[tuple[int, int], PayloadEntry] = {}
+    by_pilot: dict[tuple[int, int, str], PayloadEntry] = {}
+    for entry in payloads.entries:
+        runs[entry.job, entry.epoch] = by_pilot[entry.job, entry.epoch, entry.batch_id] = entry
     need(not payloads.doubled, f"a try was started twice: {payloads.doubled[:3]}")
     rows = connection.execute(
         "SELECT a.job_id, a.epoch, a.exit_code, a.failure, p.batch_id, j.state, j.finished_epoch"
@@ -130,11 +146,16 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks) -> None:
     ).fetchall()
     applied = set()
     for job, epoch, exit_code, failure, batch_id, state, finished in rows:
-        entry = runs.get((job, epoch))
+        entry = by_pilot.get((job, epoch, batch_id)) or runs.get((job, epoch))
         need(entry is not None and entry.finish is not None, f"job {job} try {epoch}: applied, but not run")
         assert entry is not None
         assert entry.finish is not None
         need(entry.batch_id == batch_id, f"job {job} try {epoch}: run by {entry.batch_id}, not {batch_id}")
+        for restore in restores.later_than(incarnation_of(entry.pilot)):
+            need(
+                (job, epoch) in restore.after.applied,
+                f"job {job} try {epoch}: a result of a pilot from before the restore was applied",
+            )
         expected = entry.finish.failure or ("payload" if entry.finish.exit_code else "")
         need(
             (entry.finish.exit_code, expected) == (exit_code, failure),
@@ -148,10 +169,15 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks) -> None:
     need(done == applied, f"done without a result: {sorted(done - applied)}")
 
 
-def _starts_were_confirmed(connection: Rows, payloads: PayloadBooks) -> None:
-    """A pilot starts no payload before the server has stored that it holds the job."""
+def _starts_were_confirmed(connection: Rows, payloads: PayloadBooks, restores: Restores) -> None:
+    """A pilot starts no payload before the server has stored that it holds the job. A restore may forget that."""
     attempts = {tuple(row) for row in connection.execute("SELECT job_id, epoch FROM attempts")}
-    stray = [entry for entry in payloads.entries if (entry.job, entry.epoch) not in attempts]
+    stray = [
+        entry
+        for entry in payloads.entries
+        if (entry.job, entry.epoch) not in attempts
+        and not restores.may_be_forgotten(incarnation_of(entry.pilot), entry.begin)
+    ]
     need(not stray, f"started without an attempt: {stray[:3]}")
 
 
@@ -207,15 +233,22 @@ def _retries_are_bounded(connection: Rows) -> None:
         need(tries <= most, f"job {job} failed and was tried again {tries} times of {most}")
 
 
-def _no_result_was_dropped(connection: Rows, payloads: PayloadBooks, sites: Sites) -> None:
-    """A pilot that left in good order has told the results of its payloads: none is run again for nothing."""
-    left = {id(process.pilot) for process in sites.pilots if process.exit_code == 0}
+def _no_result_was_dropped(
+    connection: Rows, payloads: PayloadBooks, sites: Sites, restores: Restores
+) -> None:
+    """A pilot that left in good order has told the results of its payloads: none is run again for nothing.
+
+    A restore may forget the results of pilots that ended after the backup.
+    """
+    left = {id(process.pilot): process.ended or 0.0 for process in sites.pilots if process.exit_code == 0}
     outcomes = {
         (job, epoch): outcome
         for job, epoch, outcome in connection.execute("SELECT job_id, epoch, outcome FROM attempts")
     }
     for entry in payloads.entries:
         if entry.finish is None or entry.finish.failure == "killed" or id(entry.pilot) not in left:
+            continue
+        if restores.may_be_forgotten(incarnation_of(entry.pilot), left[id(entry.pilot)]):
             continue
         outcome = outcomes.get((entry.job, entry.epoch))
         need(

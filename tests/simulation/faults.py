@@ -78,6 +78,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
     "server freezes": FaultKind(TIMER, 1, (5.0, 150.0)),
     "pilots freeze": FaultKind(TIMER, 2, (20.0, 300.0)),
     "clock jumps": FaultKind(TIMER, 1, (-300.0, 300.0)),
+    "server restored": FaultKind(TIMER, 0.8, (5.0, 200.0)),
     "pilot dies": FaultKind(TIMER, 2),
     "pilot hangs": FaultKind(TIMER, 1),
     "agent dies": FaultKind(TIMER, 1.5, (5.0, 250.0)),

@@ -33,7 +33,7 @@ from pilotage.services.submission import accept
 from pilotage.services.workqueue import expiry, roll_up
 from pilotage.services.workqueue.intake import _Intake
 from pilotage.store.postgresql.connection import PostgresqlConnection
-from pilotage.store.tables import element_jobs, job_outcomes, pilots
+from pilotage.store.tables import element_jobs, instance, job_outcomes, pilots
 from pilotage.store.writer.replies import send_results
 from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
@@ -120,6 +120,24 @@ def _uncounted(failed: FailedTry, rules: RetryRules) -> RetryVerdict:
     return after_failed_try(replace(failed, retries=0), rules)
 
 
+def _admit_each_incarnation(pool: Any, tx: Any, hashed: str, request: Any) -> Any:
+    return _admit(pool, tx, hashed, replace(request, incarnation=pool.server.incarnation))
+
+
+_admit = exchange._admit
+
+
+def _same_incarnation(connection: Any, incarnation: int, id_floor: int) -> None:
+    _begin_incarnation(connection, incarnation - 1, id_floor)
+
+
+def _no_floor(connection: Any, incarnation: int, id_floor: int) -> None:
+    _begin_incarnation(connection, incarnation, 0)
+
+
+_begin_incarnation = instance.begin_incarnation
+
+
 async def _run_without_lease(self: Any, name: str, duty: Any) -> None:
     await duty()
 
@@ -187,6 +205,9 @@ MISTAKES: Final[Mapping[str, tuple[Change, ...]]] = {
     "ends of jobs of requests are forgotten": ((job_outcomes, "append", _nothing),),
     "the last output blocks stay open": ((roll_up, "close_output", lambda *_: True),),
     "outputs are not registered": ((stored_files, "register_outputs", lambda *_: ()),),
+    "pilots from before a restore are heard": ((exchange, "_admit", _admit_each_incarnation),),
+    "a restore keeps the incarnation": ((instance, "begin_incarnation", _same_incarnation),),
+    "a restore gives ids again": ((instance, "begin_incarnation", _no_floor),),
 }
 
 MISTAKES_OF_SEVERAL: Final[Mapping[str, tuple[Change, ...]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -32,28 +33,47 @@ class Storage:
     def __init__(self) -> None:
         self.files: dict[str, int] = {}
         """The events of each file that was written, by its path."""
-        self.removed: set[str] = set()
+        self.removed: dict[str, int] = {}
+        """The files that were removed, with the incarnation of the pilot that did so."""
+        self.incarnation = 1
+        """Of the server now."""
+        self._folders: set[str] = set()
 
-    def read(self, order: DataOrder) -> None:
-        """Raise `Broken` if a job that merges files does not find one of them."""
-        if order.action == CONCATENATE:
-            missing = [one.path for one in order.files if self._is_missing(one.path)]
-            need(not missing, f"a merge of request {order.request} does not find {missing[:3]}")
+    def read(self, order: DataOrder) -> bool:
+        """Whether a job that merges files finds them. Only jobs that the store has forgotten may have removed some."""
+        if order.action != CONCATENATE:
+            return True
+        missing = [one.path for one in order.files if one.path not in self.files or one.path in self.removed]
+        lost = [path for path in missing if self.removed.get(path, self.incarnation) == self.incarnation]
+        need(not lost, f"a merge of request {order.request} does not find {lost[:3]}")
+        return not missing
 
-    def _is_missing(self, path: str) -> bool:
-        return path not in self.files or path in self.removed
-
-    def write(self, order: DataOrder, written: list[StoredFile]) -> None:
+    def write(self, order: DataOrder, written: list[StoredFile], incarnation: int) -> None:
         if order.action == REMOVE:
-            self.removed.update(file.path for file in order.files)
+            self.removed.update((file.path, incarnation) for file in order.files)
         for file in written:
             self.files[f"{file.prefix}/{file.name}"] = file.events
 
+    def new_folder(self, name: str) -> str:
+        """A folder that did not exist: after a restore, tries have numbers that were given before."""
+        number, folder = 1, name
+        while folder in self._folders:
+            number += 1
+            folder = f"{name}-{number}"
+        self._folders.add(folder)
+        return folder
 
-def _outputs(order: DataOrder, offer: OfferedJob) -> tuple[StoredFile, ...]:
+
+def incarnation_of(pilot: SimulatedPilot) -> int:
+    """The incarnation of the server that has accepted the pilot."""
+    assert pilot._machine is not None
+    return pilot._machine.config.incarnation
+
+
+def _outputs(order: DataOrder, offer: OfferedJob, storage: Storage) -> tuple[StoredFile, ...]:
     """What the job writes: all its events, in one file for each pattern."""
     events = sum(file.event_count for file in order.files) if order.files else order.events
-    folder = f"{order.element}/{offer.job}-{offer.epoch}"
+    folder = storage.new_folder(f"{order.element}/{offer.job}-{offer.epoch}")
     return tuple(
         StoredFile(
             f"{folder}/{pattern}",
@@ -71,14 +91,15 @@ def _outputs(order: DataOrder, offer: OfferedJob) -> tuple[StoredFile, ...]:
 class PayloadBooks:
     """Implements `Payloads`."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, seed: int, clock: Callable[[], float]) -> None:
+        """`clock`: the true one. Those of nodes are wrong."""
+        self._seed, self._clock = seed, clock
         self.entries: list[PayloadEntry] = []
         self.storage = Storage()
         self._running: dict[tuple[int, int, int], PayloadEntry] = {}
         self.doubled: list[PayloadEntry] = []
         """Starts of a try that had been started before."""
-        self._begun: set[tuple[int, int]] = set()
+        self._begun: set[tuple[int, int, int]] = set()
 
     def run_of(self, offer: OfferedJob) -> PayloadRun:
         """What the payload does is written in its arguments: seconds, and exit code of each try."""
@@ -86,27 +107,29 @@ class PayloadBooks:
         seconds, *codes = offer.payload.arguments if order is None or not order.action else ("8", "0")
         rng = Random(f"{self._seed} payload {offer.job} {offer.epoch}")
         code = int(rng.choice(codes))
-        files = _outputs(order, offer) if order is not None and not code else ()
+        if order is not None and not self.storage.read(order):
+            code = 1
+        files = _outputs(order, offer, self.storage) if order is not None and not code else ()
         return PayloadRun(float(seconds) * rng.uniform(0.8, 1.2), code, files)
 
     def started(self, pilot: SimulatedPilot, offer: OfferedJob, now: float) -> None:
-        entry = PayloadEntry(offer.job, offer.epoch, pilot.job.batch_id, pilot, offer.payload.processors, now)
+        processors, begin = offer.payload.processors, self._clock()
+        entry = PayloadEntry(offer.job, offer.epoch, pilot.job.batch_id, pilot, processors, begin)
         self.entries.append(entry)
-        if (offer.job, offer.epoch) in self._begun:
+        key = incarnation_of(pilot), offer.job, offer.epoch
+        if key in self._begun:
             self.doubled.append(entry)
-        self._begun.add((offer.job, offer.epoch))
-        if offer.payload.data is not None:
-            self.storage.read(offer.payload.data)
+        self._begun.add(key)
         self._running[id(pilot), offer.job, offer.epoch] = entry
 
     def ended(self, pilot: SimulatedPilot, offer: OfferedJob, now: float, finish: Finish) -> None:
         entry = self._running.pop((id(pilot), offer.job, offer.epoch))
-        entry.end, entry.finish = now, finish
+        entry.end, entry.finish = self._clock(), finish
         if offer.payload.data is not None and not finish.failure and not finish.exit_code:
-            self.storage.write(offer.payload.data, finish.files)
+            self.storage.write(offer.payload.data, finish.files, incarnation_of(pilot))
 
     def lost(self, pilot: SimulatedPilot, offer: OfferedJob, now: float, seconds: float) -> None:
-        self._running.pop((id(pilot), offer.job, offer.epoch)).end = now
+        self._running.pop((id(pilot), offer.job, offer.epoch)).end = self._clock()
 
     def running_on(self, pilot: SimulatedPilot) -> list[PayloadEntry]:
         return [entry for (of, _, _), entry in self._running.items() if of == id(pilot)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -29,6 +30,7 @@ AGAIN = 5.0
 """Seconds after which a person without an answer asks again."""
 
 Ask = Callable[[Context, Caller], Any]
+_Repeat = Callable[[], Awaitable[Any]]
 
 
 class NoAnswer(Exception):
@@ -64,6 +66,9 @@ class People:
         self._asked = 0
         self.books = PeopleBooks()
         self._deeds = _draw_deeds(rng, until, jobs)
+        self._answered: list[tuple[float, _Repeat]] = []
+        """What was answered when, and how it is asked again."""
+        self._repeats: list[asyncio.Task[None]] = []
 
     async def live(self) -> None:
         begin = self._loop.time()
@@ -74,7 +79,7 @@ class People:
         await asyncio.sleep(begin + deed.at - self._loop.time())
         request, books = deed.request, self.books
         if request is not None:
-            books.submitted[request.key] = await self.ask(deed.owner, lambda c, who: submit(request, c, who))
+            await self._do_lasting(partial(self._submit, deed.owner, request))
         elif deed.verb:
             mine = [one for key, one in books.submitted.items() if key.startswith(deed.owner.name)]
             if mine:
@@ -85,15 +90,52 @@ class People:
         elif deed.site:
             for state in ("drain" if deed.pick < 0.5 else "down", "normal"):
                 change = SiteStateRequest(deed.site, state, reason="a test")
-                await self.ask(deed.owner, lambda c, who, change=change: set_site_state(change, c, who))
+                ask = partial(self.ask, deed.owner, partial(_set_site_state, change))
+                # Only that it is open again is repeated after a restore: else it could be closed for ever.
+                await (self._do_lasting(ask) if state == "normal" else ask())
                 await asyncio.sleep(deed.seconds)
         else:
             policy = PolicyChange(policy_text(deed.policy, budget=self._budget))
-            await self.ask(deed.owner, lambda c, who: change_policy(policy, c, who))
+            await self._do_lasting(
+                partial(self.ask, deed.owner, lambda c, who: change_policy(policy, c, who))
+            )
 
-    async def ask(self, owner: Owner, call: Ask) -> Any:
-        """Ask until there is an answer. None: it is refused."""
-        while True:
+    async def _submit(self, owner: Owner, request: SubmitRequest) -> None:
+        answer = await self.ask(owner, lambda c, who: submit(request, c, who))
+        self.books.submitted[request.key] = answer
+
+    async def _do_lasting(self, repeat: _Repeat) -> None:
+        """Do what is done again if the store forgets it."""
+        await repeat()
+        self._answered.append((self._loop.time(), repeat))
+
+    def repeat(self, since: float) -> None:
+        """Do again, one by one, what was answered since then: the store has gone back to that instant."""
+        forgotten = [(at, repeat) for at, repeat in self._answered if at >= since]
+        self._answered = [(at, repeat) for at, repeat in self._answered if at < since]
+
+        async def do_all() -> None:
+            for _, repeat in forgotten:
+                await self._do_lasting(repeat)
+
+        self.also(do_all())
+
+    def also(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the rest, which the end waits for."""
+        self._repeats.append(self._loop.create_task(work))
+
+    @property
+    def is_repeating(self) -> bool:
+        return not all(task.done() for task in self._repeats)
+
+    def need_no_failure(self) -> None:
+        for task in self._repeats:
+            if task.done():
+                task.result()
+
+    async def ask(self, owner: Owner, call: Ask, is_given_up: Callable[[], bool] = lambda: False) -> Any:
+        """Ask until there is an answer. None: it is refused, or given up."""
+        while not is_given_up():
             try:
                 return await self._once(owner, call)
             except NoAnswer:
@@ -103,6 +145,7 @@ class People:
                     self.books.refusals.append(str(error))
                     return None
                 await asyncio.sleep(AGAIN)
+        return None
 
     async def _once(self, owner: Owner, call: Ask) -> Any:
         self._asked += 1
@@ -135,6 +178,10 @@ class People:
         task.add_done_callback(done, context=self._loop.outside)
         process.at_death(died)
         return await answer
+
+
+async def _set_site_state(change: SiteStateRequest, context: Context, who: Caller) -> Any:
+    return await set_site_state(change, context, who)
 
 
 def _draw_deeds(rng: Random, until: float, jobs: int) -> list[_Deed]:

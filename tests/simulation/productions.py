@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -35,6 +37,7 @@ from pilotage.wire.requests import (
 from tests.simulation.endpoints import carry_out
 from tests.simulation.people import People
 from tests.simulation.policy import OWNERS, TEAM
+from tests.simulation.restores import Restore
 
 DATASET = "/data/raw"
 ENDED = frozenset({"completed", "aborted-completed", "failed", "rejected"})
@@ -60,22 +63,58 @@ class Productions:
         """`sites`: those of its requests; empty: all."""
         self._people, self._rng, self._sites = people, rng, sites
         self.books = ProductionBooks()
+        self._restores = 0
+        self._resumed = False
+        """It has resumed the request that it had paused."""
+        self._data: list[tuple[float, ApiCall[Any, Any], Any]] = []
+        """The calls that have registered the data set."""
         self._blocks = _draw_blocks(rng, sites)
         self.books.events = sum(file.events for block in self._blocks for file in block.files)
 
     async def live(self) -> None:
         rng = self._rng
-        await self._call(CREATE_DATASET, DataSetCreate(DATASET))
+        data = [
+            (rng.uniform(0, 40) if position else 0.0, call, body)
+            for position, (call, body) in enumerate(
+                [
+                    (CREATE_DATASET, DataSetCreate(DATASET)),
+                    *((ADD_FILES, block) for block in self._blocks),
+                    (CLOSE_DATASET, DataSetChange(DATASET)),
+                ]
+            )
+        ]
         first = asyncio.ensure_future(self._produce(rng.uniform(0, 100), _over_data(rng), self.books.events))
         events = rng.randrange(100, 300)
         second = asyncio.ensure_future(
             self._produce(rng.uniform(0, 300), _generator(rng, events), events, meddle=True)
         )
-        for block in self._blocks:
-            await asyncio.sleep(rng.uniform(0, 40))
-            await self._call(ADD_FILES, block)
-        await self._call(CLOSE_DATASET, DataSetChange(DATASET))
+        await self._register(data)
         await asyncio.gather(first, second)
+
+    async def _register(self, steps: Sequence[tuple[float, ApiCall[Any, Any], Any]]) -> None:
+        """Register the data set. After a restore all is done again: what is known is refused."""
+        place, restores = 0, self._restores
+        while place < len(steps):
+            pause, call, body = steps[place]
+            await asyncio.sleep(pause)
+            await self._people.ask(
+                MANAGER,
+                partial(carry_out, call, body),
+                is_given_up=lambda known=restores: known != self._restores,
+            )
+            place += 1
+            if restores != self._restores:
+                place, restores = 0, self._restores
+        self._data = [(0.0, call, body) for _, call, body in steps]
+
+    def restored(self, restore: Restore) -> None:
+        """The store has gone back: register the data again, and forget the requests that it has not."""
+        self._restores += 1
+        if self._data:
+            self._people.also(self._register(self._data))
+        for request in restore.lost_requests:
+            self.books.requests.pop(request, None)
+            self.books.ended_early.discard(request)
 
     async def _call(self, call: ApiCall[Any, Any], body: object, /, **parts: int) -> Any:
         return await self._people.ask(MANAGER, lambda c, who: carry_out(call, body, c, who, **parts))
@@ -86,20 +125,39 @@ class Productions:
         """Submit a request, wait for its end, and resubmit its failed parts once."""
         await asyncio.sleep(after)
         key, specification = specification["name"], specification | {"sites": self._sites or "ANY"}
-        accepted = await self._call(SUBMIT_REQUEST, RequestSubmission(specification, key=key))
-        assert accepted is not None, self._people.books.refusals
-        request = accepted.request.id
-        self.books.requests[request] = events
-        if meddle:
-            await self._meddle(request)
-        ended = await self._end_of(request)
+        is_over = False
+        while not is_over:
+            accepted = await self._accepted(SUBMIT_REQUEST, RequestSubmission(specification, key=key))
+            if accepted is None:
+                continue
+            request = accepted.request.id
+            self.books.requests[request] = events
+            if meddle:
+                meddle = False
+                await self._meddle(request)
+            is_over = await self._finish(request, key)
+
+    async def _accepted(self, call: ApiCall[Any, Any], body: object, /, **parts: int) -> Any:
+        """The answer to a call that may be refused after a restore only. None: so it was, some time ago."""
+        answer = await self._call(call, body, **parts)
+        if answer is None:
+            assert self._restores, self._people.books.refusals
+            await asyncio.sleep(LOOK)
+        return answer
+
+    async def _finish(self, request: int, name: str) -> bool:
+        """Wait for the end of a request, and resubmit its failed parts once. False: the store has forgotten it."""
+        ended = await self._end_of(request, name)
+        if ended is None:
+            return False
         if ended.failed_jobs and ended.state == "completed":
-            again = await self._call(
-                RESUBMIT_REQUEST, RequestResubmission(key=f"{key} again"), request=request
-            )
-            assert again is not None, self._people.books.refusals
+            resubmission = RequestResubmission(key=f"{name} again")
+            again = await self._accepted(RESUBMIT_REQUEST, resubmission, request=request)
+            if again is None:
+                return False
             self.books.requests[again.id] = 0
-            await self._end_of(again.id)
+            return await self._end_of(again.id, again.name) is not None
+        return True
 
     async def _meddle(self, request: int) -> None:
         rng = self._rng
@@ -109,6 +167,7 @@ class Productions:
         if deed == "pause":
             await self._call(PAUSE_REQUEST, reason, request=request)
             await asyncio.sleep(rng.uniform(10, 100))
+            self._resumed = True
             await self._call(RESUME_REQUEST, reason, request=request)
         elif deed == "priority":
             await self._call(SET_REQUEST_PRIORITY, RequestPriority(9000, "a test"), request=request)
@@ -117,10 +176,15 @@ class Productions:
             call = ABORT_REQUEST if deed == "abort" else FORCE_COMPLETE_REQUEST
             await self._call(call, reason, request=request)
 
-    async def _end_of(self, request: int) -> Any:
+    async def _end_of(self, request: int, name: str) -> Any:
+        """Its last state. None: the store has forgotten it, or another one has its number since."""
         while True:
             await asyncio.sleep(LOOK)
-            detail = await self._call(SHOW_REQUEST, None, request=request)
+            detail = await self._accepted(SHOW_REQUEST, None, request=request)
+            if detail is None or detail.request.name != name:
+                return None
+            if detail.request.paused and self._resumed:
+                await self._call(RESUME_REQUEST, RequestChange("a test"), request=request)
             if detail.request.state in ENDED:
                 return detail.request
 

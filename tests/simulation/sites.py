@@ -13,7 +13,7 @@ from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart, BatchTask, StartedPilot
 from pilotage.twin.chance import Streams
 from pilotage.twin.idle_takes import IdleTakes
-from pilotage.twin.pilots import BatchJob, Reply, SimulatedPilot
+from pilotage.twin.pilots import BatchJob, CallFailed, Reply, SimulatedPilot
 from pilotage.wire.pilot import ExchangeResponse, Node
 from tests.simulation.broken import need
 from tests.simulation.faults import Fault
@@ -67,6 +67,9 @@ class PilotProcess:
 
     def _hear(self, reply: Reply, given: Any) -> None:
         reply(given)
+        if isinstance(given, CallFailed) and given.superseded and self.pilot is not None:
+            left = self.payloads.running_on(self.pilot)
+            need(not left, f"pilot {self.stamp} is superseded, and goes on with {left[:3]}")
         if isinstance(given, ExchangeResponse) and given.stop and self.pilot is not None:
             running = {(entry.job, entry.epoch) for entry in self.payloads.running_on(self.pilot)}
             deaf = running & {(one.job, one.epoch) for one in given.stop}

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pilotage.store.admin import sqlite_backup
 from pilotage.twin.server import TwinServer, TwinServerSettings
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ class Store(Protocol):
     def committed(self, server: TwinServer) -> None:
         """A server has committed."""
 
+    def back_up(self) -> Path | None:
+        """Make a backup while the servers go on; None: this store makes none."""
+
+    def restore(self, backup: Path) -> None:
+        """Replace the store by a backup. No server runs."""
+
     def close(self) -> None: ...
 
 
@@ -47,7 +54,9 @@ class SqliteStore:
     servers = 1
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._path = f"file:{folder}/pilotage.db?mode=ro"
+        self._backups = 0
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
@@ -62,6 +71,15 @@ class SqliteStore:
 
     def committed(self, server: TwinServer) -> None:
         """Nobody else waits for it."""
+
+    def back_up(self) -> Path | None:
+        self._backups += 1
+        backup = self._folder / f"backup-{self._backups}.db"
+        sqlite_backup.create_backup(self._folder / "pilotage.db", backup)
+        return backup
+
+    def restore(self, backup: Path) -> None:
+        sqlite_backup.restore(backup, self._folder / "pilotage.db", backup.with_suffix(".replaced"))
 
     def close(self) -> None:
         """The file goes with its folder."""
@@ -105,6 +123,13 @@ class PostgresqlStore:
         from tests.simulation.shared_server import SharedServer
 
         return SharedServer(settings, loop, self._database.url, number, self._notifications)
+
+    def back_up(self) -> Path | None:
+        """Its backups are dumps by programs of PostgreSQL: each would take seconds."""
+        return None
+
+    def restore(self, backup: Path) -> None:
+        raise NotImplementedError
 
     def committed(self, server: TwinServer) -> None:
         self._notifications.committed(server.context.pool.peers.server)

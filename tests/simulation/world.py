@@ -31,6 +31,7 @@ from tests.simulation.people import People
 from tests.simulation.policy import has_budget, policy_text
 from tests.simulation.processes import Outside, SimulationLoop
 from tests.simulation.productions import Productions
+from tests.simulation.restores import Restore, Restores, facts_of
 from tests.simulation.server_host import CommitFailed, ServerHost, ServerHosts
 from tests.simulation.sites import Sites
 from tests.simulation.stores import PostgresqlStore, SqliteStore, Store
@@ -44,9 +45,11 @@ LOOK = 30.0
 """Seconds between two looks whether all is at rest."""
 SOME = 4
 """Of so many answers to pilots, the jobs that the pilot may keep are looked at for one."""
-USER_JOBS = 165
+USER_JOBS = 200
 """Jobs that people submit, at least. The requests have some seventy more."""
-LEAST_FAULTS, MOST_FAULTS = 32, 48
+LEAST_FAULTS, MOST_FAULTS = 36, 52
+RESTORED = 5.0
+"""Seconds until the server starts on a restored store."""
 LEAST_PERIOD = 8.0
 """Seconds between two cycles of a duty, at least: each costs time of the run."""
 
@@ -143,7 +146,7 @@ class _World:
         seed = history.seed
         streams = Streams(seed)
         self._queue = FaultQueue(history.faults, only, lambda: loop.time() - BEGIN)
-        self._payloads = PayloadBooks(seed)
+        self._payloads = PayloadBooks(seed, loop.time)
         self._sites = Sites(loop, streams, self._payloads)
         budget = has_budget(seed)
         machines = [
@@ -171,6 +174,9 @@ class _World:
         self._productions = Productions(self._people, streams.stream("productions"), sites)
         self._agents = Agents(self._network, streams)
         self._looks = Looks(loop, self._hosts, self._sites, self._payloads)
+        self._restores = Restores()
+        self._backup: tuple[float, Path] | None = None
+        """When the backup was made that is about to be restored, and where it is."""
         self._errors: list[str] = []
         loop.set_exception_handler(self._on_error)
 
@@ -250,6 +256,8 @@ class _World:
             host.freeze(fault.seconds)
         elif fault.kind == "clock jumps":
             host.jump(fault.seconds)
+        elif fault.kind == "server restored":
+            self._back_up(fault.seconds)
         elif fault.kind.startswith("agent "):
             self._agents.happen(fault)
         else:
@@ -259,6 +267,31 @@ class _World:
         await host.stop()
         await asyncio.sleep(downtime)
         host.start()
+
+    def _back_up(self, until_restore: float) -> None:
+        """Make a backup, and restore it later. One at a time: so a restore forgets no other one."""
+        if self._backup is None and (made := self._store.back_up()) is not None:
+            self._backup = self._loop.time(), made
+            Outside(self._loop).call_later(until_restore, self._restore)
+
+    def _restore(self) -> None:
+        """Stop the server, and let the store go back to the backup. Pilots and agents go on."""
+        assert self._backup is not None
+        (backed_up, backup), self._backup = self._backup, None
+        [host] = self._hosts.all
+        host.die(RESTORED)
+        with self._store.reading() as connection:
+            before = facts_of(connection)
+        self._store.restore(backup)
+        with self._store.reading() as connection:
+            after = facts_of(connection)
+        host.jumped_at = self._loop.time()
+        restore = Restore(backed_up, self._loop.time(), before, after)
+        self._restores.add(restore)
+        self._payloads.storage.incarnation = after.incarnation
+        self._agents.books.forget()
+        self._people.repeat(backed_up)
+        self._productions.restored(restore)
 
     def _calm(self) -> None:
         """Faults cease."""
@@ -279,9 +312,12 @@ class _World:
             self._look()
             if people.done():
                 people.result()
+                self._people.need_no_failure()
             with self._store.reading() as connection:
-                left = [] if people.done() else ["the people have no answer"]
-                left += [*checks.unsettled(connection, self._sites), *request_checks.unsettled(connection)]
+                done = people.done() and not self._people.is_repeating and self._backup is None
+                left = [] if done else ["the people have no answer"]
+                left += checks.unsettled(connection, self._sites, self._restores)
+                left += request_checks.unsettled(connection)
             if not left and len(self._hosts.running) == len(self._hosts.all):
                 return
         servers = [host.server for host in self._hosts.all if host.server is not None]
@@ -308,9 +344,11 @@ class _World:
                 self._payloads,
                 self._sites,
                 sum(host.turned_back for host in self._hosts.all),
+                self._restores,
                 budget=has_budget(self._history.seed),
             )
             request_checks.check_end(connection, self._productions.books, self._payloads.storage)
+            self._restores.check(connection)
             self._write_up(connection)
 
     def _write_up(self, connection: Any) -> None:
