@@ -305,6 +305,31 @@ def test_parity_holds_on_postgresql(tmp_path: Path) -> None:
             postgres.server().drop(name)
 
 
+def test_no_second_server_joins_a_recorded_one(tmp_path: Path) -> None:
+    """Its decisions would be missing in the record."""
+    database = postgres.server().empty()
+    first, second = (Instance(tmp_path / name, database_url=postgres.server().url(database)) for name in "ab")
+    try:
+        for instance in (first, second):
+            instance.home.parent.mkdir()
+        assert first.cli("db", "upgrade").returncode == 0
+        first.start("--record", str(tmp_path / "run.record"))
+        for options in ((), ("--record", str(tmp_path / "other.record"))):
+            refused = second.cli("up", "--port", str(second.port), *options)
+            assert refused.returncode == 5, refused.stderr
+        refused = second.cli("up", "--port", str(second.port))
+        assert f"a record has one server: the server at http://127.0.0.1:{first.port} of " in refused.stderr
+        assert "stop it, and start it again without --record" in refused.stderr
+        first.stop_server()
+        result = replay(tmp_path / "run.record", postgres.server().url(other := postgres.server().empty()))
+        assert (result.difference, result.ended) == ("", True)
+        postgres.server().drop(other)
+    finally:
+        first.close()
+        second.close()
+        postgres.server().drop(database)
+
+
 def replay_fails(record: Path, database_url: str = "") -> str:
     with pytest.raises(InvalidInput) as error:
         replay(record, database_url)

@@ -41,11 +41,13 @@ ABANDONED_AFTER = 60.0
 """Seconds without changes after which a partial submission counts as abandoned by its server."""
 
 
-def describe_server(url: str, policy_version: int, now: float, secrets: SecretSource) -> ServerRow:
+def describe_server(
+    url: str, policy_version: int, now: float, secrets: SecretSource, *, recorded: bool = False
+) -> ServerRow:
     """The row of this server, with a new unique name."""
     host = socket.gethostname()
     name = f"{host}:{url.rpartition(':')[2]}-{secrets.token_hex(3)}"
-    return ServerRow(name, host, url, __version__, now, now, policy_version)
+    return ServerRow(name, host, url, __version__, now, now, policy_version, recorded=recorded)
 
 
 class DatabaseClock:

@@ -224,7 +224,8 @@ class _Server:
         start = read_policy(connection, given, first, folder, by=owner, now=now)
         peers: Peers = NoPeers()
         if self._counters is not None:
-            server = describe_server(url, start.version, now, self._rim.secrets)
+            recorded = self._rim.inline
+            server = describe_server(url, start.version, now, self._rim.secrets, recorded=recorded)
             peers = join(tx, server, in_common=(key, sandboxes), monotonic=self._rim.monotonic)
         pool = open_pool(
             tx,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pilotage.core.errors import Conflict
@@ -24,7 +24,7 @@ def join(
 ) -> DatabasePeers:
     """Register a server that starts. `in_common`: marks of its signing key and of its sandboxes.
 
-    Raises `Conflict` if the other live servers have another key or other sandboxes.
+    Raises `Conflict` if the other live servers have another key or other sandboxes, or if one of the servers is recorded.
     """
     now = database_time(tx.connection, server.started)
     server = replace(server, started=now, alive_at=now)
@@ -36,6 +36,7 @@ def join(
     if not others:
         for silent in registered:
             evict_server(tx, silent.name, now)
+    _refuse_company_of_record(server, others)
     theirs = instance.shared_fingerprints(tx.connection)
     if others and theirs != in_common:
         _refuse(others[0], key=theirs[0] != in_common[0])
@@ -44,6 +45,21 @@ def join(
     return DatabasePeers(
         server.name, position=changes.oldest_open_transaction(tx.connection), monotonic=monotonic
     )
+
+
+def _refuse_company_of_record(server: ServerRow, others: Sequence[ServerRow]) -> None:
+    """A record has the inputs of one server: the decisions of another one would be missing in it."""
+    for other in others:
+        at = f"the server at {other.url} of {other.host}, which uses the same database"
+        if other.recorded:
+            raise Conflict(
+                f"a record has one server: {at}, is recorded",
+                hint="stop it, and start it again without --record",
+            )
+        if server.recorded:
+            raise Conflict(
+                f"a record has one server, but there is {at}", hint="stop it, or leave --record out"
+            )
 
 
 def _refuse(other: ServerRow, *, key: bool) -> None:

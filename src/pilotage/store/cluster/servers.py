@@ -22,6 +22,8 @@ class ServerRow:
     """The address for pilots; empty: not announced yet."""
     fingerprints: str = ""
     """Fingerprints of its certificates, separated by commas. Empty: a CA vouches for it, or it has no TLS."""
+    recorded: bool = False
+    """It records its messages, so it must stay the only server."""
 
 
 _COLUMNS = columns(ServerRow)

@@ -51,6 +51,8 @@ servers = sa.Table(
     # The address for pilots, and the fingerprints of the server's certificates, separated by commas.
     sa.Column("pilot_url", sa.Text, nullable=False, server_default=""),
     sa.Column("fingerprints", sa.Text, nullable=False, server_default=""),
+    # 1: it records its messages (`up --record`), and must stay the only one.
+    sa.Column("recorded", sa.SmallInteger, nullable=False, server_default="0"),
 )
 
 # Locks of duties (core/duties.py): one server at a time runs each duty.
