@@ -48,6 +48,7 @@ class PaperBatch:
     """A `BatchAdapter` without a batch system. `fault` names the fault of the next call that can have it."""
 
     holds = True
+    keeps_ended = False
     index_variable = "PAPER_INDEX"
     pilot_options: Mapping[str, str] = MappingProxyType({})
     place = ""

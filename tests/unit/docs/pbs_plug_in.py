@@ -85,6 +85,7 @@ class PbsBatch:
     """The adapter of one CE: a `BatchAdapter`."""
 
     holds = True
+    keeps_ended = False
     index_variable = "PILOTAGE_INDEX"
     pilot_options = PILOT_OPTIONS
     place = ""

@@ -26,6 +26,7 @@ class Machine:
 
     pilot_options: ClassVar[dict[str, str]] = {}
     holds = False
+    keeps_ended = False
     place = ""
     index_variable = "PILOTAGE_INDEX"
 

@@ -92,6 +92,10 @@ class BatchAdapter(Protocol):
 
     holds: bool
     """Whether submissions are held until their release. Otherwise the submission also releases them."""
+    keeps_ended: bool
+    """Whether ended batch jobs stay until `cancel_tasks` removes them, which the director asks for when their ends
+    are stored.
+    """
     index_variable: str
     """The environment variable in which a pilot finds its index within its submission."""
     pilot_options: Mapping[str, str]
@@ -120,6 +124,8 @@ class BatchAdapter(Protocol):
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
         """Cancel single pilots or arrays by ids of a listing with this `epoch`; unknown ids are left out.
+
+        Ended ones are removed where the batch system keeps them.
 
         `Unreachable` if the batch system has another epoch now: its ids may belong to other jobs.
         """

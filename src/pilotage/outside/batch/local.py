@@ -98,6 +98,7 @@ class LocalBatch:
     """The adapter of local CEs: a `BatchAdapter`."""
 
     holds = False
+    keeps_ended = False
     index_variable = "PILOTAGE_INDEX"
     pilot_options: Mapping[str, str] = MappingProxyType({})
 

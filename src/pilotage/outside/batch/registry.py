@@ -5,6 +5,7 @@ It is the adapter of the `ces.*.type` of its name if it has a function `make_ada
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.policy import Ce
 from pilotage.outside import batch
 from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.outside.batch.https_connection import HttpConnection, HttpsConnection
 from pilotage.outside.batch.runner import TIMEOUT, LocalRunner, Runner
 
 
@@ -35,6 +37,8 @@ class ServerMachine:
     """The limit of open files for this machine's pilots; None: the server's."""
     runner: Callable[[Mapping[str, str]], Runner] = LocalRunner
     """Makes the runner of the commands of a batch system, from their environment. Tests answer from a transcript."""
+    connect: Callable[[str, int, ssl.SSLContext, float], HttpConnection] = HttpsConnection
+    """Makes the connection to a batch system that is reached by HTTPS, from host, port, TLS and seconds for a call."""
 
     def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """These variables of the environment, as far as they are set."""

@@ -28,6 +28,7 @@ class _AdapterKind(NamedTuple):
     index_variable: str
     pilot_options: dict[str, str]
     place: str
+    keeps_ended: bool = False
 
 
 class TapedAdapter:
@@ -41,7 +42,7 @@ class TapedAdapter:
         kind = self._ask("kind", _AdapterKind, self._kind)
         self.holds, self.index_variable = kind.holds, kind.index_variable
         self.pilot_options: Mapping[str, str] = kind.pilot_options
-        self.place = kind.place
+        self.place, self.keeps_ended = kind.place, kind.keeps_ended
 
     @cached_property
     def _batch(self) -> BatchAdapter:
@@ -49,7 +50,8 @@ class TapedAdapter:
 
     def _kind(self) -> _AdapterKind:
         batch = self._batch
-        return _AdapterKind(batch.holds, batch.index_variable, dict(batch.pilot_options), batch.place)
+        options = dict(batch.pilot_options)
+        return _AdapterKind(batch.holds, batch.index_variable, options, batch.place, batch.keeps_ended)
 
     def _ask(self, call: str, kind: Any, make: Callable[[], Value]) -> Value:
         return self._tape.ask(f"{self._name}: {call}", kind, make)

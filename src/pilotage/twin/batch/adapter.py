@@ -45,6 +45,7 @@ class TwinBatchAdapter:
     """
 
     holds = True
+    keeps_ended = False
     index_variable = "BATCH_INDEX"
     pilot_options: Mapping[str, str] = MappingProxyType({})
     place = ""

@@ -50,6 +50,7 @@ class SgeBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the master."""
 
     holds = True
+    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
     place = ""

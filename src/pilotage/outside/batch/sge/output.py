@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+from pilotage.outside.batch import xml_answers
 from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.sge.wait_reasons import classify_wait
 from pilotage.outside.batch.submission import ListedTask, NativeState, SubmissionRefusal
@@ -15,25 +16,13 @@ WAITING = (NativeState.WAITING, NativeState.HELD)
 MOST_TASKS = 1_000_000
 """Tasks of one listing."""
 
-_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML cannot have, halves of surrogate pairs among them."""
 _SPACED_TAG = re.compile("<(/?)job ids>")
 """Grid Engine names a list so in messages about a single job, such as one that was started again."""
 
 
 def read_xml(output: str) -> ElementTree.Element:
-    """The root element of a command's XML. A text that is cut off, or that declares entities, is an error.
-
-    Without declarations no entity can grow or name a file, so the parser of the standard library is safe.
-    """
-    if "<!" in output:
-        raise UnreadableOutput("the XML has a declaration of its own")
-    try:
-        # Grid Engine does not escape control characters in the names of jobs.
-        text = _SPACED_TAG.sub(r"<\1job_ids>", _CONTROL.sub("\ufffd", output))
-        return ElementTree.fromstring(text)  # noqa: S314 - no declarations are left
-    except ElementTree.ParseError as error:
-        raise UnreadableOutput(f"not XML ({error}): {output[:200]!r}") from None
+    """The root element of a command's XML. A text that is cut off, or that declares entities, is an error."""
+    return xml_answers.read_xml(_SPACED_TAG.sub(r"<\1job_ids>", output))
 
 
 def read_listing(output: str) -> Iterator[ListedTask]:

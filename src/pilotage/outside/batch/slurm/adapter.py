@@ -44,6 +44,7 @@ class SlurmBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the controller."""
 
     holds = True
+    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
     place = ""
