@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from pilotage.core.policy.batch_systems.arc import ArcOptions
 from tests.arc_certificates import TestAuthority
 from tests.batch_daemons import BatchDaemons, skip_or_fail
 from tests.deadlines import PATIENCE
@@ -30,6 +31,10 @@ PROGRAMS = (AREX, REST, PARSER)
 PACKAGES = ("nordugrid-arc-arex", "nordugrid-arc-plugins-needed")
 ACCOUNT = "nobody"
 """All identities are mapped to it."""
+REACHABLE = "/tmp"
+"""Where the account can enter; the folder for temporary files of tests may be private."""
+PAUSES = (("scan-fork-job", "sleep 10", "sleep 1"), ("cancel-fork-job", "sleep 5", "sleep 2"))
+"""Scripts for jobs that are processes, each with a pause and the shorter one in its place."""
 INFORMATION_PERIOD = 2
 """Seconds between two looks of the CE at its batch system."""
 
@@ -79,7 +84,27 @@ class ArcCe(BatchDaemons):
             "TMPDIR": str(folder / "tmp"),
         }
 
+    def options(self, **options: str) -> ArcOptions:
+        """The options of a CE that uses it."""
+        own = {
+            "url": self.url,
+            "certificate": str(self.client.certificate),
+            "key": str(self.client.key),
+            "ca": str(self.authority.folder),
+        }
+        return ArcOptions(**own | options)
+
+    def jobs(self) -> list[str]:
+        """The jobs that the CE keeps, ended ones too."""
+        return [folder.name for folder in (self.folder / "session").iterdir() if folder.is_dir()]
+
+    def shown(self) -> str:
+        """The descriptions and records of all jobs."""
+        files = (self.folder / "control").rglob("*")
+        return "".join(file.read_text(errors="replace") for file in files if file.is_file())
+
     def start(self) -> None:
+        self._make_location()
         self._write_configuration()
         self.start_arex()
         self.start_rest()
@@ -95,7 +120,7 @@ class ArcCe(BatchDaemons):
             "X509_USER_KEY": str(self.host.key),
             "X509_CERT_DIR": str(self.authority.folder),
             "HOSTNAME": "localhost",
-            "ARC_LOCATION": "/usr",
+            "ARC_LOCATION": str(self.folder / "location"),
             "GLOBUS_LOCATION": "/usr",
         }
 
@@ -140,6 +165,22 @@ class ArcCe(BatchDaemons):
                     if any(wanted in text for text in texts):
                         found.append(int(entry.name))
         return found
+
+    def _make_location(self) -> None:
+        """The programs of ARC, with shorter pauses in the scripts that end jobs and look for ended ones."""
+        location, scripts = self.folder / "location", Path("/usr/share/arc")
+        (location / "share/arc").mkdir(parents=True)
+        for name in ("lib", "libexec", "sbin", "bin"):
+            (location / name).symlink_to(f"/usr/{name}")
+        for script in scripts.iterdir():
+            (location / "share/arc" / script.name).symlink_to(script)
+        for name, long, short in PAUSES:
+            text = (scripts / name).read_text()
+            assert long in text, f"{name} has another pause than {long}"
+            changed = location / "share/arc" / name
+            changed.unlink()
+            changed.write_text(text.replace(long, short))
+            changed.chmod(0o755)
 
     def _write_configuration(self) -> None:
         folder = self.folder
@@ -218,7 +259,7 @@ logfile = {folder}/log/info.log
 def arc_ce(**settings: str) -> Iterator[ArcCe]:
     """A running ARC."""
     require()
-    folder = Path(tempfile.mkdtemp(prefix="arc-"))
+    folder = Path(tempfile.mkdtemp(prefix="arc-", dir=REACHABLE))
     made = ArcCe(folder, **settings)
     try:
         made.start()

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests' own, in a folder as grid software reads it, and certificates of hosts and users."""
+"""A certificate authority of the tests' own, in a folder as grid software reads it, and the certificates it issues."""
 
 from __future__ import annotations
 

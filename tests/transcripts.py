@@ -14,6 +14,9 @@ The other lines are the cases of the contract suite, each with the calls in thei
 `status` null stands for a command that gave no answer in time. Defaults are left out. A text that is long stands
 in a line {"text": NUMBER, "is": TEXT} before, and {"text": NUMBER} stands for it.
 
+A call over HTTPS stands there as a command of its method, its target, and its body if that is a list of jobs. Its
+status is that of HTTP, 200 and 201 included, and `errors` is the reason behind it.
+
 The words @STAMP@, @FOLDER@, @HOST@ and @PORT@ stand for values that differ each time. Between two marks, equal commands
 get their answers in their order, and the last one for ever: so a test may look again as often as it likes.
 """
@@ -21,14 +24,16 @@ get their answers in their order, and the last one for ever: so a test may look 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from pilotage.outside.batch.adapter import BatchAdapter
+from pilotage.outside.batch.https_connection import HttpConnection, HttpReply
 from pilotage.outside.batch.runner import TIMEOUT, CommandResult, Runner
 
 FOLDER = Path(__file__).parent / "contract" / "transcripts"
@@ -156,6 +161,48 @@ class Player:
         assert answer.stdin in ("", digest(known.written(text))), f"{written} got another standard input"
         result = answer.result
         return CommandResult(result.status, known.read(result.output), known.read(result.errors))
+
+
+class HttpsRunner:
+    """A `Runner` of calls over HTTPS: the command is method and target, and perhaps a body that is a list of jobs."""
+
+    def __init__(self, connection: HttpConnection, headers: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._headers = headers
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
+        method, target, *body = command
+        content = "".join(body) or text
+        try:
+            reply = self._connection.send(method, target, content.encode(), self._headers)
+        except (OSError, http.client.HTTPException) as error:
+            return CommandResult(None, errors=str(error))
+        told = f"{reply.length} {reply.reason}" if method == "HEAD" else reply.reason
+        return CommandResult(reply.status, reply.text, told)
+
+
+class RunnerConnection:
+    """An `HttpConnection` over a recorder or a player."""
+
+    def __init__(self, make: Callable[[Mapping[str, str]], Runner]) -> None:
+        """`make`: the runner for a call with these headers."""
+        self._make = make
+
+    def close(self) -> None:
+        pass
+
+    def send(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        text = body.decode()
+        ids = [text] if text.startswith("<jobs>") else []
+        runner = self._make(headers)
+        done = runner.run([method, target, *ids], text="" if ids else text)
+        if done.status is None:
+            raise TimeoutError
+        length, _, reason = done.errors.partition(" ") if method == "HEAD" else ("0", "", done.errors)
+        return HttpReply(done.status, reason, done.output.encode(), int(length))
 
 
 class MarkedAdapter:

@@ -24,6 +24,7 @@ from pilotage.cli.ces.add_options import (
     SetOption,
     SiteOption,
     TypeArgument,
+    UrlOption,
     WallOption,
 )
 from pilotage.cli.policy.versions import ReasonOption
@@ -44,6 +45,7 @@ def add(
     site: SiteOption = "",
     owners: OwnersOption = "home",
     partition: PartitionOption = "",
+    url: UrlOption = "",
     conf: ConfOption = "",
     account: AccountOption = "",
     qos: QosOption = "",
@@ -69,7 +71,13 @@ def add(
         require_free_name,
     )
 
-    options = {"conf": conf, partition_key(kind) or "partition": partition, "account": account, "qos": qos}
+    options = {
+        "url": url,
+        "conf": conf,
+        partition_key(kind) or "partition": partition,
+        "account": account,
+        "qos": qos,
+    }
     options |= {"constraint": constraint, "log_folder": log_folder}
     options = {key: value for key, value in options.items() if value}
     _check_usage(kind, options, max_waiting, max_running)

@@ -7,7 +7,8 @@ from typing import Annotated
 from pilotage.cli.parser import CommandArgument, CommandOption
 
 TypeArgument = Annotated[
-    str, CommandArgument(metavar="TYPE", help="slurm, sge or another batch system, or local (this machine)")
+    str,
+    CommandArgument(metavar="TYPE", help="slurm, sge, arc or another batch system, or local (this machine)"),
 ]
 NameOption = Annotated[
     str | None, CommandOption("--name", metavar="NAME", help="Name of the CE; default: TYPE")
@@ -24,6 +25,12 @@ OwnersOption = Annotated[
 
 PartitionOption = Annotated[
     str, CommandOption("--partition", metavar="NAME", help="Partition or queue; default: that of the cluster")
+]
+UrlOption = Annotated[
+    str,
+    CommandOption(
+        "--url", metavar="URL", help="ARC: address of the CE, such as https://ce.example.org:443/arex"
+    ),
 ]
 ConfOption = Annotated[
     str,

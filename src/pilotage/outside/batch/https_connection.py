@@ -7,6 +7,7 @@ import select
 import socket
 import ssl
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
@@ -60,6 +61,7 @@ class HttpsConnection:
         self._connection = http.client.HTTPSConnection(
             host, port, timeout=min(timeout, CONNECT_TIMEOUT), context=context
         )
+        weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
         sock = self._connection.sock
@@ -74,7 +76,8 @@ class HttpsConnection:
             self._connection.request(method, target, body or None, dict(headers))
             # Servers that send head and body apart wait for an acknowledgement in between, which takes 40 ms.
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-            return self._read(self._connection.getresponse(), time.monotonic() + self._timeout)
+            end = time.monotonic() + self._timeout
+            return self._read(self._connection.getresponse(), end, is_head=method == "HEAD")
         except BaseException:
             self._connection.close()
             raise
@@ -91,7 +94,9 @@ class HttpsConnection:
                 self._connection.close()
                 raise NoConnection(*error.args) from error
 
-    def _read(self, response: http.client.HTTPResponse, end: float) -> HttpReply:
+    def _read(self, response: http.client.HTTPResponse, end: float, *, is_head: bool) -> HttpReply:
+        if response.length is None and not response.chunked:
+            raise http.client.HTTPException("the answer does not tell its length, so it may be cut off")
         length = response.getheader("content-length") or ""
         body = bytearray()
         while part := response.read(_PART):
@@ -101,4 +106,6 @@ class HttpsConnection:
             if time.monotonic() > end:
                 raise TimeoutError
         told = int(length) if length.isdecimal() else len(body)
+        if len(body) < told and not is_head:
+            raise http.client.IncompleteRead(bytes(body), told - len(body))
         return HttpReply(response.status, response.reason, bytes(body), told)

@@ -22,6 +22,7 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.director import BATCH_POOL
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.outside.batch.submission import (
+    STAMP_PREFIX,
     BatchListing,
     NativeState,
     SubmissionFailed,
@@ -41,7 +42,7 @@ from pilotage.services.director.local_orders import LocalOrders
 from pilotage.services.director.submissions import BatchSteps, SubmissionIntent, SubmissionOrder
 from pilotage.services.pilots.orders import CHUNK, order_to_leave
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import ces, pilot_submissions, pilots
+from pilotage.store.tables import absent_pilots, ces, pilot_submissions, pilots
 from pilotage.store.tables.ces import LiveTotals
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import MB
@@ -209,6 +210,21 @@ class CeDuty:
         if steps.cancel_tasks:
             epoch = comparison.listing.epoch
             await self._attempt(lambda: self._batch.cancel_tasks(steps.cancel_tasks, epoch))
+        if self._batch.keeps_ended:
+            await self._remove_ended(comparison.listing)
+
+    async def _remove_ended(self, listing: BatchListing) -> None:
+        """Remove the ended batch jobs of pilots whose ends are stored from a batch system that keeps them."""
+        ended = {
+            f"{task.stamp}/{task.index}": task.batch_id
+            for task in listing.tasks
+            if task.state is NativeState.ENDED and task.stamp.startswith(STAMP_PREFIX)
+        }
+        stored = await self._context.quick_read(
+            lambda connection: absent_pilots.ended_among(connection, list(ended))
+        )
+        if ids := [batch_id for stamp, batch_id in ended.items() if stamp in stored]:
+            await self._attempt(lambda: self._batch.cancel_tasks(ids, listing.epoch))
 
     async def _with_accounted(self, comparison: ListingComparison) -> ListingComparison:
         """Ask the accounting about batch jobs that ended or are missing. Without its answer the listing decides."""
@@ -267,7 +283,7 @@ class CeDuty:
         known = await writer.acall(
             lambda tx: submitting.acknowledged(director, pool, tx, intent.stamp, receipt)
         )
-        if self._batch.holds:
+        if self._batch.holds or (known and not director.local):
             await self._release(intent.stamp)
         elif known:
             self._refusal = ""

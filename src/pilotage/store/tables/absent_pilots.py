@@ -14,6 +14,13 @@ def failed_among(connection: Connection, stamps: Sequence[str]) -> set[str]:
     return {row[0] for row in connection.execute(sql, (value,))}
 
 
+def ended_among(connection: Connection, stamps: Sequence[str]) -> set[str]:
+    """The subset of `stamps` whose pilots have ended."""
+    condition, value = in_list(connection, "stamp", stamps)
+    sql = f"SELECT stamp FROM pilots WHERE {condition} AND ended IS NOT NULL"
+    return {row[0] for row in connection.execute(sql, (value,))}
+
+
 def last_contradiction(connection: Connection, ce: str) -> float | None:
     """The latest `absent_since` of the live pilots of a CE that have called home; None: no such pilot is absent."""
     sql = "SELECT max(absent_since) FROM pilots WHERE ended IS NULL AND ce = ? AND started IS NOT NULL"

@@ -22,7 +22,6 @@ from pilotage.outside.batch.adapter import (
     BatchSubmission,
     Receipt,
     Shape,
-    split_stamp,
     submissions_of,
 )
 from pilotage.outside.batch.arc import answers, information
@@ -140,7 +139,8 @@ class ArcBatch:
         for job in ended if self._options.log_folder else ():
             self._fetch_log(job.id, job.stamp, job.index)
         self._act("clean", [job.id for job in ended])
-        self._act("kill", [job.id for job in jobs if job.state not in ENDED_STATES])
+        live = [job for job in jobs if answers.judge_state(job.state, "").state is not NativeState.ENDED]
+        self._act("kill", [job.id for job in live])
 
     def _act(self, action: str, ids: Sequence[str]) -> None:
         """Kill or clean jobs. A job that is gone is none to complain of."""
@@ -175,7 +175,7 @@ class ArcBatch:
         if stamps is not None and not stamps:
             return {}
         wanted = None if stamps is None else frozenset(stamps)
-        found = {}
+        found: dict[tuple[str, int | None], dict[str, str]] = {}
         for job in self._jobs.list(wanted):
             if job.index is not None and (annotation := self._jobs.annotation(job.id)):
                 found[job.stamp, job.index] = read_properties(annotation)

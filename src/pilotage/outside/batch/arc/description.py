@@ -53,7 +53,8 @@ def _resources(shape: Shape, queue: str, environments: Sequence[str]) -> Iterato
     for name in environments:
         yield f"<RuntimeEnvironment><Name>{escape(name)}</Name></RuntimeEnvironment>"
     slots = max(1, shape.processors)
-    yield f"<SlotRequirement><NumberOfSlots>{slots}</NumberOfSlots><SlotsPerHost>{slots}</SlotsPerHost></SlotRequirement>"
+    count = f"<NumberOfSlots>{slots}</NumberOfSlots><SlotsPerHost>{slots}</SlotsPerHost>"
+    yield f"<SlotRequirement>{count}</SlotRequirement>"
     if shape.memory:
         # ARC asks for the memory of each slot.
         yield f"<IndividualPhysicalMemory>{ceil(shape.memory / slots) * _MEGABYTE}</IndividualPhysicalMemory>"

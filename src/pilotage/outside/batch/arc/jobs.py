@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NamedTuple
 
 from pilotage.outside.batch.adapter import split_stamp
 from pilotage.outside.batch.arc import answers
@@ -12,7 +12,8 @@ from pilotage.outside.batch.arc.rest import ArcClient, RefusedCall
 from pilotage.outside.batch.submission import STAMP_PREFIX, ListedTask, in_short
 
 
-class ArcJob(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ArcJob:
     """One job of a listing."""
 
     id: str

@@ -1,0 +1,99 @@
+"""Jobs run in pilots that a real ARC CE starts, and the CE's faults are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pilotage.wire.jobs import Selection
+from tests import arc
+from tests.deadlines import PATIENCE
+from tests.instance import Instance, until
+
+JOBS = 50
+QUICK = """\
+idle = 2
+heartbeat = 0.5
+lease = 60
+max_waiting = 4
+max_running = 4
+listing_period = 1
+settle = 2
+submit_rate = 100
+information_period = 5"""
+"""In the place of polite values."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(8 * PATIENCE)]
+
+
+@pytest.fixture(scope="module")
+def ce() -> Iterator[arc.ArcCe]:
+    with arc.arc_ce() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def instance(ce: arc.ArcCe, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server with the CE `arc` only, which `ce add` has made."""
+    made = Instance(tmp_path_factory.mktemp("server"))
+    head, _, rest = made.policy.partition("[ces.local]")
+    made.policy = head + '[director]\ndemand = "matched"\n[jobs]' + rest.partition("[jobs]")[2]
+    try:
+        made.start()
+        made.apply()
+        added = made.cli(*add_words(ce), "--log-folder", str(logs))
+        assert added.returncode == 0, added.stderr
+        client = made.client()
+        text = client.policy().text
+        polite = ("idle", "heartbeat", "max_waiting", "max_running", "listing_period", "submit_rate")
+        kept = [line for line in text.splitlines() if line.partition(" =")[0] not in polite]
+        text = "\n".join(kept).replace('type = "arc"', f'type = "arc"\n{QUICK}') + "\n"
+        client.apply_policy(text)
+        yield made
+    finally:
+        made.close()
+
+
+def add_words(ce: arc.ArcCe) -> list[str]:
+    options = ce.options()
+    keys = {"certificate": options.certificate, "key": options.key, "ca": options.ca}
+    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    sizes = ["--processors", "1", "--memory", "500", "--wall", "20m", "--owners", "any"]
+    return ["ce", "add", "arc", "--url", ce.url, *settings, *sizes]
+
+
+def assert_nothing_left(instance: Instance, ce: arc.ArcCe) -> None:
+    client = instance.client()
+    until(lambda: all(pilot.ended for pilot in client.pilots()), 2 * PATIENCE, "the end of all pilots")
+    until(lambda: not ce.jobs(), 2 * PATIENCE, "the removal of all jobs from the CE")
+
+
+def test_jobs_of_several_owners_run_and_nothing_stays_at_the_ce(
+    instance: Instance, ce: arc.ArcCe, logs: Path
+) -> None:
+    sent = [
+        instance.client(owner).submit({"executable": "sh", "arguments": ["-c", "echo $GRID_GLOBAL_JOBID"]},
+                                      values=range(JOBS // 2))
+        for owner in ("alice", "bob")
+    ]  # fmt: skip
+    client = instance.client()
+    selections = [Selection(submission=one.submission) for one in sent]
+
+    def done() -> int:
+        return sum(client.counts(selection).states.get("Done", 0) for selection in selections)
+
+    until(lambda: done() == 2 * (JOBS // 2), 4 * PATIENCE, f"the end of all jobs; {done()} are done")
+    pilots = list(client.pilots())
+    assert {pilot.ce for pilot in pilots} == {"arc"}
+    shown = ce.shown()
+    assert all(pilot.batch_id for pilot in pilots)
+    assert "owner" in shown or not ce.jobs()
+    assert_nothing_left(instance, ce)
+    assert len(list(logs.iterdir())) == len(list(client.pilots())), "the output of each pilot was fetched"
