@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pilotage.core.policy.batch_systems.arc import ArcOptions
 from tests.arc_certificates import TestAuthority
@@ -84,9 +85,9 @@ class ArcCe(BatchDaemons):
             "TMPDIR": str(folder / "tmp"),
         }
 
-    def options(self, **options: str) -> ArcOptions:
+    def options(self, **options: Any) -> ArcOptions:
         """The options of a CE that uses it."""
-        own = {
+        own: dict[str, Any] = {
             "url": self.url,
             "certificate": str(self.client.certificate),
             "key": str(self.client.key),

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pilotage.core.policy.batch_systems.arc import ArcOptions
 from pilotage.outside.batch.arc.adapter import ArcBatch
@@ -32,7 +33,7 @@ class DoubledJob:
 
 @dataclass
 class DoubledArc:
-    """A CE in memory: an `HttpConnection`. Answers have the form of ARC 6.17."""
+    """A CE in memory: an `BatchConnection`. Answers have the form of ARC 6.17."""
 
     jobs: dict[str, DoubledJob] = field(default_factory=dict)
     versions: str = "<versions>\n  <version>1.0</version>\n</versions>"
@@ -151,7 +152,7 @@ def _raise_or(fault: Fault | None) -> None:
         raise fault
 
 
-def adapter(ce: DoubledArc, environment: Mapping[str, str] | None = None, **options: str) -> ArcBatch:
+def adapter(ce: DoubledArc, environment: Mapping[str, str] | None = None, **options: Any) -> ArcBatch:
     """The adapter of a CE in memory, with a token of the environment."""
 
     def connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> DoubledArc:

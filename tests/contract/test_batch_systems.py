@@ -39,7 +39,7 @@ from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.arc.adapter import ArcBatch
 from pilotage.outside.batch.arc.rest import ArcClient
-from pilotage.outside.batch.https_connection import HttpConnection, HttpsConnection
+from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.runner import LocalRunner
@@ -360,7 +360,7 @@ def on_arc(folder: Path) -> Iterator[World]:
         transcript = Transcript(ARC_HEADER, values=places)
         volatile = ('(?<=Time=")[^"]*', "(?<=<WorkingAreaFree>)[^<]*", r"(?<=\n)\s+(?=<)", r"\n")
 
-        def connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> HttpConnection:
+        def connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> BatchConnection:
             connection = HttpsConnection(host, port, context, timeout)
             return RunnerConnection(
                 lambda headers: Recorder(transcript, HttpsRunner(connection, headers), *volatile)
@@ -538,6 +538,7 @@ def case(world: World, request: pytest.FixtureRequest) -> None:
         if not RECORDS and name not in known.cases:
             pytest.skip(f"the transcript has no {name}")
         known.begin(name)
+        world.batch = world.another()
 
 
 @pytest.fixture
@@ -548,6 +549,10 @@ def stamp(world: World, case: None) -> Iterator[str]:
     yield made
     world.batch.cancel([made])
     until(lambda: not world.states(made), PATIENCE, "the end of the test's pilots")
+    if world.batch.keeps_ended:
+        listing = world.batch.list_pilots()
+        ended = [task.batch_id for task in listing.tasks if task.state is NativeState.ENDED]
+        world.batch.cancel_tasks(ended, listing.epoch)
 
 
 def test_a_submission_is_held_until_it_is_released(world: World, stamp: str) -> None:
@@ -869,5 +874,5 @@ def test_the_published_attributes_have_glue_types_and_are_documented(
     documented = {row[0].strip(" `") for row in rows[1:] if len(row) > column and row[column].strip()}
     named = {name for name in published if name.startswith(("Glue", "Slurm", "Unavailable"))}
     assert not named - documented
-    if system != "sge":
+    if system not in ("sge", "arc"):
         assert documented == named | (documented & {"SlurmGres", "UnavailableHosts"})

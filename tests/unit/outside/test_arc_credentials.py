@@ -6,6 +6,7 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -93,7 +94,7 @@ def test_an_expired_certificate_is_told_with_its_end(tmp_path: Path) -> None:
     issued = authority.issue("pilots", tmp_path / "old", lifetime=timedelta(days=-1))
     options = ArcOptions(certificate=str(issued.certificate), key=str(issued.key))
     found = find_credential(options, {}, 1)
-    with pytest.raises(InvalidCredential, match="the certificate in .* has expired on 20"):
+    with pytest.raises(InvalidCredential, match=r"the certificate in .* has expired on 20"):
         found.require(found.expiry + 1)
 
 
@@ -128,7 +129,7 @@ def test_a_file_that_cannot_be_read_is_told(path: str) -> None:
         ({"url": "https://ce/arex", "queue": "a b"}, "queue", "must be a name"),
     ],
 )
-def test_options_that_no_ce_could_use_are_mistakes(options: dict[str, str], key: str, words: str) -> None:
+def test_options_that_no_ce_could_use_are_mistakes(options: dict[str, Any], key: str, words: str) -> None:
     [(wrong, reason)] = ArcOptions(**options).mistakes()
     assert wrong == key
     assert words in reason

@@ -71,14 +71,8 @@ def add(
         require_free_name,
     )
 
-    options = {
-        "url": url,
-        "conf": conf,
-        partition_key(kind) or "partition": partition,
-        "account": account,
-        "qos": qos,
-    }
-    options |= {"constraint": constraint, "log_folder": log_folder}
+    options = {"conf": conf, partition_key(kind) or "partition": partition, "account": account, "qos": qos}
+    options |= {"constraint": constraint, "log_folder": log_folder, "url": url}
     options = {key: value for key, value in options.items() if value}
     _check_usage(kind, options, max_waiting, max_running)
     options = _with_settings(kind, options, settings or ())

@@ -16,7 +16,7 @@ CONNECT_TIMEOUT = 10.0
 """Seconds for a connection, which nothing can end."""
 
 MOST_BYTES = 512 * 1024 * 1024
-"""Of one answer."""
+"""Bytes of one answer that are read."""
 
 _PART = 1024 * 1024
 
@@ -43,7 +43,7 @@ class NoConnection(OSError):
     """No connection was made, so nothing was sent."""
 
 
-class HttpConnection(Protocol):
+class BatchConnection(Protocol):
     """A way to one server. `close` may come from another thread, and ends the call that is under way."""
 
     def send(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> HttpReply:
@@ -53,7 +53,7 @@ class HttpConnection(Protocol):
 
 
 class HttpsConnection:
-    """A connection that is made anew when the server has ended it. It follows no proxy and no redirection."""
+    """A connection that is made again when the server has ended it. It follows no proxy and no redirection."""
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext, timeout: float) -> None:
         """`timeout`: seconds for one call."""
@@ -105,7 +105,7 @@ class HttpsConnection:
                 raise http.client.HTTPException(f"the answer has more than {MOST_BYTES} bytes")
             if time.monotonic() > end:
                 raise TimeoutError
-        told = int(length) if length.isdecimal() else len(body)
-        if len(body) < told and not is_head:
-            raise http.client.IncompleteRead(bytes(body), told - len(body))
-        return HttpReply(response.status, response.reason, bytes(body), told)
+        whole = int(length) if length.isdecimal() else len(body)
+        if len(body) < whole and not is_head:
+            raise http.client.IncompleteRead(bytes(body), whole - len(body))
+        return HttpReply(response.status, response.reason, bytes(body), whole)

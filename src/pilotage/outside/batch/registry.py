@@ -17,7 +17,7 @@ from pilotage.core.errors import NotFound
 from pilotage.core.policy import Ce
 from pilotage.outside import batch
 from pilotage.outside.batch.adapter import BatchAdapter
-from pilotage.outside.batch.https_connection import HttpConnection, HttpsConnection
+from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.runner import TIMEOUT, LocalRunner, Runner
 
 
@@ -37,7 +37,7 @@ class ServerMachine:
     """The limit of open files for this machine's pilots; None: the server's."""
     runner: Callable[[Mapping[str, str]], Runner] = LocalRunner
     """Makes the runner of the commands of a batch system, from their environment. Tests answer from a transcript."""
-    connect: Callable[[str, int, ssl.SSLContext, float], HttpConnection] = HttpsConnection
+    connect: Callable[[str, int, ssl.SSLContext, float], BatchConnection] = HttpsConnection
     """Makes the connection to a batch system that is reached by HTTPS, from host, port, TLS and seconds for a call."""
 
     def variables(self, names: tuple[str, ...]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class ArcOptions(BatchOptions, frozen=True):
         Setting(
             "seconds that the credential must be valid for at a submission; else nothing is submitted", 0
         ),
-    ] = 300.0
+    ] = 300
     rte: Annotated[
         str,
         Setting("runtime environments of its pilots, with commas between them, such as ENV/PROXY,APPS/X-1"),
@@ -100,7 +100,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def _mistake_in_url(url: str) -> str:
-    """What is wrong with an address; empty: nothing."""
+    """The mistake in an address; empty: there is none."""
     if not url:
         return "is missing: it must be the address of the CE"
     try:

@@ -54,7 +54,7 @@ MOST_JOBS = 100
 """Pilots in one request: a request that fails leaves as many in doubt."""
 
 MOST_LOG_BYTES = 1_000_000
-"""Of the output of a pilot that is fetched."""
+"""Bytes of a pilot's output that are fetched."""
 
 FULL = ("No more jobs allowed",)
 """Words of the CE when it has reached a limit of its own."""
@@ -175,11 +175,11 @@ class ArcBatch:
         if stamps is not None and not stamps:
             return {}
         wanted = None if stamps is None else frozenset(stamps)
-        found: dict[tuple[str, int | None], dict[str, str]] = {}
+        properties: dict[tuple[str, int | None], dict[str, str]] = {}
         for job in self._jobs.list(wanted):
             if job.index is not None and (annotation := self._jobs.annotation(job.id)):
-                found[job.stamp, job.index] = read_properties(annotation)
-        return found
+                properties[job.stamp, job.index] = read_properties(annotation)
+        return properties
 
     def describe(self) -> list[BatchPartition]:
         return information.read_partitions(self._document())
@@ -205,7 +205,7 @@ class ArcBatch:
             return str(error)
 
     def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
-        """ARC names no hosts, so nothing is known of those of the policy."""
+        """ARC names no hosts, so nothing is known of the hosts of the policy."""
         return []
 
     def output(self, stamp: str, index: int, most: int) -> str:
@@ -240,7 +240,7 @@ _DOUBT = SubmissionRefusal.IN_DOUBT
 
 
 def _refusal_of(error: NotSent | RefusedCall) -> SubmissionRefusal:
-    """What an error in place of the answer to a first request means."""
+    """The meaning of an error in place of the answer to a first request."""
     if isinstance(error, NotSent):
         return SubmissionRefusal.REFUSED
     if any(words in error.reason for words in FULL):

@@ -32,7 +32,7 @@ _STATES: Mapping[str, NativeState] = {
     **dict.fromkeys(("EXECUTED", "FINISHING", *ENDED_STATES), NativeState.ENDED),
     "KILLING": NativeState.RUNNING,
 }
-"""By state of `list_states`."""
+"""The meaning of each state that the CE's own records have."""
 
 ALL_STATES = tuple(_STATES)
 
@@ -40,10 +40,10 @@ _DETAILS: Mapping[str, NativeState] = {
     **dict.fromkeys(("RUNNING", "EXITINGLRMS", "OTHER", "KILLING"), NativeState.RUNNING),
     **dict.fromkeys(("EXECUTED", "FINISHING", *ENDED_STATES), NativeState.RUNNING),
 }
-"""By state in the batch system. The CE publishes it late, so a job that ended there has not left it yet."""
+"""The meaning of each state in the batch system. The CE publishes them late: an ended job has not left it yet."""
 
 
-class JobState(NamedTuple):
+class ArcJobState(NamedTuple):
     """The state of one job."""
 
     state: NativeState
@@ -134,17 +134,17 @@ def read_annotation(text: str) -> str:
     return (read_xml(text).findtext(".//{*}Annotation") or "").strip()
 
 
-def judge_state(state: str, detail: str) -> JobState:
+def judge_state(state: str, detail: str) -> ArcJobState:
     """The meaning of a job's state. `detail`: its state in the batch system, "" where not known."""
     if state == IN_BATCH_SYSTEM:
         if detail == "HELD":
-            return JobState(NativeState.WAITING, detail, "held in the batch system", WaitClass.USER)
+            return ArcJobState(NativeState.WAITING, detail, "held in the batch system", WaitClass.USER)
         native = _DETAILS.get(detail, NativeState.WAITING)
         name = detail if detail in ("QUEUING", *_DETAILS) else "INLRMS"
-        return JobState(native, name, wait=_wait(native, WaitClass.TRANSIENT))
+        return ArcJobState(native, name, wait=_wait(native, WaitClass.TRANSIENT))
     native = _STATES.get(state, NativeState.UNKNOWN)
     wait = WaitClass.STAGING if state in ("PREPARING", "PREPARED") else WaitClass.TRANSIENT
-    return JobState(native, state, wait=_wait(native, wait))
+    return ArcJobState(native, state, wait=_wait(native, wait))
 
 
 def _wait(state: NativeState, wait: WaitClass) -> WaitClass | None:

@@ -24,7 +24,7 @@ GRID_CAS = "/etc/grid-security/certificates"
 """Where grid software keeps the certificates of CAs."""
 
 MOST_BYTES = 1_000_000
-"""Of a file with a credential."""
+"""Bytes of a file with a credential that are read."""
 
 
 class InvalidCredential(Unreachable):

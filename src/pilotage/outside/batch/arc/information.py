@@ -118,9 +118,9 @@ def read_partitions(document: ArcDocument) -> list[BatchPartition]:
 def _kinds(document: ArcDocument) -> Iterator[NodeSize]:
     """The kinds of nodes: of the environments that tell their number, else of the distribution of processors."""
     memory = min((size for known in document.environments if (size := _memory(known))), default=1)
-    told = [known for known in document.environments if _of(known, "TotalInstances")]
-    if told and all(_of(known, "LogicalCPUs") for known in told):
-        for known in told:
+    counted = [known for known in document.environments if _of(known, "TotalInstances")]
+    if counted and all(_of(known, "LogicalCPUs") for known in counted):
+        for known in counted:
             yield NodeSize(_of(known, "TotalInstances"), _of(known, "LogicalCPUs"), _memory(known) or 1)
         return
     distribution = re.findall(
@@ -163,12 +163,12 @@ def refusal_of(shape: Shape, document: ArcDocument, options: ArcOptions) -> str:
 
 def applications(document: ArcDocument) -> tuple[str, ...]:
     """The runtime environments of the CE."""
-    found = set()
+    names = set()
     for known in document.manager.iter(f"{GLUE2}ApplicationEnvironment"):
         name, version = text_of(known, "AppName"), text_of(known, "AppVersion")
         if name:
-            found.add(f"{name}-{version}" if version else name)
-    return tuple(sorted(found))
+            names.add(f"{name}-{version}" if version else name)
+    return tuple(sorted(names))
 
 
 def describe_ce(document: ArcDocument, options: ArcOptions, host: str) -> CeInformation:

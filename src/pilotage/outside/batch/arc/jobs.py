@@ -21,7 +21,7 @@ class ArcJob:
     """The job's name without the index."""
     index: int | None
     state: str
-    """As the CE's own records have it, without delay. In the batch system behind it a job may be queued or running."""
+    """The state in the CE's own records, without delay. A job in the batch system behind it may be queued or running."""
 
 
 class ArcJobs:

@@ -15,7 +15,7 @@ from pilotage.core.policy.batch_systems.arc import ArcOptions
 from pilotage.outside.batch.arc import answers
 from pilotage.outside.batch.arc.credentials import ArcCredential, find_credential, stamp_of_files, tls_context
 from pilotage.outside.batch.command_client import UnreadableOutput
-from pilotage.outside.batch.https_connection import HttpConnection, HttpReply, NoConnection
+from pilotage.outside.batch.https_connection import BatchConnection, HttpReply, NoConnection
 from pilotage.outside.batch.submission import in_short
 
 VERSIONS = ("1.0", "1.1")
@@ -44,7 +44,7 @@ class RefusedCall(Unreachable):
 class _Connected:
     """A connection, and the files that it was made of."""
 
-    connection: HttpConnection
+    connection: BatchConnection
     made_of: tuple[object, ...]
 
 
@@ -57,7 +57,7 @@ class ArcClient:
         environment: Mapping[str, str],
         uid: int,
         timeout: float,
-        connect: Callable[[str, int, ssl.SSLContext, float], HttpConnection],
+        connect: Callable[[str, int, ssl.SSLContext, float], BatchConnection],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`timeout`: seconds for one call. `environment`: for the discovery of tokens and CAs."""
@@ -94,10 +94,10 @@ class ArcClient:
 
     def read_end(self, path: str, most: int) -> bytes:
         """The last bytes of a file; empty: there is none."""
-        told = self._call("HEAD", path)
-        if told.status == HTTPStatus.NOT_FOUND or not self._succeeding(told).length:
+        size = self._call("HEAD", path)
+        if size.status == HTTPStatus.NOT_FOUND or not self._succeeding(size).length:
             return b""
-        headers = {"range": f"bytes={told.length - most}-"} if told.length > most else {}
+        headers = {"range": f"bytes={size.length - most}-"} if size.length > most else {}
         return self._succeeding(self._call("GET", path, headers=headers)).body[-most:]
 
     def put(self, path: str, content: bytes) -> None:
@@ -181,7 +181,7 @@ class ArcClient:
             return Unreachable(f"{self.host} ended the connection: {error.reason or said}")
         return Unreachable(f"the answer of {self.host} was cut off: {said}")
 
-    def _connection(self, credential: ArcCredential) -> HttpConnection:
+    def _connection(self, credential: ArcCredential) -> BatchConnection:
         made_of = (credential.certificate, credential.key, stamp_of_files(self._options))
         if self._connected is None or self._connected.made_of != made_of:
             if self._connected is not None:
