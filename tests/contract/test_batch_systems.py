@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 import shutil
 import signal
 import socket
@@ -58,6 +59,7 @@ from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart
 from tests import arc, sge, slurm, transcripts
 from tests.deadlines import PATIENCE
+from tests.doubles import cluster as doubles
 from tests.instance import until
 from tests.paper_batch import PaperBatch
 from tests.transcripts import HttpsRunner, Player, Recorder, RunnerConnection, Transcript, marked
@@ -506,6 +508,45 @@ def recorded(file: Path, folder: Path) -> Iterator[World]:
     yield with_marks(world, player, transcript)
 
 
+@contextmanager
+def on_double(system: str, folder: Path) -> Iterator[World]:
+    """A double of a batch system that cannot be installed here."""
+    with doubles.double(system) as made:
+        machine = ServerMachine(made.environment, getpass.getuser(), folder)
+
+        def adapter(options: str, timeout: float = 60.0) -> BatchAdapter:
+            section = f'{POLICY}type = "{system}"\nwall = 120\n[ces.ce.{system}]\n{options}\n'
+            return make_adapter_of(parse(section).ces["ce"], machine, timeout)
+
+        def another(timeout: float = 60.0) -> BatchAdapter:
+            return adapter(f'log_folder = "{folder}"', timeout)
+
+        @contextmanager
+        def silent() -> Iterator[BatchAdapter]:
+            with made.faulty(silent=True):
+                yield another(timeout=0.5)
+
+        def kill(task: ListedTask) -> None:
+            number, *index = re.findall("[0-9]+", task.batch_id.partition(".")[0])
+            made.kill(number, "".join(index))
+
+        yield World(
+            another(),
+            another,
+            lambda: adapter('queue = "nosuch"'),
+            silent,
+            kill=kill,
+            shown=lambda: "".join(made.run(*command) for command in SHOWN[system]),
+        )
+
+
+SHOWN = {
+    "pbs": (("qstat", "-x", "-f", "-w", "-t"), ("qstat", "-a")),
+    "torque": (("qstat", "-f", "-1", "-t"), ("qstat", "-a")),
+}
+"""Commands that show everybody all that they tell of jobs."""
+
+
 SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "paper": paper,
     "twin": twin,
@@ -513,6 +554,7 @@ SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "slurm": on_slurm,
     "sge": on_grid_engine,
     "arc": on_arc,
+    **{f"{system} double": partial(on_double, system) for system in SHOWN},
 }
 TRANSCRIPTS = {file.stem: file for file in sorted(transcripts.FOLDER.glob("*.jsonl"))}
 SYSTEMS |= {f"{name} recorded": partial(recorded, file) for name, file in TRANSCRIPTS.items()}
@@ -867,12 +909,12 @@ def test_the_published_attributes_have_glue_types_and_are_documented(
     page = Path(__file__).parents[2] / "docs" / "reference" / "ce-information.md"
     rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
     systems = [cell.strip() for cell in rows[0]]
-    system = request.node.callspec.params["world"].removesuffix(" recorded")
+    system = request.node.callspec.params["world"].removesuffix(" recorded").removesuffix(" double")
     if system not in systems:
         pytest.skip("it is documented nowhere")
     column = systems.index(system)
     documented = {row[0].strip(" `") for row in rows[1:] if len(row) > column and row[column].strip()}
-    named = {name for name in published if name.startswith(("Glue", "Slurm", "Unavailable"))}
+    named = {name for name in published if name.startswith(("Glue", "Slurm", "Torque", "Unavailable"))}
     assert not named - documented
-    if system not in ("sge", "arc"):
+    if system not in ("sge", "arc", "pbs"):
         assert documented == named | (documented & {"SlurmGres", "UnavailableHosts"})

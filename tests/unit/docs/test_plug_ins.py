@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.deadlines import PATIENCE
-from tests.unit.docs import pbs_plug_in
+from tests.unit.docs import json_pbs_plug_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -115,19 +115,19 @@ lane = "fast"
 """
 PBS_CE = """
 [sites.here]
-[ces.pbs]
+[ces.json_pbs]
 site = "here"
-type = "pbs"
-[ces.pbs.pbs]
+type = "json_pbs"
+[ces.json_pbs.json_pbs]
 queue = "long"
 """
 MISUSE = """
 from pilotage.core.policy import Ce
-from pilotage.core.policy.batch_systems.pbs import PbsOptions
+from pilotage.core.policy.batch_systems.json_pbs import JsonPbsOptions
 
 
 def cores(ce: Ce) -> int:
-    return ce.options_as(PbsOptions).queue
+    return ce.options_as(JsonPbsOptions).queue
 """
 SPLITTING = """\
 from collections.abc import Iterable, Iterator
@@ -183,8 +183,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "pilotage" / "core" / "shares" / "correctors" / "karma.py").write_text(CORRECTOR)
     (root / "pilotage" / "core" / "policy" / "batch_systems" / "karma.py").write_text(BATCH_OPTIONS)
     (root / "pilotage" / "outside" / "batch" / "karma.py").write_text(ADAPTER)
-    (root / "pilotage" / "core" / "policy" / "batch_systems" / "pbs.py").write_text(pbs_plug_in.OPTIONS)
-    (root / "pilotage" / "outside" / "batch" / "pbs.py").write_text(pbs_plug_in.ADAPTER)
+    (root / "pilotage" / "core" / "policy" / "batch_systems" / "json_pbs.py").write_text(
+        json_pbs_plug_in.OPTIONS
+    )
+    (root / "pilotage" / "outside" / "batch" / "json_pbs.py").write_text(json_pbs_plug_in.ADAPTER)
     (root / "pilotage" / "core" / "requests" / "start_policies" / "karma.py").write_text(START_POLICY)
     (root / "pilotage" / "core" / "splitting" / "algorithms" / "karma.py").write_text(SPLITTING)
     (root / "ces.toml").write_text(POLICY + KARMA_CE)
@@ -326,12 +328,16 @@ print(type(batch).__name__, batch.lane, batch.output("pilotage-plug-in", 0, 100)
 
 
 def test_the_options_of_an_adapter_have_their_types(copy: Path) -> None:
-    (copy / "pbs.toml").write_text(POLICY + PBS_CE)
-    done = python(copy, "-m", "pilotage.main", "policy", "check", "--offline", "pbs.toml")
+    (copy / "json_pbs.toml").write_text(POLICY + PBS_CE)
+    done = python(copy, "-m", "pilotage.main", "policy", "check", "--offline", "json_pbs.toml")
     assert done.returncode == 0, done.stderr
     (copy / "misuse.py").write_text(MISUSE)
     options = (f"--config-file={ROOT / 'pyproject.toml'}", "--follow-imports=silent", "--cache-dir=mypy")
-    files = ("pilotage/core/policy/batch_systems/pbs.py", "pilotage/outside/batch/pbs.py", "misuse.py")
+    files = (
+        "pilotage/core/policy/batch_systems/json_pbs.py",
+        "pilotage/outside/batch/json_pbs.py",
+        "misuse.py",
+    )
     checked = python(copy, "-m", "mypy", *options, *files)
     wrong, *summary = checked.stdout.splitlines()
     assert wrong.startswith('misuse.py:7: error: Incompatible return value type (got "str", expected "int")')
@@ -342,12 +348,14 @@ def test_an_adapter_passes_the_contract_suite_without_its_batch_system(copy: Pat
     shutil.copytree(
         ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__", "fuzz", "unit")
     )
-    shutil.copy(ROOT / "tests" / "unit" / "docs" / "pbs.jsonl", copy / "tests" / "contract" / "transcripts")
-    suite = ("tests/contract/test_batch_systems.py", "-k", "pbs", "--noconftest")
+    shutil.copy(
+        ROOT / "tests" / "unit" / "docs" / "json_pbs.jsonl", copy / "tests" / "contract" / "transcripts"
+    )
+    suite = ("tests/contract/test_batch_systems.py", "-k", "json_pbs", "--noconftest")
     done = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", *suite)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout.splitlines()[-1]
-    with (copy / "tests" / "contract" / "transcripts" / "pbs.jsonl").open() as transcript:
+    with (copy / "tests" / "contract" / "transcripts" / "json_pbs.jsonl").open() as transcript:
         cases = sum('{"case": ' in line for line in transcript)
     assert done.stdout.splitlines()[-1].startswith(f"{cases} passed, "), done.stdout
 

@@ -16,7 +16,7 @@ from pilotage.core.classads.partial import HostCondition, Kind, host_conditions
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.native import as_factor
 from pilotage.core.forwarding.rules import value_text
-from pilotage.core.forwarding.table import ForwardTable
+from pilotage.core.forwarding.table import FlagSyntax, ForwardTable
 
 MAX_REQUIREMENTS = 20_000
 """Characters of PILOTAGE_REQUIREMENTS. A longer text is left out."""
@@ -189,7 +189,13 @@ def with_arguments(
     combined = list(flags)
     for option, value in options.items():
         if option == table.complex_option:
-            combined += _with_requests(combined, option, value, own_requests)
+            colon = ":" if table.syntax is FlagSyntax.CHUNK else ","
+            combined += _with_requests(combined, option, value, own_requests, colon)
+            continue
+        if table.syntax is FlagSyntax.PROPERTIES and option == table.feature_option:
+            before = combined.pop(1) if combined[:1] == [option] else own_features
+            combined = [word for word in combined if word != option]
+            combined += [option, f"{before}:{value}" if before else value]
             continue
         place = next((i for i, flag in enumerate(combined) if flag.startswith(f"{option}=")), None)
         before = "" if place is None else combined.pop(place).partition("=")[2]
@@ -203,10 +209,14 @@ def with_arguments(
     return tuple(combined)
 
 
-def _with_requests(flags: Sequence[str], option: str, value: str, own_requests: frozenset[str]) -> list[str]:
+def _with_requests(
+    flags: Sequence[str], option: str, value: str, own_requests: frozenset[str], separator: str
+) -> list[str]:
     """A further list of requests of complexes. Of two requests for one name the last would count."""
-    named = own_requests | {request.partition("=")[0] for words in flags for request in words.split(",")}
-    for request in value.split(","):
+    named = own_requests | {
+        request.partition("=")[0] for words in flags for request in words.split(separator)
+    }
+    for request in value.split(separator):
         if request.partition("=")[0] in named:
             raise InvalidInput(
                 f"it requests {request[:80]!r}, which the forward table or the policy has requested already"

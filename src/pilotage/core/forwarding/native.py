@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule
-from pilotage.core.forwarding.table import ForwardTable
+from pilotage.core.forwarding.table import FlagSyntax, ForwardTable
 from pilotage.core.glue.information import Value
 
 MAX_FEATURES = 200
@@ -149,15 +149,21 @@ def _is_product(text: str) -> bool:
     return re.fullmatch(rf"{factor}(?:[&,]{factor})*", text) is not None
 
 
-def bound_text(request: BoundRequest) -> str:
+_UNITS = {FlagSyntax.LISTS: "M", FlagSyntax.CHUNK: "mb", FlagSyntax.SELECTION: "MB"}
+"""How megabytes are written."""
+
+
+def bound_text(request: BoundRequest, syntax: FlagSyntax = FlagSyntax.LISTS) -> str:
     """The value of a request in the form of its type."""
     value = request.value
     if isinstance(value, tuple):
         return "|".join(value)
     if isinstance(value, bool):
+        if syntax is FlagSyntax.CHUNK:
+            return str(value)
         return "true" if value else "false"
     if isinstance(request.rule, ComplexRule) and request.rule.type == "megabytes":
-        return f"{value}M"
+        return f"{value}{_UNITS[syntax]}"
     return str(value) if isinstance(value, int) else f"{value:.12g}"
 
 
@@ -168,18 +174,63 @@ def render(
     restrictions = tuple(restrictions)
     features = [restriction for restriction in restrictions if isinstance(restriction, FeatureGroups)]
     bounds = [restriction for restriction in restrictions if isinstance(restriction, BoundRequest)]
+    if table.syntax is FlagSyntax.SELECTION:
+        return _selection(features, bounds, table)
     flags: list[str] = []
     if features:
-        text = feature_text(features, own_features)
-        if text is None:
+        written = _properties if table.syntax is FlagSyntax.PROPERTIES else _constraint
+        if (words := written(features, table, own_features)) is None:
             return None
-        flags.append(f"{table.feature_option}={text}")
+        flags += words
     requests = [
-        f"{bound.term}={bound_text(bound)}" for bound in bounds if isinstance(bound.rule, ComplexRule)
+        f"{bound.term}={bound_text(bound, table.syntax)}"
+        for bound in bounds
+        if isinstance(bound.rule, ComplexRule)
     ]
     if requests:
-        flags += [table.complex_option, ",".join(requests)]
+        flags += [table.complex_option, (":" if table.syntax is FlagSyntax.CHUNK else ",").join(requests)]
     for bound in bounds:
         if isinstance(bound.rule, OptionRule):
             flags.append(f"{bound.rule.option}={bound_text(bound)}{table.options[bound.rule.option].unit}")
     return tuple(flags)
+
+
+def _constraint(parts: Sequence[FeatureGroups], table: ForwardTable, own: str) -> list[str] | None:
+    text = feature_text(parts, own)
+    return None if text is None else [f"{table.feature_option}={text}"]
+
+
+def _properties(parts: Sequence[FeatureGroups], table: ForwardTable, own: str) -> list[str] | None:
+    """All features, with those of the policy; None: one of several would be enough."""
+    single = combined_features(parts)
+    if single is None or len(single.groups) != 1:
+        return None
+    names = dict.fromkeys([*(name for name in own.split(":") if name), *single.groups[0]])
+    return [table.feature_option, ":".join(names)]
+
+
+_INVERSE = {"<=": ">=", "<": ">", "==": "==", ">=": "<=", ">": "<"}
+"""The relation of `value RELATION request` for each `request RELATION value`."""
+
+
+def _selection(
+    features: Sequence[FeatureGroups], bounds: Sequence[BoundRequest], table: ForwardTable
+) -> tuple[str, ...] | None:
+    """One expression for everything. What the policy selects stands in an option of its own."""
+    if sum(len(group) for part in features for group in part.groups) > MAX_FEATURES:
+        return None
+    terms = [_any_of(["&&".join(group) for group in part.groups]) for part in features]
+    for bound in bounds:
+        relation = _INVERSE[bound.rule.relation] if isinstance(bound.rule, ComplexRule) else ">="
+        values = bound.value if isinstance(bound.value, tuple) else (bound_text(bound, table.syntax),)
+        if isinstance(bound.value, bool):
+            terms.append(bound.term if bound.value else f"!{bound.term}")
+        else:
+            terms.append(_any_of([f"{bound.term}{relation}{value}" for value in values]))
+    return (table.feature_option, f"select[{'&&'.join(terms)}]") if terms else ()
+
+
+def _any_of(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return f"({'||'.join(f'({text})' if '&&' in text else text for text in texts)})"

@@ -66,7 +66,10 @@ class FeatureRule:
 
 @dataclass(frozen=True, slots=True)
 class ComplexRule:
-    """A requestable resource attribute of Grid Engine. A host is accepted if `request RELATION value` holds."""
+    """A resource of hosts that jobs request; Grid Engine calls it a complex.
+
+    A host is accepted if `request RELATION value` holds.
+    """
 
     name: str
     relation: str

@@ -16,6 +16,7 @@ MAX_CHARACTERS = 60_000
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?"
 _HOST = {
     HostSelection.EXCLUDE: re.compile(_NAME),
+    HostSelection.HOSTS: re.compile(_NAME),
     HostSelection.QUEUES: re.compile(rf"(?:{_NAME}@)?{_NAME}"),
 }
 
@@ -43,6 +44,8 @@ def select_hosts(
         return (), ""
     if table.selection is HostSelection.EXCLUDE:
         return (f"{table.selection_option}={','.join(names)}",), ""
+    if table.selection is HostSelection.HOSTS:
+        return (table.selection_option, " ".join(names)), ""
     queues = own_queue.split(",") if own_queue else ["*"]
     if not all(re.fullmatch(r"\*|[A-Za-z0-9_.-]+", queue) for queue in queues):
         return (), f"host selection: the queues {own_queue[:80]!r} are no plain names"

@@ -27,6 +27,21 @@ class HostSelection(StrEnum):
     """It takes the hosts that the job may not use."""
     QUEUES = "queues"
     """It takes hosts that the job may use, as HOST or QUEUE@HOST. Names of queues from elsewhere extend the list."""
+    HOSTS = "hosts"
+    """It takes the hosts that the job may use, with blanks between them."""
+
+
+class FlagSyntax(StrEnum):
+    """How a batch system writes the restrictions of one flag."""
+
+    LISTS = "lists"
+    """Features as FEATURE&(FEATURE|FEATURE), requests as NAME=VALUE,NAME=VALUE."""
+    CHUNK = "chunk"
+    """Requests as NAME=VALUE:NAME=VALUE. A text must be equal, a number at least as much."""
+    PROPERTIES = "properties"
+    """Features as FEATURE:FEATURE; a host must have all of them."""
+    SELECTION = "selection"
+    """One expression over features and values, such as select[(FEATURE||FEATURE)&&NAME>=VALUE]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +53,17 @@ class NativeOption:
     """Follows the number, such as M."""
 
 
+_OF_CHUNKS = frozenset({("==", "string"), *(("<=", kind) for kind in ("integer", "real", "megabytes"))})
+"""The relations and types of the resources of a chunk."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardTable:
     """The native terms of one batch system."""
 
     rules: Mapping[str, str] = field(default_factory=dict)
     """Attribute → text of its rule."""
+    syntax: FlagSyntax = FlagSyntax.LISTS
     feature_option: str = ""
     """The option for features of hosts, such as --constraint; empty: it has none."""
     complex_option: str = ""
@@ -67,7 +87,9 @@ class ForwardTable:
         match rule:
             case FeatureRule():
                 return bool(self.feature_option)
-            case ComplexRule():
+            case ComplexRule(relation=relation, type=type_):
+                if self.syntax is FlagSyntax.CHUNK and (relation, type_) not in _OF_CHUNKS:
+                    return False
                 return bool(self.complex_option)
             case OptionRule(option=option):
                 return option in self.options

@@ -18,6 +18,9 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     own_endpoints: ClassVar[str] = "its adapter has a single way to the batch system"
     """Why a pool's `endpoints` cannot be used: part of the hint of the policy check."""
 
+    is_experimental: ClassVar[bool] = False
+    """The adapter is written after documentation, and was never tested with the batch system itself."""
+
     forwarding: ClassVar[ForwardTable] = ForwardTable()
     """The native terms for requirements over hosts. Empty: all requirements are left to the match."""
 

@@ -1,7 +1,7 @@
-"""An adapter for PBS, as the recipe of CONTRIBUTING tells. `test_plug_ins.py` puts it into a copy of the program."""
+"""An adapter for PBS by its JSON, as CONTRIBUTING tells. `test_plug_ins.py` puts it into a copy of the program."""
 
 OPTIONS = '''\
-"""Options of CEs that are PBS clusters."""
+"""Options of CEs that are PBS clusters read by JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.setting import Setting
 
 
-class PbsOptions(BatchOptions, frozen=True):
-    meaning: ClassVar[str] = "batch jobs of PBS"
+class JsonPbsOptions(BatchOptions, frozen=True):
+    meaning: ClassVar[str] = "batch jobs of PBS, read from its JSON"
     partition_key: ClassVar[str] = "queue"
 
     queue: Annotated[str, Setting("queue of its pilots; empty: the default one of the server")] = ""
@@ -28,7 +28,7 @@ class PbsOptions(BatchOptions, frozen=True):
 '''
 
 ADAPTER = '''\
-"""PBS as a batch system. Its server never gives an id again, so its name is the epoch."""
+"""PBS as a batch system, read from its JSON. Its server never gives an id again, so its name is the epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from pilotage.core.brokering.host_classes import Host, group_hosts
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation, Value
 from pilotage.core.policy import Ce
-from pilotage.core.policy.batch_systems.pbs import PbsOptions
+from pilotage.core.policy.batch_systems.json_pbs import JsonPbsOptions
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import (
     BatchAccount,
@@ -81,7 +81,7 @@ STATES = {
 JOB = re.compile(r"([0-9]+)(?:\\[([0-9]+)\\])?([.].*)")
 
 
-class PbsBatch:
+class JsonPbsBatch:
     """The adapter of one CE: a `BatchAdapter`."""
 
     holds = True
@@ -90,7 +90,7 @@ class PbsBatch:
     pilot_options = PILOT_OPTIONS
     place = ""
 
-    def __init__(self, runner: Runner, user: str, options: PbsOptions, timeout: float) -> None:
+    def __init__(self, runner: Runner, user: str, options: JsonPbsOptions, timeout: float) -> None:
         hint = "`qstat -B` says whether the server of PBS answers"
         self._client = CommandClient(runner, "PBS", "the server of PBS", hint, timeout)
         self._user = user
@@ -225,7 +225,7 @@ class PbsBatch:
             **minima_of_hosts(classes),
             **job_counts(running, waiting),
             "GlueCEName": self._options.queue,
-            "GlueCEInfoLRMSType": "pbs",
+            "GlueCEInfoLRMSType": "json_pbs",
             "GlueCEInfoTotalCPUs": cores,
             "GlueCEStateFreeCPUs": cores - used,
             "GlueCEStateStatus": "Production",
@@ -259,6 +259,6 @@ def _megabytes(text: str) -> int:
 
 
 def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> BatchAdapter:
-    options = ce.options_as(PbsOptions)
-    return PbsBatch(machine.runner(machine.variables(VARIABLES)), machine.user, options, timeout)
+    options = ce.options_as(JsonPbsOptions)
+    return JsonPbsBatch(machine.runner(machine.variables(VARIABLES)), machine.user, options, timeout)
 '''
