@@ -537,12 +537,17 @@ def on_double(system: str, folder: Path) -> Iterator[World]:
             silent,
             kill=kill,
             shown=lambda: "".join(made.run(*command) for command in SHOWN[system]),
+            farewell=signal.SIGINT if system == "lsf" else signal.SIGTERM,
         )
 
 
 SHOWN = {
     "pbs": (("qstat", "-x", "-f", "-w", "-t"), ("qstat", "-a")),
     "torque": (("qstat", "-f", "-1", "-t"), ("qstat", "-a")),
+    "lsf": (
+        ("bjobs", "-a", "-json", "-u", "all", "-o", "jobid job_name job_description"),
+        ("bjobs", "-a"),
+    ),
 }
 """Commands that show everybody all that they tell of jobs."""
 
@@ -914,7 +919,7 @@ def test_the_published_attributes_have_glue_types_and_are_documented(
         pytest.skip("it is documented nowhere")
     column = systems.index(system)
     documented = {row[0].strip(" `") for row in rows[1:] if len(row) > column and row[column].strip()}
-    named = {name for name in published if name.startswith(("Glue", "Slurm", "Torque", "Unavailable"))}
+    named = {name for name in published if name.startswith(("Glue", "Slurm", "Lsf", "Torque", "Unavailable"))}
     assert not named - documented
     if system not in ("sge", "arc", "pbs"):
         assert documented == named | (documented & {"SlurmGres", "UnavailableHosts"})

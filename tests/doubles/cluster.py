@@ -21,6 +21,10 @@ from tests.doubles.jobs import locked, signal_group
 HERE = Path(__file__).parent
 COMMANDS = {
     "pbs": ("pbs_commands.py", ("qsub", "qstat", "qselect", "qdel", "qrls", "pbsnodes")),
+    "lsf": (
+        "lsf_commands.py",
+        ("bsub", "bjobs", "bresume", "bkill", "bqueues", "bhosts", "lshosts", "lsid"),
+    ),
     "torque": ("pbs_commands.py", ("qsub", "qstat", "qselect", "qdel", "qrls", "pbsnodes")),
 }
 
@@ -30,6 +34,7 @@ class Double:
 
     def __init__(self, folder: Path, system: str) -> None:
         self.folder = folder
+        self.system = system
         self.bin = folder / "bin"
         self.state = folder / "state"
         program, commands = COMMANDS[system]

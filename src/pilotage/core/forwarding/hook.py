@@ -160,7 +160,7 @@ def read_arguments(output: str, table: ForwardTable) -> dict[str, str]:
     if len(lines) > MAX_ARGUMENTS:
         raise InvalidInput(f"it printed {len(lines)} lines; the limit is {MAX_ARGUMENTS}")
     for line in lines:
-        match = re.fullmatch(r"(--[a-z-]{1,40}|-[a-z]{1,20})(?:=|[ \t]+)([!-~]+)", line, re.ASCII)
+        match = re.fullmatch(r"(--[a-z-]{1,40}|-[A-Za-z]{1,20})(?:=|[ \t]+)([!-~]+)", line, re.ASCII)
         known = f"it may print: {', '.join(table.hook_options) or 'nothing'}"
         if match is None or match[1] not in table.hook_options:
             raise InvalidInput(
@@ -188,6 +188,10 @@ def with_arguments(
     """
     combined = list(flags)
     for option, value in options.items():
+        if table.syntax is FlagSyntax.SELECTION:
+            # LSF joins the sections of several -R.
+            combined += [option, value]
+            continue
         if option == table.complex_option:
             colon = ":" if table.syntax is FlagSyntax.CHUNK else ","
             combined += _with_requests(combined, option, value, own_requests, colon)

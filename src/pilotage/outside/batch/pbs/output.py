@@ -86,17 +86,16 @@ def read_tasks(records: Collection[Record]) -> Iterator[ListedTask]:
     arrays = {number_of(record.name): record for record in records if "[]" in record.name}
     divided = {number_of(record.name) for record in records if re.search(r"\[[0-9]+\]", record.name)}
     for record in records:
+        if not record.get("job_state"):
+            raise UnreadableOutput(f"the job {record.name[:100]!r} has no state")
         if "[]" not in record.name or number_of(record.name) not in divided:
             yield _task(record, arrays.get(number_of(record.name)))
 
 
 def _task(record: Record, array: Record | None) -> ListedTask:
     read_id(record.name)
-    native = record.get("job_state")
-    if not native:
-        raise UnreadableOutput(f"the job {record.name} has no state")
-    letter, holder = native[0], record
-    if letter == "Q" and array is not None and array.get("job_state")[:1] == "H":
+    letter, holder = record.values["job_state"][0], record
+    if letter == "Q" and array is not None and array.values["job_state"][0] == "H":
         # Jobs of a held array say that they are queued.
         letter, holder = "H", array
     state = STATES.get(letter, NativeState.UNKNOWN)

@@ -10,7 +10,7 @@ _C = WaitClass
 
 SENTENCES = (
     (
-        "can never run|never run:|[Jj]ob exceeds|does not exist|Invalid Job|Not enough total nodes",
+        "[Cc]an [Nn]ever [Rr]un|[Jj]ob exceeds|does not exist|Invalid Job|Not enough total nodes",
         _C.IMPOSSIBLE,
     ),
     ("can't fit in the largest placement set|requesting .* which is not available", _C.IMPOSSIBLE),
