@@ -16,7 +16,7 @@ _SYNTAX = (
     ("feature NAME", "a host has the feature if the attribute is true", "the attribute is true"),
     (
         "complex NAME RELATION",
-        "a requestable complex that holds an integer, with its relop of `qconf -sc`",
+        "a requestable resource that holds an integer, with its relop of `qconf -sc` in Grid Engine",
         "`<=`, `<`: lower bounds; `>=`, `>`: upper bounds; `==`: one value",
     ),
     ("complex NAME ==", "the complex is of type BOOL", "true or false, where the values of hosts are known"),
@@ -53,7 +53,7 @@ def _matrix(tables: Mapping[str, ForwardTable]) -> list[str]:
         "values as features of hosts": {
             name: _option(table.feature_option) for name, table in tables.items()
         },
-        "values as requestable complexes": {
+        "values as requestable resources (complexes)": {
             name: _option(table.complex_option) for name, table in tables.items()
         },
         "options that restrict hosts and allocate nothing": {

@@ -21,6 +21,7 @@ from pilotage.main.command_line import SERVER_COMMANDS
 from pilotage.services.director.next_step import MOST_RELEASES
 from scripts.reference import tables
 from scripts.reference.ads import reference_markdown as attributes_of_ads
+from scripts.reference.batch_systems import batch_systems_markdown
 from scripts.reference.command_line import markdown as cli_markdown
 from scripts.reference.faces import addresses, verbs
 from scripts.reference.forwarding import forwarding_markdown
@@ -237,6 +238,28 @@ hangs or prints any other line, nothing is submitted. `pilotage ce list` has the
 {forwarding_markdown(of_types)}"""
 
 
+def batch_systems() -> str:
+    return f"""\
+{MADE.format(source="core/policy/batch_systems and outside/batch")}
+
+# Batch systems
+
+Each `type` of a CE has an adapter. Two states tell how far it was tested:
+
+- *live*: the tests start the batch system itself, lose its answers, kill its controller, and run jobs in it.
+- *experimental*: nobody could install the batch system where Pilotage is made. The adapter follows the documentation
+  and the sources of the system. The tests run it against a *double*: programs with the same names, options and
+  answers, which start real processes. `pilotage ce add`, `pilotage ce show` and this page say so. Try such a CE with
+  [`pilotage ce test`](cli.md), and send what `pilotage ce test --record` has written: it becomes a test.
+
+{batch_systems_markdown()}
+
+[Forwarding](forwarding.md) has the flags of each type, and [Information of CEs](ce-information.md) what each type tells
+of its hosts. How-to pages: [Slurm](../how-to/slurm.md), [Grid Engine](../how-to/grid-engine.md),
+[PBS and Torque](../how-to/pbs.md), [LSF](../how-to/lsf.md).
+"""
+
+
 def command_line() -> str:
     return cli_markdown(build_command_line(SERVER_COMMANDS))
 
@@ -256,6 +279,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "handover.md": hand_over,
     "policy.md": the_policy,
     "forwarding.md": forwarding,
+    "batch-systems.md": batch_systems,
     "cli.md": command_line,
     "job-description.md": job_description,
     "glue.md": attributes_of_ads,

@@ -416,6 +416,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/ces/probe": EDGES,
     "GET /v1/batch-systems/{name}": EDGES,
     "POST /v1/ces/check": BY_TYPE,
+    "POST /v1/ces/record": BY_TYPE,
     "GET /v1/ces/jobs": EDGES,
     "GET /v1/ces": EDGES,
     "GET /v1/ces/report": EDGES,

@@ -2,7 +2,7 @@
 
 A test needs a capability where it has `world.needs`: paper runs no scripts, and local processes cannot be held.
 
-Each file of `transcripts` is a recorded world, without a batch system: `tests/transcripts.py` tells its form.
+Each file of `transcripts` is a recorded world, without a batch system: `outside/batch/transcript.py` tells its form.
 `PILOTAGE_RECORD_TRANSCRIPTS=1` writes the files of the real batch systems that this module starts.
 """
 
@@ -43,6 +43,7 @@ from pilotage.outside.batch.arc.rest import ArcClient
 from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
+from pilotage.outside.batch.rehearsal import rehearse
 from pilotage.outside.batch.runner import LocalRunner
 from pilotage.outside.batch.sge.adapter import SgeBatch
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
@@ -53,6 +54,7 @@ from pilotage.outside.batch.submission import (
     SubmissionFailed,
     SubmissionRefusal,
 )
+from pilotage.outside.batch.transcript import Recorder, Transcript, marked
 from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.faults import BatchFault, BatchFaultKind, NoFaults
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
@@ -62,7 +64,7 @@ from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.instance import until
 from tests.paper_batch import PaperBatch
-from tests.transcripts import HttpsRunner, Player, Recorder, RunnerConnection, Transcript, marked
+from tests.transcripts import HttpsRunner, Player, RunnerConnection
 from tests.virtual_timers import VirtualTimers
 
 SHAPE = Shape(processors=1, memory=100, wall=120.0)
@@ -95,6 +97,8 @@ class World:
     """The signal by which it asks a running batch job to leave. Pilots leave on both."""
     shown: Callable[[], str] | None = None
     """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
+    shape: Shape = SHAPE
+    """Of a rehearsal."""
     transcript: Transcript | None = None
     """Of a recorded world, or of one that is being recorded."""
 
@@ -504,6 +508,7 @@ def recorded(file: Path, folder: Path) -> Iterator[World]:
         broken,
         (lambda: nullcontext(another())) if "silent" in marks else None,
         (lambda: None) if "restart" in marks else None,
+        shape=Shape(*transcript.header.get("shape", SHAPE)),
     )
     yield with_marks(world, player, transcript)
 
@@ -613,6 +618,27 @@ def test_a_submission_is_held_until_it_is_released(world: World, stamp: str) -> 
     world.reach(stamp, running=3)
     world.batch.release([stamp])
     assert world.states(stamp) == {NativeState.RUNNING: 3}, "a second release does no harm"
+
+
+def test_a_rehearsal_goes_through(world: World, stamp: str) -> None:
+    """`pilotage ce test --record` records it where no test can be run."""
+
+    def wait(condition: Callable[[], bool], what: str) -> None:
+        until(lambda: [world.start(), condition()][-1], PATIENCE, what)
+
+    done = rehearse(world.batch, stamp, world.shape, wait)
+    assert done.partitions
+    assert done.information.host_classes
+    assert done.refusal == ""
+    listed = {task.index: task.batch_id for task in alive(done.held, stamp)}
+    assert listed == dict(enumerate(done.receipt.batch_ids))
+    if world.batch.holds:
+        assert {task.state for task in alive(done.held, stamp)} == {NativeState.HELD}
+    assert {task.state for task in alive(done.released, stamp)} <= {NativeState.WAITING, NativeState.RUNNING}
+    assert all(known["owner"] == "rehearsal" for known in done.properties.values())
+    assert len(done.properties) == len(done.receipt.batch_ids)
+    assert done.ended.complete
+    assert not alive(done.ended, stamp)
 
 
 def test_the_receipt_has_the_ids_of_the_listing(world: World, stamp: str) -> None:

@@ -64,6 +64,8 @@ class AdministrationMethods(AgentMethods):
                 return
             asked = wire.history.EndedJobsQuery(page.next.since, page.next.after)
 
+    record_ce = verb(lambda: wire.ces.RECORD_CE)
+
     check_ce = verb(lambda: wire.ces.CHECK_CE)
 
     create_token = verb(lambda: wire.identity.CREATE_TOKEN)

@@ -283,6 +283,16 @@ class CeProbe:
 
 
 @dataclass
+class CeRecording:
+    """The transcript of a rehearsal at a CE."""
+
+    transcript: str
+    """Lines of JSON, without secrets."""
+    failure: str = ""
+    """Why the rehearsal did not go through; the transcript then ends there."""
+
+
+@dataclass
 class CeQuery:
     """One CE."""
 
@@ -305,6 +315,7 @@ ENABLE_CE = ApiCall("POST", "/v1/ces/enable", CeChange, CeSummary, ADMINISTRATOR
 DISABLE_CE = ApiCall("POST", "/v1/ces/disable", CeChange, CeSummary, ADMINISTRATORS)
 PROBE_CE = ApiCall("POST", "/v1/ces/probe", CeProbeRequest, CeProbe, ADMINISTRATORS)
 SHOW_PROBE = ApiCall("GET", "/v1/ces/probe", CeQuery, CeProbe, ADMINISTRATORS)
+RECORD_CE = ApiCall("POST", "/v1/ces/record", CeProbeRequest, CeRecording, ADMINISTRATORS)
 CHECK_CE = ApiCall("POST", "/v1/ces/check", CeCheck, CeRefusal, ADMINISTRATORS)
 DESCRIBE_BATCH_SYSTEM = ApiCall(
     "GET", "/v1/batch-systems/{name}", BatchSystemQuery, BatchSystem, ADMINISTRATORS

@@ -100,6 +100,18 @@ def add(
             why = reason or f"ce add {kind}: {name}"
             applied = client.apply_policy(text, reason=why, expect=current.version)
     _report(session, name, current, applied, dry_run)
+    if is_experimental(kind) and not session.as_json:
+        session.screen.note(
+            f"type {kind} is experimental: it was never tested with the batch system itself; try it with"
+            f" `pilotage ce test {name}`"
+        )
+
+
+def is_experimental(kind: str) -> bool:
+    """Whether the adapter of a type of CE was never tested with the batch system itself."""
+    from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+
+    return kind in BATCH_SYSTEMS and BATCH_SYSTEMS[kind].is_experimental
 
 
 def _with_settings(kind: str, options: dict[str, str], words: Sequence[str]) -> dict[str, str]:

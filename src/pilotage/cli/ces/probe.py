@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
@@ -27,11 +28,21 @@ def probe(
     timeout: Annotated[
         str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "15m",
+    record: Annotated[
+        str,
+        CommandOption(
+            "--record",
+            metavar="FILE",
+            help="Write what the batch system answers to two short batch jobs, without secrets; no probe is submitted",
+        ),
+    ] = "",
 ) -> int | None:
     """Submit one probe to a CE and report each step. The CE may be disabled.
 
     The exit code is 0 if all steps work, and 1 if one fails or the probe still waits at the end of the timeout.
     """
+    if record:
+        return _record(session, name, record)
     limit = parse_duration(timeout)
     with session.client(patience=LONG_PATIENCE) as client:
         current = client.probe_ce(name)
@@ -46,6 +57,21 @@ def probe(
     if session.as_json:
         session.screen.json(current)
     return _conclude(session, current)
+
+
+def _record(session: Session, name: str, file: str) -> int:
+    """Write the transcript of a rehearsal."""
+    with session.client(patience=LONG_PATIENCE) as client:
+        recording = client.record_ce(name)
+    if recording.transcript:
+        Path(file).write_text(recording.transcript, encoding="utf-8")
+    if session.as_json:
+        session.screen.json({"ce": name, "file": file, "failure": recording.failure})
+    elif recording.failure:
+        session.screen.note(f"the rehearsal at CE {name} did not go through: {recording.failure}")
+    else:
+        session.screen.line(f"{file} has the answers of CE {name}; read it before you pass it on")
+    return FAILED if recording.failure else 0
 
 
 def _follow(client: Client, probe: CeProbe, limit: float) -> Iterator[CeProbe]:

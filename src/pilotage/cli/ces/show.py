@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
+from pilotage.cli.ces.add import is_experimental
 from pilotage.cli.console import Column, CommandOutput
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
@@ -100,7 +101,7 @@ def _show_facts(screen: CommandOutput, report: CeReport) -> None:
     screen.facts(
         (
             ("CE", ce.name),
-            ("type", ce.type),
+            ("type", f"{ce.type} (experimental)" if is_experimental(ce.type) else ce.type),
             ("site", ce.site),
             ("jobs of", "all users" if ce.owners == "any" else "the owner of the home"),
             ("isolation", ce.isolation),

@@ -12,7 +12,8 @@ from pilotage.core.policy.lookup import ce_by_name, ce_to_ask
 from pilotage.outside.batch import adapter
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context
-from pilotage.server.duties.batch_clients import waiting_adapter
+from pilotage.server.duties.batch_clients import COMMAND_TIMEOUT, server_machine, waiting_adapter
+from pilotage.server.duties.ce_recording import record_rehearsal
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
@@ -29,6 +30,7 @@ from pilotage.wire.ces import (
     ENABLE_CE,
     LIST_CE_JOBS,
     LIST_CES,
+    RECORD_CE,
     REPORT_CE,
     Account,
     BatchSystem,
@@ -37,7 +39,9 @@ from pilotage.wire.ces import (
     CeCheck,
     CeJob,
     CeName,
+    CeProbeRequest,
     CeQuery,
+    CeRecording,
     CeRefusal,
     CeReport,
     CeSummary,
@@ -92,6 +96,15 @@ async def check_ce(body: CeCheck, context: TheContext, caller: TheCaller) -> CeR
         return CeRefusal()
     shape = adapter.Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
     return CeRefusal(await asyncio.to_thread(waiting_adapter(context, ce).check, shape))
+
+
+@router.call(RECORD_CE)
+async def record_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller) -> CeRecording:
+    """Submit, release and cancel two batch jobs that sleep, and return what the batch system has answered."""
+    ce = ce_by_name(context.pool.policy, body.name)
+    stamp = context.pool.secrets.token_hex(8)
+    machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
+    return CeRecording(*await asyncio.to_thread(record_rehearsal, ce, machine, COMMAND_TIMEOUT, stamp))
 
 
 @router.call(LIST_CE_JOBS)
