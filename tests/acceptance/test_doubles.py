@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pilotage.core.policy import parse
-from pilotage.outside.batch.rehearsal import CASE, rehearse
 from pilotage.wire.jobs import Selection
-from tests.contract.test_batch_systems import recorded
+from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.doubles.cluster import Double
 from tests.doubles.jobs import locked
 from tests.instance import Instance, until
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 QUEUES = {"pbs": "workq", "torque": "workq", "lsf": "normal"}
 
 
@@ -129,28 +129,23 @@ def test_a_batch_system_that_is_away_is_told_and_comes_back(
     assert_nothing_left(instance, made)
 
 
-def test_a_recording_becomes_a_test(
-    made: Double, instance: Instance, ce: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_how_to_page_works_as_it_stands(
+    made: Double, instance: Instance, ce: str, tmp_path: Path
 ) -> None:
-    """The file of `ce test --record` is played by the contract suite as it is, and tells nothing of this machine."""
-    file = tmp_path / "transcripts" / f"{made.system}.jsonl"
-    file.parent.mkdir()
-    done = instance.cli("ce", "test", ce, "--record", str(file))
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = file.read_text()
-    own = (str(made.folder), str(instance.home), getpass.getuser(), "pbs1.example.org", "PBS_O_PATH")
-    assert not [word for word in own if re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", text)]
-    with recorded(file, tmp_path) as world:
-        assert world.transcript is not None
-        world.transcript.begin(CASE)
-        world.transcript.values["STAMP"] = "pilotage-ffff"
-        rehearsal = rehearse(world.batch, "pilotage-ffff", world.shape, once)
-    assert not rehearsal.refusal
-    assert len(rehearsal.held.tasks) >= 2
-
-
-def once(condition: Callable[[], bool], what: str) -> None:
-    assert any(condition() for _ in range(100)), what
+    """The commands of the page, word for word. Torque has no page of its own."""
+    page = HOW_TO / f"{made.system}.md"
+    if not page.exists():
+        pytest.skip("the page of PBS tells of Torque")
+    lines = re.findall(r"^\$ (pilotage .*)$", page.read_text(), re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        done = instance.cli(*shlex.split(line)[1:], cwd=str(tmp_path), timeout=4 * PATIENCE)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+    assert (tmp_path / f"{made.system}.jsonl").stat().st_size > 1000
+    text = instance.client().policy().text
+    section = text[text.index(f"[ces.{made.system}]") :]
+    assert f'queue = "{QUEUES[made.system]}"' in section
+    assert 'project = "physics"' in section
 
 
 def test_a_probe_tests_the_ce(instance: Instance, ce: str) -> None:

@@ -64,7 +64,7 @@ def test_what_an_adapter_reads_is_left() -> None:
     [task] = output.read_tasks([record])
     assert (task.stamp, task.index, task.native) == ("pilotage-01", 0, "R")
     assert output.read_job_properties(record) == {"owner": "me", "cores": "1"}
-    assert task.batch_id.startswith("12.host")
+    assert task.batch_id.startswith("12.machine")
 
 
 def test_equal_words_stay_equal() -> None:

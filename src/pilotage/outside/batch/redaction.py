@@ -15,17 +15,18 @@ _MAIL = re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Z
 _HOST = re.compile(
     r"\b(?=[0-9-]*[A-Za-z])[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)+\.[A-Za-z]{2,}\b"
 )
+_DONE = re.compile(r"machine[0-9]+\.example\.org")
 _ADDRESS = re.compile(
     r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F]{1,4}"
 )
 _PATH = re.compile(
     r"(?<![\w.:@<])/[A-Za-z0-9_.@+~-]+(?:/[A-Za-z0-9_.@+~-]+)+|(?<=:)/[\w.@+~-]+(?:/[\w.@+~-]+)+"
 )
-_PUBLIC_PATH = re.compile(r"/(?:bin|usr|dev|etc|proc|opt)(?:/|$)|/path/")
+_PUBLIC_PATH = re.compile(r"/(?:bin|usr|opt|path)/|/dev/null")
 _RANDOM = re.compile(r"(?<![\w@])(?=[\w+/=-]*[0-9])(?=[\w+/=-]*[A-Za-z])[\w+/-]{32,}={0,2}(?:\.[\w+/-]{8,})*")
 _VARIABLES = re.compile(r"^(    Variable_List = )(.*(?:\n\t.*)*)", re.MULTILINE)
 _ARGUMENTS = re.compile(
-    r"^    (?:Submit_arguments|submit_args|Shell_Path_List) = .*(?:\n\t.*)*\n?", re.MULTILINE
+    r"^    (?:Submit_arguments|submit_args|Shell_Path_List|mtime) = .*(?:\n\t.*)*\n?", re.MULTILINE
 )
 _XML = re.compile(
     r"<JB_env_list>.*?</JB_env_list>|(?<=<JB_owner>)[^<]*|(?<=<JB_group>)[^<]*|(?<=<JB_account>)[^<]*",
@@ -44,7 +45,7 @@ class Redactor:
         self._account = account
         self._replaced: dict[str, dict[str, str]] = {}
         for host in hosts:
-            self._word("host", host.split(".", 1)[0])
+            self._word("machine", host.split(".", 1)[0])
 
     def __call__(self, text: str) -> str:
         """The text without what is nobody's business."""
@@ -56,7 +57,7 @@ class Redactor:
         text = re.sub(rf"(?<![\w.-]){re.escape(self._account)}(?![\w-])", ACCOUNT, text)
         text = _MAIL.sub(self._mail, text)
         text = _HOST.sub(self._host, text)
-        for label, name in self._replaced.get("host", {}).items():
+        for label, name in self._replaced.get("machine", {}).items():
             text = re.sub(rf"(?<![\w.-]){re.escape(label)}(?![\w-])", name, text)
         text = _ADDRESS.sub(self._of("192.0.2.{}"), text)
         text = _PATH.sub(self._path, text)
@@ -70,13 +71,16 @@ class Redactor:
         return lambda match: pattern.format(self._word(pattern, match[0]).removeprefix(pattern))
 
     def _host(self, match: re.Match[str]) -> str:
-        return f"{self._word('host', match[0].split('.', 1)[0])}.example.org"
+        return match[0] if _DONE.fullmatch(match[0]) else f"{self._host_name(match[0])}.example.org"
+
+    def _host_name(self, host: str) -> str:
+        return self._word("machine", host.split(".", 1)[0])
 
     def _mail(self, match: re.Match[str]) -> str:
         """An address of mail. Batch systems write the owner of a job, ACCOUNT@HOST, in the same way."""
         name, _, host = match[0].partition("@")
         who = ACCOUNT if name == ACCOUNT else self._word("person", name)
-        return f"{who}@{self._word('host', host.split('.', 1)[0])}.example.org"
+        return f"{who}@{self._host_name(host)}.example.org"
 
     def _path(self, match: re.Match[str]) -> str:
         if _PUBLIC_PATH.match(match[0]):

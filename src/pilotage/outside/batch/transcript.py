@@ -14,8 +14,9 @@ The other lines are the cases of the contract suite, each with the calls in thei
 `status` null stands for a command that gave no answer in time. Defaults are left out. A text that is long stands
 in a line {"text": NUMBER, "is": TEXT} before, and {"text": NUMBER} stands for it. Standard input is not kept.
 
-The words @STAMP@, @FOLDER@, @HOST@ and @PORT@ stand for values that differ each time. Between two marks, equal commands
-get their answers in their order, and the last one for ever: so a test may look again as often as it likes.
+The words @STAMP@, @CUT@ (its beginning), @FOLDER@, @HOST@ and @PORT@ stand for values that differ each time. Between
+two marks, equal commands get their answers in their order, and the last one for ever: so a test may look again as often
+as it likes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from pilotage.outside.batch.runner import TIMEOUT, CommandResult, Runner
 
 LONG = 40
 """Characters of a text that is written once."""
+CUT = 15
+"""Characters of a job's name in Torque."""
 MOST_TIMES = 3
 """Equal answers that are kept: only a test that waits asks more often."""
 CHANGES = frozenset({"submit", "release", "cancel", "cancel_tasks"})
@@ -77,7 +80,7 @@ class Transcript:
 
     def written(self, text: str) -> str:
         """A text with placeholders."""
-        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
+        for name, value in sorted(self._words().items(), key=lambda item: -len(item[1])):
             # The name of a host may be part of a word.
             edge = r"\b" if value.isalnum() else ""
             text = re.sub(f"{edge}{re.escape(value)}{edge}", f"@{name}@", text)
@@ -85,9 +88,14 @@ class Transcript:
 
     def read(self, text: str) -> str:
         """A text without placeholders."""
-        for name, value in self.values.items():
+        for name, value in self._words().items():
             text = text.replace(f"@{name}@", value)
         return text
+
+    def _words(self) -> dict[str, str]:
+        """The values, with the stamp as a batch system cuts it in the name of a job."""
+        stamp = self.values.get("STAMP", "")
+        return {**self.values, "CUT": stamp[:CUT]} if len(stamp) > CUT else self.values
 
 
 class Recorder:

@@ -28,12 +28,15 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
 
     `chance`: letters and digits that make the stamp its own.
     """
+    nothing = f"a CE of type {ce.type} runs no commands that could be recorded"
+    if ce.type == "local":
+        return "", nothing
     redactor = Redactor(machine.user, (machine.host,) if machine.host else ())
     stamp = f"{STAMP_PREFIX}{chance}"
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
     header = {
         "about": f"recorded by `pilotage ce test --record` at a CE of type {ce.type}",
-        "ce": redactor(_section(ce)),
+        "ce": _section(ce, redactor),
         "user": ACCOUNT,
         "shape": [*shape],
     }
@@ -48,7 +51,7 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
 
     adapter = make_adapter_of(ce, replace(machine, runner=recorded), timeout)
     if not recorders:
-        return "", f"a CE of type {ce.type} runs no commands that could be recorded"
+        return "", nothing
     failure = ""
     try:
         rehearse(marked(adapter, recorders[0]), stamp, shape, wait_until)
@@ -67,10 +70,11 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     raise TimeoutError(f"{what} has not come after {MOST_LOOKS} looks")
 
 
-def _section(ce: Ce) -> str:
+def _section(ce: Ce, redact: Callable[[str], str]) -> str:
     """The table of a CE, as a transcript has it."""
     lines = [f'type = "{ce.type}"', f"wall = {ce.wall:.0f}", f"[ces.ce.{ce.type}]"]
     for key, value in msgspec.to_builtins(ce.batch_options()).items():
         if value:
-            lines.append(f"{key} = {msgspec.json.encode(value).decode()}")
+            known = redact(value) if isinstance(value, str) else value
+            lines.append(f"{key} = {msgspec.json.encode(known).decode()}")
     return "\n".join(lines) + "\n"
