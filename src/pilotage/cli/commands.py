@@ -96,7 +96,13 @@ COMMANDS: dict[str, LazyCommand] = {
     "ce disable": _here("ces.show", "disable", "Submit no more pilots to a CE (administrators)"),
     "ce test": _here("ces.probe", "probe", "Submit a probe to a CE and report each step (administrators)"),
     "ce add": _here("ces.add", "add", "Add a batch system or this machine to the policy as a CE"),
+    "catalogue list": _here(
+        "catalogues", "list_catalogues", "List the outside catalogues, and whether they answer"
+    ),
+    "catalogue show": _here("catalogues", "show", "Show an outside catalogue, and what is copied from it"),
+    "catalogue test": _here("catalogues", "test", "Log in to an outside catalogue now"),
     "dataset add": _here("datasets.add", "add", "Register files as a data set, or add files to one"),
+    "dataset follow": _here("catalogues", "follow", "Copy a data set from an outside catalogue"),
     "dataset list": _here("datasets.show", "list_datasets", "List the data sets"),
     "dataset show": _here("datasets.show", "show", "Show a data set, where it is, and its blocks"),
     "dataset replicas": _here(
@@ -146,6 +152,7 @@ GROUPS: dict[str, str] = {
     "pilot": "List, show and end pilots",
     "site": "List, drain and enable sites",
     "ce": "Add a computing element (CE), where pilots start",
+    "catalogue": "Show the outside catalogues, such as Rucio",
     "dataset": "Register data sets and show where their files are",
     "share": "Show shares, usage and priorities of groups and owners",
     "fairness": "Compare usage with the shares",

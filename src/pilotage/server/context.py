@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.director_state import DirectorState
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
@@ -105,6 +106,7 @@ class Context:
     pilots: PilotService
     work: WorkIntake
     duties: DutyState
+    catalogues: CatalogueClients = field(default_factory=CatalogueClients)
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
 

@@ -27,6 +27,8 @@ class Wake:
     """Set when the number of pilots that are needed may have changed."""
     locations: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when blocks have moved or data sets were removed."""
+    catalogues: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a data set of an outside catalogue is asked for."""
     shares: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when shares or corrections must be computed again."""
     intake: asyncio.Event = field(default_factory=asyncio.Event)

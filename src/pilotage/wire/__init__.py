@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         bans as bans,
     )
     from pilotage.wire import (
+        catalogues as catalogues,
+    )
+    from pilotage.wire import (
         ces as ces,
     )
     from pilotage.wire import (

@@ -117,6 +117,8 @@ class DataSetSummary:
     request: Optional[int] = None
     """The request that writes it; None: a user has registered it."""
     step: Optional[int] = None
+    catalogue: str = ""
+    """The outside catalogue that it is copied from; empty: it is registered here alone."""
     blocks: int = 0
     open_blocks: int = 0
     files: int = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import msgspec
 
+from pilotage.core.policy.catalogue_model import OutsideCatalogue as OutsideCatalogue
 from pilotage.core.policy.ce_model import Ce as Ce
 from pilotage.core.policy.ce_model import PilotType as PilotType
 from pilotage.core.policy.director import UNHANDLED_POOLS, Director
@@ -217,6 +218,7 @@ class Policy(_Table, frozen=True):
     users: dict[str, User]
     sites: dict[str, Site] = msgspec.field(default_factory=dict)
     ces: dict[str, Ce] = msgspec.field(default_factory=dict)
+    catalogues: dict[str, OutsideCatalogue] = msgspec.field(default_factory=dict)
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
     director: Director = Director()

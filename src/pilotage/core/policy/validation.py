@@ -27,6 +27,8 @@ from pilotage.core.shares.use import HOURS_KEPT
 
 _PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?")
 
+_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+
 _NO_STORAGE = frozenset({"/", "//", "/proc", "/dev", "/sys"})
 
 
@@ -37,6 +39,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_sites(policy, refuse)
     _check_places(policy, refuse)
     _check_batch_options(policy, refuse)
+    _check_catalogues(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)
     _check_jobs(policy.jobs, refuse)
@@ -121,6 +124,23 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
         if hook and (ce.type == "local" or not hook.startswith("/") or not hook.isprintable()):
             hint = "name an absolute path of a program; a local CE has no flags and no hook"
             refuse(f"CE {name}: forward_hook cannot be used", "ces", name, "forward_hook", hint=hint)
+
+
+def _check_catalogues(policy: Policy, refuse: _Refuser) -> None:
+    for name, catalogue in policy.catalogues.items():
+        here = ("catalogues", name)
+        if not _CATALOGUE_NAME.fullmatch(name):
+            hint = "it begins the names of data sets: use letters, digits, - and _"
+            refuse(f"the name {name[:80]!r} of a catalogue cannot be used", *here, hint=hint)
+        for key, reason in catalogue.catalogue_options().mistakes():
+            refuse(f"catalogue {name}: {reason}", *here, catalogue.type, key)
+        for place, row in catalogue.places.items():
+            if row.site != "*" and row.site not in policy.sites:
+                message = f"catalogue {name}: {place}: there is no site {row.site}"
+                refuse(message, *here, "places", place, "site", hint=_known(policy.sites))
+            if row.prefix and not row.prefix.startswith("/") and "://" not in row.prefix:
+                message = f"catalogue {name}: {place}: {row.prefix!r} is neither an absolute path nor a URL"
+                refuse(message, *here, "places", place, "prefix")
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:

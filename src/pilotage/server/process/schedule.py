@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pilotage.server.context import Context
 from pilotage.server.duties.agents import AgentDuty
 from pilotage.server.duties.batch_clients import BatchClients
+from pilotage.server.duties.catalogues import CatalogueDuty
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.ces import BatchCesDuty, LocalCesDuty
 from pilotage.server.duties.costs import CostDuty
@@ -53,7 +54,7 @@ DRAIN_POLL = 0.5
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
-    *("release", "roll-up", "propagation", "output blocks", "counts"),
+    *("release", "roll-up", "propagation", "output blocks", "counts", "catalogues"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -87,6 +88,7 @@ class DutySchedule:
         self._local_information = LocalInformationDuty(context, clients.adapter)
         self._batch_information = InformationDuty(context, clients.adapter)
         self._director = DirectorDuty(context)
+        self._catalogues = CatalogueDuty(context)
         self._embedded_agent = EmbeddedAgentDuty(context, settings.home.folder)
         self._started = False
 
@@ -130,6 +132,7 @@ class DutySchedule:
             run(AgentDuty(context)),
             run(LocationDuty(context), context.wake.locations),
             run(OutputBlockDuty(context)),
+            run(self._catalogues, context.wake.catalogues),
             run(self._embedded_agent),
             run(ReleaseDuty(context), context.wake.release),
             run(RollUpDuty(context)),
@@ -194,6 +197,7 @@ class DutySchedule:
         """End the agent, and the calls to batch systems that are under way."""
         await self._embedded_agent.close()
         self._director.close()
+        self._catalogues.close()
         self._local_information.close()
         self._batch_information.close()
         await self._local_ces.close()

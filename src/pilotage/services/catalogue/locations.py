@@ -6,7 +6,7 @@ never empty: a catalogue that does not answer leaves the last known location and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pilotage.core.datasets.facts import Replica, common_sites
@@ -63,6 +63,20 @@ def _prefix_elsewhere(stored: Sequence[ReplicaRow]) -> str:
             field="add",
         )
     return prefixes.pop()
+
+
+def set_replicas(tx: Transaction, known: Mapping[int, Sequence[Replica]], now: float) -> int:
+    """Store the answer of an outside catalogue about these blocks; returns how many have moved.
+
+    A block that is not in `known` keeps its location: the catalogue does not know it, or has not answered.
+    """
+    connection = tx.connection
+    blocks = sorted(known)
+    replicas.delete(connection, blocks)
+    replicas.save(
+        connection, [ReplicaRow(block, *place, now) for block in blocks for place in set(known[block])]
+    )
+    return replicas.locate(connection, blocks, now)
 
 
 # --- elements

@@ -80,9 +80,17 @@ def add_block(
 ) -> Added:
     """Register at most `FILES_AT_ONCE` files of a block. `complete`: then close the block.
 
-    Raises `Conflict` if the data set is closed or written by a request, or if a file has other facts.
+    Raises `Conflict` if the data set is closed, written by a request or copied from an outside catalogue, or if a
+    file has other facts.
     """
-    row, connection = _lock(tx, name, changer), tx.connection
+    row = _lock(tx, name, changer)
+    check_own(row)
+    return add_files(tx, row, entry, complete=complete, now=now)
+
+
+def add_files(tx: Transaction, row: DataSetRow, entry: BlockEntry, *, complete: bool, now: float) -> Added:
+    """Register files of a block of a locked data set."""
+    connection = tx.connection
     known = datasets.files_named(connection, row.id, [file.name for file in entry.files])
     check_same(entry.files, known)
     new = [file for file in entry.files if file.name not in known]
@@ -94,6 +102,15 @@ def add_block(
     _confirm(connection, entry.replicas, known.values(), now)
     closed = _close_parts(tx, row.id, entry.name) if complete else 0
     return Added(len(new), len(known), closed)
+
+
+def check_own(row: DataSetRow) -> None:
+    """Raise `Conflict` for a data set that is copied from an outside catalogue."""
+    if row.catalogue:
+        raise Conflict(
+            f"the data set {row.name} is a copy: its files and places are those that {row.catalogue} tells",
+            hint=f"change them there; `pilotage dataset follow {row.name}` reads them at once",
+        )
 
 
 def _check_open(row: DataSetRow) -> None:

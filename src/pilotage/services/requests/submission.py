@@ -14,6 +14,7 @@ from pilotage.core.requests.json_format import specification_to_text, splitting_
 from pilotage.core.requests.plan import PlannedStep, plan_steps
 from pilotage.core.requests.specification import Program, Specification, Step, UploadedFile
 from pilotage.core.requests.states import UNFINISHED, RequestState
+from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.services.pool.state import Pool
@@ -116,7 +117,9 @@ def check_data(
         for name in (*request.input_datasets, *request.pileup_datasets)
     }
     check_mistakes(
-        InvalidInput(f"there is no data set {name}", hint=_nearest_dataset(connection, name), field="input")
+        InvalidInput(
+            f"there is no data set {name}", hint=_dataset_hint(connection, policy, name), field="input"
+        )
         for name, row in named.items()
         if row is None
     )
@@ -141,6 +144,12 @@ def check_data(
     inputs = total_of(amounts[name] for name in request.input_datasets)
     effort = estimated_effort(request, amounts)
     return replace(prepared, warnings=tuple(warnings), jobs=jobs, inputs=inputs, effort=effort)
+
+
+def _dataset_hint(connection: Connection, policy: Policy, name: str) -> str:
+    if catalogue_of(policy, name):
+        return f"`pilotage dataset follow {name}` copies it from the catalogue; `pilotage request submit` does, too"
+    return _nearest_dataset(connection, name)
 
 
 def _nearest_dataset(connection: Connection, name: str) -> str:

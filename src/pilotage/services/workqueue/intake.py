@@ -34,6 +34,7 @@ from pilotage.store.tables import (
     dataset_blocks,
     datasets,
     elements,
+    followed_datasets,
     location_sets,
     queued_requests,
     requests,
@@ -158,7 +159,10 @@ class _Intake:
         inputs = [step.input_dataset for step in steps if step.input_dataset is not None]
         if any(datasets.closed_blocks(self.tx.connection, dataset, 0, 1) for dataset in inputs):
             return "there is no work: each block of its input is empty, or its lists of blocks and runs exclude it"
-        return "there is no work" + (": its input has no closed block" if inputs else "")
+        followed = (followed_datasets.of_dataset(self.tx.connection, dataset) for dataset in inputs)
+        notes = "; ".join(row.note for row in followed if row is not None and row.note)
+        empty = ": its input has no closed block" + (f" ({notes})" if notes else "")
+        return "there is no work" + (empty if inputs else "")
 
     def _take(self, step: StepRow, planned: PlannedStep) -> bool:
         policy = START_POLICIES.get(step.start_policy)
@@ -264,7 +268,9 @@ class _Intake:
         """Whether a step that has taken all closed blocks gets no more."""
         if not dataset.open and not dataset_blocks.has_open_block(self.tx.connection, dataset.id):
             return True
-        if step.after is not None:
+        if step.after is not None or followed_datasets.is_behind(
+            self.tx.connection, dataset.id, self.request.created
+        ):
             return False
         until = self.request.open_until
         return until is None or self.now >= until

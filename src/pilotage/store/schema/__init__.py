@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pilotage.store.schema import (
     bans,
+    catalogues,
     datasets,
     history,
     instance,
@@ -23,6 +24,7 @@ from pilotage.store.schema.base import metadata
 
 __all__ = [
     "bans",
+    "catalogues",
     "datasets",
     "history",
     "instance",

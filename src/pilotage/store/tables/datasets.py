@@ -23,6 +23,8 @@ class DataSetRow(NamedTuple):
     request: int | None = None
     """The request that writes it; None: a user has registered it."""
     step: int | None = None
+    catalogue: str = ""
+    """The outside catalogue that it is copied from; empty: it is ours alone."""
 
 
 class BlockRow(NamedTuple):
@@ -94,12 +96,13 @@ def insert(
     now: float,
     request: int | None = None,
     step: int | None = None,
+    catalogue: str = "",
 ) -> DataSetRow | None:
     """Insert an open data set; None: the name is taken."""
     row = connection.execute(
-        "INSERT INTO datasets (name, owner, grp, created, request_id, step) VALUES (?, ?, ?, ?, ?, ?)"
+        "INSERT INTO datasets (name, owner, grp, created, request_id, step, catalogue) VALUES (?, ?, ?, ?, ?, ?, ?)"
         f" ON CONFLICT (name) DO NOTHING RETURNING {_DATA_SET}",
-        (name, owner, group, now, request, step),
+        (name, owner, group, now, request, step, catalogue),
     ).fetchone()
     return None if row is None else _data_set(row)
 
@@ -350,7 +353,7 @@ def lumis_of(file: FileRow) -> list[list[int]]:
 
 # --- removal
 
-_ENDED = (
+ENDED = (
     "'failed', 'rejected', 'completed', 'closed-out', 'announced', 'normal-archived', 'aborted-completed',"
     " 'aborted-archived', 'rejected-archived'"
 )
@@ -361,7 +364,7 @@ def requests_using(connection: Connection, dataset: int) -> list[int]:
     rows = connection.execute(
         "SELECT DISTINCT r.id FROM request_steps s JOIN requests r ON r.id = s.request_id"
         " WHERE (s.input_dataset = ? OR s.output_dataset = ? OR s.log_dataset = ?)"
-        f" AND r.state NOT IN ({_ENDED}) ORDER BY r.id",
+        f" AND r.state NOT IN ({ENDED}) ORDER BY r.id",
         (dataset, dataset, dataset),
     )
     return [row[0] for row in rows]
@@ -392,5 +395,6 @@ def delete_slice(connection: Connection, dataset: int, limit: int) -> bool:
     connection.execute(f"DELETE FROM replicas WHERE block_id IN ({blocks})", (dataset, limit))
     if connection.execute(f"DELETE FROM blocks WHERE id IN ({blocks})", (dataset, limit)).rowcount:
         return True
+    connection.execute("DELETE FROM followed_datasets WHERE dataset_id = ?", (dataset,))
     connection.execute("DELETE FROM datasets WHERE id = ? AND removed IS NOT NULL", (dataset,))
     return False

@@ -200,6 +200,7 @@ async def change_replicas(body: ReplicasChange, context: TheContext, caller: The
     connection = context.readers.connection()
     row = registration.find(connection, body.dataset)
     registration.need_rights(row, caller.viewer())
+    registration.check_own(row)
     ids = (
         datasets.block_ids(connection, row.id)
         if body.block is None

@@ -18,7 +18,9 @@ from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
+from pilotage.server.http.routes.catalogues import ensure_followed
 from pilotage.server.tokens import Caller
+from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
@@ -82,10 +84,21 @@ def _actor(caller: Caller) -> Actor:
 async def submit_request(body: RequestSubmission, context: TheContext, caller: TheCaller) -> RequestAccepted:
     """Accept a request. With a right to assign and a team, the work queue takes it at once."""
     context.disk.space.check()
+    warnings = await _follow_inputs(context, caller, body)
     prepared = await asyncio.to_thread(_prepare, context, caller, body)
     pool, now = context.pool, context.clock()
     row = await context.writer.acall(lambda tx: submission.submit(pool.policy, tx, prepared, now))
-    return RequestAccepted(progress.summary_of(row), prepared.jobs, list(prepared.warnings))
+    return RequestAccepted(progress.summary_of(row), prepared.jobs, [*warnings, *prepared.warnings])
+
+
+async def _follow_inputs(context: Context, caller: Caller, body: RequestSubmission) -> list[str]:
+    """Copy the inputs that are named after an outside catalogue, and read them soon. Returns warnings."""
+    specification = parse_mapping(body.specification)
+    group = _group(context.pool.policy, caller, specification.group)
+    names = (*specification.input_datasets, *specification.pileup_datasets)
+    outside = [name for name in names if catalogue_of(context.pool.policy, name)]
+    told = [await ensure_followed(context, name, owner=caller.user, group=group) for name in outside]
+    return [warning for warning in told if warning]
 
 
 @router.call(CHECK_REQUEST)

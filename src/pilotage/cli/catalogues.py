@@ -1,0 +1,111 @@
+"""`pilotage catalogue list|show|test` and `pilotage dataset follow`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pilotage import wire
+from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.session import Session, connected
+from pilotage.cli.submit import show_warnings
+from pilotage.core.plurals import plural
+
+if TYPE_CHECKING:
+    from pilotage.wire.catalogues import CatalogueSummary
+
+NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A catalogue of the policy")]
+
+
+@connected
+def list_catalogues(session: Session) -> None:
+    """List the outside catalogues of the policy: whether they answer, and what is copied from them."""
+    with session.client() as client:
+        summaries = client.call(wire.catalogues.LIST_CATALOGUES)
+    session.screen.json({"catalogues": summaries})
+    columns = (
+        Column("catalogue"),
+        Column("type", rank=2),
+        Column("state"),
+        Column("since", rank=1),
+        Column("data sets", right=True),
+        Column("oldest reading", rank=3),
+        Column("problem", text=True),
+    )
+    rows = (
+        (
+            row.name,
+            row.type,
+            _state(row),
+            session.screen.instant(row.since),
+            row.datasets,
+            session.screen.instant(row.oldest),
+            row.problem,
+        )
+        for row in summaries
+    )
+    session.screen.table(columns, rows)
+
+
+def _state(row: CatalogueSummary) -> str:
+    if row.since is None:
+        return "not asked"
+    return "problem" if row.problem else "serves"
+
+
+@connected
+def show(session: Session, name: NameArgument) -> None:
+    """Show an outside catalogue, and the data sets that are copied from it."""
+    with session.client() as client:
+        report = client.call(wire.catalogues.SHOW_CATALOGUE, name=name)
+    session.screen.json(report)
+    _print_facts(session, report.catalogue)
+    if report.datasets:
+        session.screen.line("")
+    columns = (Column("data set"), Column("read"), Column("problem", text=True), Column("note", text=True))
+    rows = (
+        (row.name, session.screen.instant(row.read) or "never", row.problem, row.note)
+        for row in report.datasets
+    )
+    if report.datasets:
+        session.screen.table(columns, rows)
+
+
+def _print_facts(session: Session, row: CatalogueSummary) -> None:
+    since = session.screen.instant(row.since)
+    session.screen.facts(
+        (
+            ("catalogue", f"{row.name} ({row.type})"),
+            ("state", f"{_state(row)} since {since}" if since else _state(row)),
+            ("problem", row.problem),
+            ("software", row.software),
+            ("last answer", session.screen.instant(row.answered)),
+            ("data sets", plural(row.datasets, "copied data set")),
+        )
+    )
+
+
+@connected
+def test(session: Session, name: NameArgument) -> int:
+    """Log in to an outside catalogue now, and tell what answers."""
+    with session.client() as client:
+        summary = client.call(wire.catalogues.TEST_CATALOGUE, name=name)
+    session.screen.json(summary)
+    _print_facts(session, summary)
+    return 1 if summary.problem else 0
+
+
+@connected
+def follow(
+    session: Session,
+    name: Annotated[
+        str,
+        CommandArgument(metavar="NAME", help="CATALOGUE:NAME THERE, such as rucio:data26:run.2026.AOD"),
+    ],
+) -> None:
+    """Copy a data set from an outside catalogue from now on. If it is copied already, read it at once."""
+    with session.client() as client:
+        followed = client.call(wire.catalogues.FOLLOW_DATASET, wire.catalogues.DataSetFollow(name))
+    session.screen.json(followed)
+    show_warnings(session.screen, followed.warnings)
+    session.screen.line(f"{name} is copied from its catalogue: see `pilotage dataset show {name}`")

@@ -1,0 +1,1 @@
+"""Catalogues of data sets beside our own."""

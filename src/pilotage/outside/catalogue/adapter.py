@@ -1,0 +1,71 @@
+"""The seam to outside catalogues: one protocol for all adapters, and the facts that cross it.
+
+The work queue reads our own tables only; a duty copies an outside catalogue into them. So a catalogue that is slow or
+down delays news, and nothing else. A *block* is what our tables call so: files that lie at the same places.
+
+Each call may block for minutes. It raises `Unreachable` if the catalogue gives no clear answer, `NotAuthenticated` or
+`Forbidden` if it refuses the server, and `NotFound` if it does not know the name. It never answers with less than it
+knows: a block that is missing in an answer is unknown, and an empty list of replicas is nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pilotage.core.datasets.facts import FileEntry, Replica
+
+
+class CatalogueBlock(NamedTuple):
+    """A block as the catalogue lists it."""
+
+    name: str
+    is_open: bool
+    """More files may come."""
+    files: int | None = None
+    """The number of its files, if the catalogue tells it."""
+
+
+class CatalogueContents(NamedTuple):
+    """The blocks of a name in the catalogue."""
+
+    is_open: bool
+    """More blocks may come."""
+    blocks: tuple[CatalogueBlock, ...]
+
+
+class BlockPlaces(NamedTuple):
+    """Where all files of a block can be read."""
+
+    replicas: tuple[Replica, ...]
+    """Empty: known to be nowhere."""
+    unused: tuple[str, ...] = ()
+    """Places that have the block too, each with the reason why no site reads it there."""
+
+
+class CatalogueAdapter(Protocol):
+    """An outside catalogue. Several threads may use it."""
+
+    def greet(self) -> str:
+        """Log in, and tell what answers: its software with the version, and the account."""
+        ...
+
+    def check(self, name: str) -> None:
+        """Return if the name can be copied. Raises `NotFound` or `InvalidInput`."""
+        ...
+
+    def contents(self, name: str) -> CatalogueContents:
+        """The blocks below a name, in a fixed order. A name that is a block itself has this one block."""
+        ...
+
+    def files(self, block: str) -> Sequence[FileEntry]:
+        """All files of a block."""
+        ...
+
+    def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
+        """The places of these blocks."""
+        ...
+
+    def close(self) -> None:
+        """End the connections. Calls under way fail."""
+        ...

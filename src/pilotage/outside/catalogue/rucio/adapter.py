@@ -1,0 +1,185 @@
+"""Reads containers, data sets, files and places from Rucio."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.policy.catalogue_model import CataloguePlace
+from pilotage.core.policy.catalogue_types.rucio import RucioOptions
+from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents
+from pilotage.outside.catalogue.rucio.answers import DatasetLock, DatasetReplica, Did, DidFile, DidMeta, Rse
+from pilotage.outside.catalogue.rucio.paths import reason_against, relative_path, url_of
+from pilotage.outside.catalogue.rucio.session import RucioSession, did_path
+
+_Row = TypeVar("_Row")
+
+DIDS_AT_ONCE = 500
+"""Names in one call."""
+CONTAINER, DATASET = "CONTAINER", "DATASET"
+
+
+class RucioCatalogue:
+    """One Rucio server."""
+
+    def __init__(
+        self, session: RucioSession, options: RucioOptions, places: Mapping[str, CataloguePlace]
+    ) -> None:
+        """`places`: the sites of RSEs."""
+        self._session = session
+        self._options = options
+        self._places = places
+        self._lock = threading.Lock()
+        self._rses: dict[str, Rse | None] = {}
+
+    def greet(self) -> str:
+        version = self._session.version()
+        # A call that needs a valid token, and no right.
+        self._session.do("GET", "/auth/validate")
+        account = self._options.account
+        return f"Rucio {version}" + (f", account {account}" if account else "")
+
+    def check(self, name: str) -> None:
+        self._did(name)
+
+    def _did(self, name: str) -> Did:
+        """The data set or container of this name."""
+        scope, plain = split_did(name)
+        did = self._session.row(Did, f"/dids/{did_path(scope, plain)}")
+        if did.type not in (DATASET, CONTAINER):
+            raise InvalidInput(f"{name} is a file: name a data set or a container")
+        return did
+
+    def contents(self, name: str) -> CatalogueContents:
+        with self._lock:
+            # One reading of a data set asks for each RSE once.
+            self._rses.clear()
+        did = self._did(name)
+        found = [did] if did.type == DATASET else list(self._datasets(did, set()))
+        facts = self._facts(found)
+        blocks = []
+        for dataset in found:
+            meta = facts.get(dataset.did)
+            is_open = meta is None or meta.is_open is not False
+            blocks.append(CatalogueBlock(dataset.did, is_open, None if meta is None else meta.length))
+        return CatalogueContents(did.open is not False, tuple(blocks))
+
+    def _datasets(self, container: Did, seen: set[str]) -> Iterator[Did]:
+        """The data sets below a container, each once."""
+        seen.add(container.did)
+        path = f"/dids/{did_path(container.scope, container.name)}/dids"
+        for child in list(self._session.rows(Did, path)):
+            if child.did in seen:
+                continue
+            if child.type == CONTAINER:
+                yield from self._datasets(child, seen)
+            elif child.type == DATASET:
+                seen.add(child.did)
+                yield child
+
+    def _facts(self, found: Sequence[Did]) -> dict[str, DidMeta]:
+        facts = {}
+        for part in _parts(found):
+            body = {"dids": [{"scope": did.scope, "name": did.name} for did in part]}
+            for meta in self._session.rows(DidMeta, "/dids/bulkmeta", body):
+                facts[f"{meta.scope}:{meta.name}"] = meta
+        return facts
+
+    def files(self, block: str) -> Sequence[FileEntry]:
+        scope, name = split_did(block)
+        path = f"/dids/{did_path(scope, name)}/files"
+        algorithm = self._options.paths
+        return [
+            FileEntry(
+                relative_path(algorithm, file.scope, file.name),
+                file.bytes or 0,
+                file.events or 0,
+                f"adler32:{file.adler32.lower():0>8}" if file.adler32 else "",
+            )
+            for file in self._session.rows(DidFile, path)
+        ]
+
+    # --- places
+
+    def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
+        locked = self._locked(blocks) if self._options.locked else None
+        return {
+            block: self._places_of(block, None if locked is None else locked.get(block, set()))
+            for block in blocks
+        }
+
+    def _locked(self, blocks: Sequence[str]) -> dict[str, set[str]]:
+        """The RSEs where rules keep all files of each data set."""
+        locked: dict[str, set[str]] = defaultdict(set)
+        for part in _parts([split_did(block) for block in blocks]):
+            body = {"dids": [{"scope": scope, "name": name, "type": "dataset"} for scope, name in part]}
+            for lock in self._session.rows(DatasetLock, "/locks/bulk_locks_for_dids", body):
+                if lock.state == "OK":
+                    locked[f"{lock.scope}:{lock.name}"].add(lock.rse)
+        return locked
+
+    def _places_of(self, block: str, locked: set[str] | None) -> BlockPlaces:
+        """`locked`: the RSEs that count; None: all."""
+        if locked is not None and not locked:
+            return BlockPlaces(())
+        scope, name = split_did(block)
+        path = f"/replicas/{did_path(scope, name)}/datasets?deep=True"
+        replicas: dict[str, Replica] = {}
+        unused = []
+        for row in self._session.rows(DatasetReplica, path):
+            is_complete = row.length is not None and (row.available_length or 0) >= row.length
+            if not is_complete or (locked is not None and row.rse not in locked):
+                continue
+            replica, reason = self._replica(row.rse)
+            if replica is None:
+                unused.append(f"{row.rse}: {reason}")
+            else:
+                replicas.setdefault(replica.site, replica)
+        return BlockPlaces(tuple(sorted(replicas.values())), tuple(sorted(unused)))
+
+    def _replica(self, name: str) -> tuple[Replica | None, str]:
+        """Where a site finds the files of an RSE; or None, and the reason."""
+        place = self._places.get(name)
+        if place is None:
+            return None, "the policy names no site for it"
+        rse = self._rse(name)
+        if rse is None:
+            return None, "Rucio does not know it any more"
+        if reason := reason_against(rse, self._options.paths):
+            return None, reason
+        prefix = place.prefix or url_of(rse, self._options.schemes)
+        if not prefix:
+            return None, "it has no protocol that can be used"
+        return Replica(place.site, prefix.rstrip("/")), ""
+
+    def _rse(self, name: str) -> Rse | None:
+        with self._lock:
+            if name in self._rses:
+                return self._rses[name]
+        try:
+            rse: Rse | None = self._session.row(Rse, f"/rses/{name}")
+        except NotFound:
+            rse = None
+        with self._lock:
+            self._rses[name] = rse
+        return rse
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def split_did(name: str) -> tuple[str, str]:
+    """Scope and name of a DID. Raises `InvalidInput`."""
+    scope, _, plain = name.partition(":")
+    if not scope or not plain:
+        raise InvalidInput(f"{name!r} is no name of Rucio", hint="SCOPE:NAME, such as data26:run.2026.AOD")
+    return scope, plain
+
+
+def _parts(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
+    for first in range(0, len(rows), DIDS_AT_ONCE):
+        yield rows[first : first + DIDS_AT_ONCE]

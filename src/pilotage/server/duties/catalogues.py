@@ -1,0 +1,226 @@
+"""The duty of outside catalogues: it copies the data sets that are named after a catalogue, and keeps them up to date.
+
+Each catalogue is read in a task of its own, since an answer may take minutes. Its calls run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from pilotage.core.datasets.arrangement import slices_of
+from pilotage.core.datasets.facts import BlockEntry
+from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
+from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueAdapter, CatalogueBlock
+from pilotage.server.context import Context
+from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.duties.duty import Duty
+from pilotage.services.catalogue import following, locations
+from pilotage.services.catalogue.following import KnownBlock
+from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE
+from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE
+from pilotage.store.tables import catalogues, followed_datasets
+from pilotage.store.tables.followed_datasets import FollowedRow
+from pilotage.store.writer.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+PERIOD = 2.0
+"""Seconds between two looks for data sets that are to be read."""
+OF_THE_CATALOGUE = (Unreachable, NotAuthenticated, Forbidden)
+"""Errors that concern all data sets of a catalogue."""
+LONGEST_PROBLEM = 500
+"""Characters of a problem."""
+
+
+class CatalogueDuty(Duty):
+    """Reads the data sets that are due. A catalogue that does not answer holds up no other one."""
+
+    name = lease = "catalogues"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._threads = DaemonThreads("catalogue")
+        self._readings: dict[str, asyncio.Task[None]] = {}
+        """The catalogues that are being read."""
+
+    def period(self) -> float:
+        return PERIOD
+
+    async def work(self) -> None:
+        policy, now = self._context.pool.policy, self._context.clock()
+        self._readings = {name: task for name, task in self._readings.items() if not task.done()}
+        for name in policy.catalogues:
+            if name not in self._readings:
+                rows = await self._context.quick_read(
+                    partial(following.due_of, policy=policy, name=name, now=now)
+                )
+                if rows and not await self._is_resting(name, rows, now):
+                    self._readings[name] = asyncio.create_task(self._read_all(name, rows))
+
+    async def _is_resting(self, name: str, rows: Sequence[FollowedRow], now: float) -> bool:
+        """Whether the catalogue had a problem a moment ago, and nobody asks again since."""
+        row = (await self._context.quick_read(catalogues.by_name)).get(name)
+        retry = self._context.pool.policy.catalogues[name].retry
+        if row is None or not row.problem or not 0 <= now - row.asked < retry:
+            return False
+        return all(followed.asked <= row.asked for followed in rows)
+
+    async def _read_all(self, name: str, rows: Sequence[FollowedRow]) -> None:
+        try:
+            adapter = self._context.catalogues.adapter(self._context.pool.policy, name)
+            software = await self._call(adapter.greet)
+            for row in rows:
+                if self._context.stop.is_set():
+                    return
+                await self._read_one(adapter, row)
+        except OF_THE_CATALOGUE as error:
+            await self._record(name, problem=_told(error))
+        except Exception as error:
+            log.exception("catalogue %s: it could not be read", name)
+            await self._record(name, problem=f"it could not be read: {type(error).__name__}")
+        else:
+            await self._record(name, software=software)
+
+    async def _read_one(self, adapter: CatalogueAdapter, row: FollowedRow) -> None:
+        """Read one data set. Errors that concern it alone are stored with it."""
+        now = self._context.clock()
+        await self._write(partial(followed_datasets.begin, dataset=row.dataset, now=now))
+        try:
+            await _Reading(self._context, adapter, row, now, self._call).run()
+        except OF_THE_CATALOGUE:
+            raise
+        except PilotageError as error:
+            problem = _told(error)
+            await self._write(partial(followed_datasets.fail, dataset=row.dataset, problem=problem))
+            if problem != row.problem:
+                log.warning("data set %s: %s", row.name, problem)
+
+    async def _write(self, act: Callable[..., None]) -> None:
+        await self._context.writer.acall(lambda tx: act(tx.connection))
+
+    async def _record(self, name: str, *, problem: str = "", software: str = "") -> None:
+        now = self._context.clock()
+        change = await self._context.writer.acall(
+            lambda tx: following.record_answer(tx, name, now, problem=problem, software=software)
+        )
+        if change is not None and change.problem:
+            log.warning("catalogue %s: %s", name, change.problem)
+        elif change is not None:
+            log.info("catalogue %s serves again", name)
+
+    async def _call(self, make: Callable[[], Value]) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+
+    def close(self) -> None:
+        """End the readings. Nobody waits for calls that hang."""
+        for reading in self._readings.values():
+            reading.cancel()
+        self._context.catalogues.close()
+
+
+class _Reading:
+    """One reading of a data set."""
+
+    def __init__(
+        self,
+        context: Context,
+        adapter: CatalogueAdapter,
+        row: FollowedRow,
+        begun: float,
+        call: Callable[[Callable[[], object]], Awaitable[object]],
+    ) -> None:
+        self._context = context
+        self._adapter = adapter
+        self._row = row
+        self._begun = begun
+        self._call = call
+        self._known: dict[str, KnownBlock] = {}
+        """The blocks of our tables as the reading begins."""
+        self._last = 0
+        """The last id of these blocks."""
+        self._unused: dict[str, list[str]] = {}
+
+    async def run(self) -> None:
+        context, row = self._context, self._row
+        section = context.pool.policy.catalogues[row.catalogue]
+        contents = await self._ask(lambda: self._adapter.contents(row.there))
+        self._known = known = await self._blocks_after(0)
+        takes_open = section.open_datasets == "take"
+        skipped = [block for block in contents.blocks if block.is_open and not takes_open]
+        taken = [block for block in contents.blocks if takes_open or not block.is_open]
+        new = [block for block in taken if row.open and _is_new(block, known.get(block.name))]
+        listed = {block.name for block in taken}
+        # A block that was taken once has a location, also if the catalogue does not list it any more.
+        names = [*known, *(block.name for block in new if block.name not in known)]
+        self._last = max((id_ for block in known.values() for id_ in block.ids), default=0)
+        for first in range(0, len(names), BLOCKS_AT_ONCE):
+            part = names[first : first + BLOCKS_AT_ONCE]
+            places = await self._ask(partial(self._adapter.places, part))
+            for block in new:
+                if block.name in places:
+                    await self._copy(block, places[block.name])
+            await self._locate(places)
+        closed = not contents.is_open and not skipped and listed >= {block.name for block in contents.blocks}
+        note = following.notes_of(self._unused, len(skipped))
+        await context.writer.acall(
+            lambda tx: following.finish_reading(tx, row.dataset, self._begun, note, closed=closed)
+        )
+        context.wake.intake.set()
+
+    async def _ask(self, make: Callable[[], Value]) -> Value:
+        return await self._call(make)  # type: ignore[return-value]
+
+    async def _copy(self, block: CatalogueBlock, places: BlockPlaces) -> None:
+        """Store the files of a block. They come with their location, so that work never waits for it."""
+        files = await self._ask(lambda: self._adapter.files(block.name))
+        parts = list(slices_of(files, FILES_AT_ONCE, LUMIS_AT_ONCE))
+        for number, part in enumerate(parts, start=1):
+            entry = BlockEntry(block.name, tuple(part), places.replicas)
+            await self._context.writer.acall(
+                partial(
+                    following.store_files,
+                    dataset=self._row.dataset,
+                    entry=entry,
+                    complete=number == len(parts),
+                    now=self._begun,
+                )
+            )
+
+    async def _blocks_after(self, last: int) -> dict[str, KnownBlock]:
+        return await self._context.quick_read(
+            partial(following.known_blocks, dataset=self._row.dataset, after=last)
+        )
+
+    async def _locate(self, places: Mapping[str, BlockPlaces]) -> None:
+        """Store where these blocks are now, also those that were made since the reading began."""
+        context, made = self._context, await self._blocks_after(self._last)
+        answer = {}
+        for name, place in places.items():
+            for block in (self._known.get(name), made.get(name)):
+                answer.update(dict.fromkeys(() if block is None else block.ids, place.replicas))
+            for reason in place.unused:
+                self._unused.setdefault(reason, []).append(name)
+
+        def store(tx: Transaction) -> int:
+            return locations.set_replicas(tx, answer, self._begun)
+
+        if await context.writer.acall(store):
+            context.wake.locations.set()
+
+
+def _is_new(block: CatalogueBlock, known: KnownBlock | None) -> bool:
+    """Whether the catalogue may have files of a block that our tables lack."""
+    if known is None or not known.is_closed:
+        return True
+    return block.is_open and known.files != block.files
+
+
+def _told(error: PilotageError) -> str:
+    text = str(error)
+    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - 1]}…"

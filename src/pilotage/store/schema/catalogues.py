@@ -1,0 +1,41 @@
+"""Outside catalogues: how they answer, and the data sets that are copied from them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from pilotage.store.schema.base import Id, metadata
+
+catalogues = sa.Table(
+    "catalogues",
+    metadata,
+    # Its name in the policy.
+    sa.Column("name", sa.Text, primary_key=True),
+    # When it was last asked.
+    sa.Column("asked", sa.Float, nullable=False),
+    # When it last answered; NULL: never.
+    sa.Column("answered", sa.Float),
+    # Its software, version and account.
+    sa.Column("software", sa.Text, nullable=False, server_default=""),
+    # Why it does not serve; empty: it does.
+    sa.Column("problem", sa.Text, nullable=False, server_default=""),
+    # Since when it serves, or has this problem.
+    sa.Column("since", sa.Float, nullable=False),
+)
+
+# Data sets whose `catalogue` is not empty.
+followed_datasets = sa.Table(
+    "followed_datasets",
+    metadata,
+    sa.Column("dataset_id", Id, primary_key=True, autoincrement=False),
+    # When somebody last needed fresh knowledge.
+    sa.Column("asked", sa.Float, nullable=False),
+    # When the last complete reading began; NULL: there was none.
+    sa.Column("read", sa.Float),
+    # When the last reading began, complete or not; NULL: none has begun.
+    sa.Column("tried", sa.Float),
+    # Why the last reading failed; empty: it did not.
+    sa.Column("problem", sa.Text, nullable=False, server_default=""),
+    # What the last complete reading left out, and why.
+    sa.Column("note", sa.Text, nullable=False, server_default=""),
+)
