@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from pilotage.core.errors import NotFound
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.outside.catalogue.rucio.paths import relative_path
 from pilotage.outside.catalogue.rucio.session import RucioSession, did_path
@@ -269,12 +271,38 @@ class RucioServer(BatchDaemons):
     def close(self, name: str, scope: str = SCOPE) -> None:
         self.session.do("PUT", f"/dids/{did_path(scope, name)}/status", {"open": False})
 
+    def _rows(self, path: str, body: object = None) -> list[dict[str, Any]]:
+        return list(self.session.rows(dict[str, Any], path, body))
+
+    def did(self, name: str, scope: str = SCOPE) -> dict[str, Any]:
+        return self.session.row(dict[str, Any], f"/dids/{did_path(scope, name)}")
+
+    def is_closed(self, name: str, scope: str = SCOPE) -> bool:
+        """Whether a data set or container is there and has ended."""
+        try:
+            return not self.did(name, scope)["open"]
+        except NotFound:
+            return False
+
+    def children(self, name: str, scope: str = SCOPE) -> list[str]:
+        return [row["name"] for row in self._rows(f"/dids/{did_path(scope, name)}/dids")]
+
+    def files(self, name: str, scope: str = SCOPE) -> list[dict[str, Any]]:
+        return self._rows(f"/dids/{did_path(scope, name)}/files")
+
+    def rules(self, name: str, scope: str = SCOPE) -> list[dict[str, Any]]:
+        return self._rows(f"/dids/{did_path(scope, name)}/rules")
+
+    def path_of(self, name: str, scope: str = SCOPE) -> str:
+        """The path of the only replica of a file."""
+        [row] = self._rows("/replicas/list", {"dids": [{"scope": scope, "name": name}]})
+        [url] = row["pfns"]
+        return str(urlsplit(url).path)
+
     def lose_replica(self, name: str, rse: str, scope: str = SCOPE) -> None:
         """A file of an RSE is declared bad."""
-        body = {"reason": "lost", "replicas": [{"scope": scope, "name": name, "rse": rse}], "force": True}
-        self.session.do(
-            "POST", "/replicas/bad/dids", {"reason": "lost", "rse": rse, "dids": body["replicas"]}
-        )
+        body = {"reason": "lost", "rse": rse, "dids": [{"scope": scope, "name": name}]}
+        self.session.do("POST", "/replicas/bad/dids", body)
 
 
 def stored_file(folder: Path, name: str, contents: bytes, scope: str = SCOPE) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ period = 5
 retry = 1
 [catalogues.rucio.places.DISK]
 site = "here"
+[catalogues.rucio.places.OUT]
+site = "here"
+prefix = "{out}"
 [catalogues.rucio.rucio]
 url = "{url}"
 auth = "userpass"
@@ -34,13 +38,18 @@ def rucio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RucioServer]:
         store = server.folder / "store"
         store.mkdir()
         server.add_rse("DISK", str(store))
+        out = server.folder / "out"
+        out.mkdir()
+        server.add_rse("OUT", str(out), deterministic=False)
         yield server
 
 
 @pytest.fixture(scope="module")
 def instance(rucio: RucioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with running(tmp_path_factory.mktemp("pool")) as instance:
-        instance.policy += CATALOGUE.format(url=rucio.url, password_file=rucio.password_file)
+        out = rucio.folder / "out"
+        instance.policy = instance.policy.replace("[sites.here]", f'[sites.here]\nstorage = ["{out}"]')
+        instance.policy += CATALOGUE.format(url=rucio.url, password_file=rucio.password_file, out=out)
         instance.apply()
         yield instance
 
@@ -83,3 +92,18 @@ def test_a_request_over_a_container_reads_all_of_its_files_and_ends(
     report = instance.client().dataset(f"rucio:{SCOPE}:whole")
     assert (report.dataset.open, report.dataset.blocks, report.dataset.files) == (False, 3, 9)
     assert [(site.site, site.blocks) for site in report.sites] == [("here", 3)]
+
+
+def test_outputs_are_registered_as_data_sets_with_a_rule(rucio: RucioServer, instance: Instance) -> None:
+    fill(rucio, "seen", 2)
+    instance.client().submit_request(
+        specification("seen", output={"files": ["read.txt"], "dataset": f"rucio:{SCOPE}:seen.read"})
+    )
+    until(lambda: rucio.is_closed("seen.read"), what="the end of the container")
+    [dataset] = rucio.children("seen.read")
+    assert not rucio.did(dataset)["open"]
+    files = rucio.files(dataset)
+    read = sorted(line for file in files for line in Path(rucio.path_of(file["name"])).read_text().split())
+    assert read == sorted(f"seen.{block}.{number}" for block in range(2) for number in range(3))
+    [rule] = rucio.rules(dataset)
+    assert (rule["rse_expression"], rule["state"], rule["locks_ok_cnt"]) == ("OUT", "OK", len(files))

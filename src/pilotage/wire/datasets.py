@@ -118,7 +118,7 @@ class DataSetSummary:
     """The request that writes it; None: a user has registered it."""
     step: Optional[int] = None
     catalogue: str = ""
-    """The outside catalogue that it is copied from; empty: it is registered here alone."""
+    """The outside catalogue that it is copied from, or registered in if a request writes it; empty: none."""
     blocks: int = 0
     open_blocks: int = 0
     files: int = 0

@@ -43,6 +43,17 @@ class BlockPlaces(NamedTuple):
     """Places that have the block too, each with the reason why no site reads it there."""
 
 
+class OutgoingBlock(NamedTuple):
+    """A closed block of an output data set, which the catalogue does not have."""
+
+    collection: str
+    """The name of its data set in the catalogue."""
+    name: str
+    """Its name in our tables, unique in the data set."""
+    replicas: tuple[Replica, ...]
+    files: tuple[FileEntry, ...]
+
+
 class CatalogueAdapter(Protocol):
     """An outside catalogue. Several threads may use it."""
 
@@ -64,6 +75,17 @@ class CatalogueAdapter(Protocol):
 
     def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
         """The places of these blocks."""
+        ...
+
+    def register(self, block: OutgoingBlock) -> None:
+        """Make the catalogue know a block with all of its files, and keep it at its place. May be repeated.
+
+        Raises `Conflict` if the catalogue has other files under these names, or no place for them.
+        """
+        ...
+
+    def finish(self, collection: str) -> None:
+        """Tell the catalogue that no more blocks of a data set will come. May be repeated."""
         ...
 
     def close(self) -> None:

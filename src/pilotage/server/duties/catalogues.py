@@ -1,11 +1,7 @@
-"""The duty of outside catalogues: it copies the data sets that are named after a catalogue, and keeps them up to date.
-
-Each catalogue is read in a task of its own, since an answer may take minutes. Its calls run in threads.
-"""
+"""The duty of outside catalogues: copies the data sets that are named after one, and keeps them up to date."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -13,16 +9,15 @@ from typing import TypeVar
 
 from pilotage.core.datasets.arrangement import slices_of
 from pilotage.core.datasets.facts import BlockEntry
-from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
+from pilotage.core.errors import PilotageError
 from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueAdapter, CatalogueBlock
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
-from pilotage.server.duties.duty import Duty
+from pilotage.server.duties.catalogue_work import OF_THE_CATALOGUE, CatalogueWork, told
 from pilotage.services.catalogue import following, locations
 from pilotage.services.catalogue.following import KnownBlock
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE
-from pilotage.store.tables import catalogues, followed_datasets
+from pilotage.store.tables import followed_datasets
 from pilotage.store.tables.followed_datasets import FollowedRow
 from pilotage.store.writer.transaction import Transaction
 
@@ -30,98 +25,41 @@ log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-PERIOD = 2.0
-"""Seconds between two looks for data sets that are to be read."""
-OF_THE_CATALOGUE = (Unreachable, NotAuthenticated, Forbidden)
-"""Errors that concern all data sets of a catalogue."""
-LONGEST_PROBLEM = 500
-"""Characters of a problem."""
 
-
-class CatalogueDuty(Duty):
-    """Reads the data sets that are due. A catalogue that does not answer holds up no other one."""
+class CatalogueDuty(CatalogueWork):
+    """Reads the data sets that are due."""
 
     name = lease = "catalogues"
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._threads = DaemonThreads("catalogue")
-        self._readings: dict[str, asyncio.Task[None]] = {}
-        """The catalogues that are being read."""
+    async def asked_for(self, name: str, now: float) -> float | None:
+        return max((row.asked for row in await self._due(name, now)), default=None)
 
-    def period(self) -> float:
-        return PERIOD
+    async def _due(self, name: str, now: float) -> Sequence[FollowedRow]:
+        policy = self._context.pool.policy
+        return await self._context.quick_read(partial(following.due_of, policy=policy, name=name, now=now))
 
-    async def work(self) -> None:
-        policy, now = self._context.pool.policy, self._context.clock()
-        self._readings = {name: task for name, task in self._readings.items() if not task.done()}
-        for name in policy.catalogues:
-            if name not in self._readings:
-                rows = await self._context.quick_read(
-                    partial(following.due_of, policy=policy, name=name, now=now)
-                )
-                if rows and not await self._is_resting(name, rows, now):
-                    self._readings[name] = asyncio.create_task(self._read_all(name, rows))
+    async def serve(self, name: str, adapter: CatalogueAdapter) -> None:
+        for row in await self._due(name, self._context.clock()):
+            if self._context.stop.is_set():
+                return
+            await self._read(adapter, row)
 
-    async def _is_resting(self, name: str, rows: Sequence[FollowedRow], now: float) -> bool:
-        """Whether the catalogue had a problem a moment ago, and nobody asks again since."""
-        row = (await self._context.quick_read(catalogues.by_name)).get(name)
-        retry = self._context.pool.policy.catalogues[name].retry
-        if row is None or not row.problem or not 0 <= now - row.asked < retry:
-            return False
-        return all(followed.asked <= row.asked for followed in rows)
-
-    async def _read_all(self, name: str, rows: Sequence[FollowedRow]) -> None:
-        try:
-            adapter = self._context.catalogues.adapter(self._context.pool.policy, name)
-            software = await self._call(adapter.greet)
-            for row in rows:
-                if self._context.stop.is_set():
-                    return
-                await self._read_one(adapter, row)
-        except OF_THE_CATALOGUE as error:
-            await self._record(name, problem=_told(error))
-        except Exception as error:
-            log.exception("catalogue %s: it could not be read", name)
-            await self._record(name, problem=f"it could not be read: {type(error).__name__}")
-        else:
-            await self._record(name, software=software)
-
-    async def _read_one(self, adapter: CatalogueAdapter, row: FollowedRow) -> None:
+    async def _read(self, adapter: CatalogueAdapter, row: FollowedRow) -> None:
         """Read one data set. Errors that concern it alone are stored with it."""
         now = self._context.clock()
         await self._write(partial(followed_datasets.begin, dataset=row.dataset, now=now))
         try:
-            await _Reading(self._context, adapter, row, now, self._call).run()
+            await _Reading(self._context, adapter, row, now, self.call).run()
         except OF_THE_CATALOGUE:
             raise
         except PilotageError as error:
-            problem = _told(error)
+            problem = told(error)
             await self._write(partial(followed_datasets.fail, dataset=row.dataset, problem=problem))
             if problem != row.problem:
                 log.warning("data set %s: %s", row.name, problem)
 
     async def _write(self, act: Callable[..., None]) -> None:
         await self._context.writer.acall(lambda tx: act(tx.connection))
-
-    async def _record(self, name: str, *, problem: str = "", software: str = "") -> None:
-        now = self._context.clock()
-        change = await self._context.writer.acall(
-            lambda tx: following.record_answer(tx, name, now, problem=problem, software=software)
-        )
-        if change is not None and change.problem:
-            log.warning("catalogue %s: %s", name, change.problem)
-        elif change is not None:
-            log.info("catalogue %s serves again", name)
-
-    async def _call(self, make: Callable[[], Value]) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, make)
-
-    def close(self) -> None:
-        """End the readings. Nobody waits for calls that hang."""
-        for reading in self._readings.values():
-            reading.cancel()
-        self._context.catalogues.close()
 
 
 class _Reading:
@@ -219,8 +157,3 @@ def _is_new(block: CatalogueBlock, known: KnownBlock | None) -> bool:
     if known is None or not known.is_closed:
         return True
     return block.is_open and known.files != block.files
-
-
-def _told(error: PilotageError) -> str:
-    text = str(error)
-    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - 1]}…"

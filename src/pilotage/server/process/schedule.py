@@ -36,6 +36,7 @@ from pilotage.server.duties.peers import (
 )
 from pilotage.server.duties.propagation import PropagationDuty
 from pilotage.server.duties.queues import QueueDuty
+from pilotage.server.duties.registrations import RegistrationDuty
 from pilotage.server.duties.release import ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
 from pilotage.server.duties.roll_up import RollUpDuty
@@ -54,7 +55,8 @@ DRAIN_POLL = 0.5
 DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
-    *("release", "roll-up", "propagation", "output blocks", "counts", "catalogues"),
+    *("catalogues", "registrations"),
+    *("release", "roll-up", "propagation", "output blocks", "counts"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -89,6 +91,7 @@ class DutySchedule:
         self._batch_information = InformationDuty(context, clients.adapter)
         self._director = DirectorDuty(context)
         self._catalogues = CatalogueDuty(context)
+        self._registrations = RegistrationDuty(context)
         self._embedded_agent = EmbeddedAgentDuty(context, settings.home.folder)
         self._started = False
 
@@ -133,6 +136,7 @@ class DutySchedule:
             run(LocationDuty(context), context.wake.locations),
             run(OutputBlockDuty(context)),
             run(self._catalogues, context.wake.catalogues),
+            run(self._registrations),
             run(self._embedded_agent),
             run(ReleaseDuty(context), context.wake.release),
             run(RollUpDuty(context)),
@@ -198,6 +202,7 @@ class DutySchedule:
         await self._embedded_agent.close()
         self._director.close()
         self._catalogues.close()
+        self._registrations.close()
         self._local_information.close()
         self._batch_information.close()
         await self._local_ces.close()

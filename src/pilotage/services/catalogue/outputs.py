@@ -153,9 +153,27 @@ def close_output(tx: Transaction, dataset: int, now: float) -> bool:
 
 
 def create_output(
-    tx: Transaction, name: str, *, owner: str, group: str, request: int, step: int, now: float
+    tx: Transaction,
+    name: str,
+    *,
+    owner: str,
+    group: str,
+    request: int,
+    step: int,
+    catalogue: str = "",
+    now: float,
 ) -> DataSetRow | None:
-    """A new data set that a step of a request writes; None: the name is taken."""
+    """A new data set that a step of a request writes; None: the name is taken.
+
+    `catalogue`: the outside catalogue that its blocks are registered in.
+    """
     return datasets.insert(
-        tx.connection, name=name, owner=owner, group=group, now=now, request=request, step=step
+        tx.connection,
+        name=name,
+        owner=owner,
+        group=group,
+        now=now,
+        request=request,
+        step=step,
+        catalogue=catalogue,
     )

@@ -106,7 +106,7 @@ def add_files(tx: Transaction, row: DataSetRow, entry: BlockEntry, *, complete: 
 
 def check_own(row: DataSetRow) -> None:
     """Raise `Conflict` for a data set that is copied from an outside catalogue."""
-    if row.catalogue:
+    if row.catalogue and row.request is None:
         raise Conflict(
             f"the data set {row.name} is a copy: its files and places are those that {row.catalogue} tells",
             hint=f"change them there; `pilotage dataset follow {row.name}` reads them at once",

@@ -16,6 +16,7 @@ from pilotage.core.requests.specification import Program, Specification, Step, U
 from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.catalogue.outputs import create_output
+from pilotage.services.catalogue.registering import output_catalogue
 from pilotage.services.catalogue.visibility import hidden_data_warnings
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.estimate import (
@@ -239,7 +240,7 @@ def submit(policy: Policy, tx: Transaction, prepared: PreparedRequest, now: floa
     _check_quota(policy, connection, prepared.actor.user)
     _use_uploads(tx, prepared, now)
     row = requests.insert(connection, _new_row(prepared, now))
-    _create_steps(tx, row, prepared.specification, now)
+    _create_steps(policy, tx, row, prepared.specification, now)
     if prepared.actor.manages:
         row = approve_and_assign(tx, row, prepared.actor, now)
     return row
@@ -305,20 +306,33 @@ def _use_uploads(tx: Transaction, prepared: PreparedRequest, now: float) -> None
         )
 
 
-def _create_steps(tx: Transaction, row: RequestRow, request: Specification, now: float) -> None:
+def _create_steps(
+    policy: Policy, tx: Transaction, row: RequestRow, request: Specification, now: float
+) -> None:
     """The rows of the steps, and the data sets that they write."""
     written: dict[str, int] = {}
     steps: list[StepRow] = []
     for step in plan_steps(request, row.id):
         for output in (step.output, step.logs):
             if output.files and output.dataset not in written:
-                written[output.dataset] = _create_dataset(tx, row, output.dataset, step.position, now)
+                written[output.dataset] = _create_dataset(policy, tx, row, output.dataset, step.position, now)
         steps.append(_step_row(tx.connection, row, step, written))
     requests.insert_steps(tx.connection, steps)
 
 
-def _create_dataset(tx: Transaction, row: RequestRow, name: str, step: int, now: float) -> int:
-    created = create_output(tx, name, owner=row.owner, group=row.group, request=row.id, step=step, now=now)
+def _create_dataset(
+    policy: Policy, tx: Transaction, row: RequestRow, name: str, step: int, now: float
+) -> int:
+    created = create_output(
+        tx,
+        name,
+        owner=row.owner,
+        group=row.group,
+        request=row.id,
+        step=step,
+        catalogue=output_catalogue(policy, name),
+        now=now,
+    )
     if created is None:
         known = datasets.by_name(tx.connection, name)
         if known is not None and known.request in _chain(tx.connection, row):

@@ -39,3 +39,35 @@ followed_datasets = sa.Table(
     # What the last complete reading left out, and why.
     sa.Column("note", sa.Text, nullable=False, server_default=""),
 )
+
+# Closed blocks of output data sets that are named after a catalogue: the intention comes before the first call.
+block_registrations = sa.Table(
+    "block_registrations",
+    metadata,
+    sa.Column("block_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("dataset_id", Id, nullable=False),
+    sa.Column("catalogue", sa.Text, nullable=False),
+    sa.Column("intended", sa.Float, nullable=False),
+    # When the catalogue had all of it; NULL: not yet.
+    sa.Column("registered", sa.Float),
+    # The last try, and the number of tries that failed.
+    sa.Column("tried", sa.Float),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    # Why the last try failed; empty: it did not.
+    sa.Column("problem", sa.Text, nullable=False, server_default=""),
+    sa.Index(
+        "ix_block_registrations_open",
+        "catalogue",
+        "block_id",
+        sqlite_where=sa.text("registered IS NULL"),
+        postgresql_where=sa.text("registered IS NULL"),
+    ),
+)
+
+# Output data sets that are closed in their catalogue, with all of their blocks.
+closed_registrations = sa.Table(
+    "closed_registrations",
+    metadata,
+    sa.Column("dataset_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("closed", sa.Float, nullable=False),
+)

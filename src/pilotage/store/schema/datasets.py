@@ -19,7 +19,7 @@ datasets = sa.Table(
     # The request, and the position of its step, that write this data set; NULL: it was registered by a user.
     sa.Column("request_id", Id),
     sa.Column("step", sa.Integer),
-    # The outside catalogue that it is copied from; empty: it is ours alone.
+    # The outside catalogue that it is copied from, or registered in if a request writes it; empty: none.
     sa.Column("catalogue", sa.Text, nullable=False, server_default=""),
     # When a user removed it; its rows are deleted in slices. NULL: it is there.
     sa.Column("removed", sa.Float),

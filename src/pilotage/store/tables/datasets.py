@@ -24,7 +24,7 @@ class DataSetRow(NamedTuple):
     """The request that writes it; None: a user has registered it."""
     step: int | None = None
     catalogue: str = ""
-    """The outside catalogue that it is copied from; empty: it is ours alone."""
+    """The outside catalogue that it is copied from, or registered in if a request writes it; empty: none."""
 
 
 class BlockRow(NamedTuple):
@@ -395,6 +395,7 @@ def delete_slice(connection: Connection, dataset: int, limit: int) -> bool:
     connection.execute(f"DELETE FROM replicas WHERE block_id IN ({blocks})", (dataset, limit))
     if connection.execute(f"DELETE FROM blocks WHERE id IN ({blocks})", (dataset, limit)).rowcount:
         return True
-    connection.execute("DELETE FROM followed_datasets WHERE dataset_id = ?", (dataset,))
+    for table in ("followed_datasets", "block_registrations", "closed_registrations"):
+        connection.execute(f"DELETE FROM {table} WHERE dataset_id = ?", (dataset,))
     connection.execute("DELETE FROM datasets WHERE id = ? AND removed IS NOT NULL", (dataset,))
     return False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pilotage.core.policy.catalogue_options import CatalogueOptions
-from pilotage.core.setting import Setting
+from pilotage.core.setting import YEAR, Setting
 
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
@@ -57,6 +57,17 @@ class RucioOptions(CatalogueOptions, frozen=True):
             " order of the RSE"
         ),
     ] = ()
+
+    rule: Annotated[
+        str,
+        Setting(
+            "RSE expression of the rule that keeps registered outputs; empty: the RSE where they are stored"
+        ),
+    ] = ""
+    rule_copies: Annotated[int, Setting("copies that the rule of outputs asks for", 1, 100)] = 1
+    rule_lifetime: Annotated[
+        float, Setting("seconds after which the rule of outputs ends; 0: never", 0, 100 * YEAR)
+    ] = 0.0
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         for key in ("url", "auth_url"):

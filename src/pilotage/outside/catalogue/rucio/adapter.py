@@ -11,10 +11,11 @@ from pilotage.core.datasets.facts import FileEntry, Replica
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy.catalogue_model import CataloguePlace
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
-from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents
+from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents, OutgoingBlock
 from pilotage.outside.catalogue.rucio.answers import DatasetLock, DatasetReplica, Did, DidFile, DidMeta, Rse
-from pilotage.outside.catalogue.rucio.paths import reason_against, relative_path, url_of
-from pilotage.outside.catalogue.rucio.session import RucioSession, did_path
+from pilotage.outside.catalogue.rucio.paths import folder_of, reason_against, relative_path
+from pilotage.outside.catalogue.rucio.registration import CLOSED, RucioRegistration
+from pilotage.outside.catalogue.rucio.session import RucioFault, RucioSession, did_path
 
 _Row = TypeVar("_Row")
 
@@ -151,7 +152,7 @@ class RucioCatalogue:
             return None, "Rucio does not know it any more"
         if reason := reason_against(rse, self._options.paths):
             return None, reason
-        prefix = place.prefix or url_of(rse, self._options.schemes)
+        prefix = place.prefix or folder_of(rse, self._options.schemes)
         if not prefix:
             return None, "it has no protocol that can be used"
         return Replica(place.site, prefix.rstrip("/")), ""
@@ -167,6 +168,19 @@ class RucioCatalogue:
         with self._lock:
             self._rses[name] = rse
         return rse
+
+    # --- outputs
+
+    def register(self, block: OutgoingBlock) -> None:
+        RucioRegistration(self._session, self._options, self._places, block).run()
+
+    def finish(self, collection: str) -> None:
+        scope, name = split_did(collection)
+        try:
+            self._session.do("PUT", f"/dids/{did_path(scope, name)}/status", {"open": False})
+        except RucioFault as fault:
+            if fault.exception != CLOSED:
+                raise
 
     def close(self) -> None:
         self._session.close()

@@ -31,17 +31,27 @@ def reason_against(rse: Rse, algorithm: str) -> str:
     return ""
 
 
+def folder_of(rse: Rse, schemes: Sequence[str]) -> str:
+    """The folder or URL below which jobs read the files of an RSE; empty: it has no protocol that can be used."""
+    protocol = _best(rse, schemes)
+    if protocol is None:
+        return ""
+    return _prefix(protocol) if protocol.scheme in ("file", "posix") else _url(protocol)
+
+
 def url_of(rse: Rse, schemes: Sequence[str]) -> str:
-    """The folder or URL below which the files of an RSE are read; empty: it has no protocol that can be used."""
+    """The URL below which Rucio knows the files of an RSE; empty: it has no protocol that can be used."""
+    protocol = _best(rse, schemes)
+    return "" if protocol is None else _url(protocol)
+
+
+def _best(rse: Rse, schemes: Sequence[str]) -> RseProtocol | None:
     usable = [
         protocol
         for protocol in rse.protocols
         if _rank(protocol) and (not schemes or protocol.scheme in schemes)
     ]
-    if not usable:
-        return ""
-    best = min(usable, key=lambda p: (schemes.index(p.scheme) if schemes else 0, _rank(p)))
-    return _url(best)
+    return min(usable, default=None, key=lambda p: (schemes.index(p.scheme) if schemes else 0, _rank(p)))
 
 
 def _rank(protocol: RseProtocol) -> int:
@@ -53,14 +63,15 @@ def _rank(protocol: RseProtocol) -> int:
     return 0
 
 
+def _prefix(protocol: RseProtocol) -> str:
+    return "/" + protocol.prefix.strip("/")
+
+
 def _url(protocol: RseProtocol) -> str:
-    prefix = "/" + protocol.prefix.strip("/")
-    if protocol.scheme in ("file", "posix"):
-        return prefix
-    host = protocol.hostname if protocol.port in (None, 0) else f"{protocol.hostname}:{protocol.port}"
+    host = protocol.hostname if protocol.port is None else f"{protocol.hostname}:{protocol.port}"
     # Absolute paths of XRootD begin with two slashes.
     slash = "/" if protocol.scheme in ("root", "roots", "xroot") else ""
-    return f"{protocol.scheme}://{host}{_service(protocol)}{slash}{prefix}"
+    return f"{protocol.scheme}://{host}{_service(protocol)}{slash}{_prefix(protocol)}"
 
 
 def _service(protocol: RseProtocol) -> str:

@@ -34,8 +34,10 @@ class RucioFault(Conflict):
 class RucioSession:
     """Logged-in calls to one server. Several threads may use it."""
 
-    def __init__(self, options: RucioOptions) -> None:
+    def __init__(self, options: RucioOptions, transport: httpx.BaseTransport | None = None) -> None:
+        """`transport`: what sends the requests; None: connections of this machine."""
         self._options = options
+        self._transport = transport
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._token = ""
@@ -127,7 +129,9 @@ class RucioSession:
     def _http(self) -> httpx.Client:
         with self._lock:
             if self._client is None:
-                self._client = httpx.Client(timeout=self._options.timeout, verify=self._certificates())
+                self._client = httpx.Client(
+                    timeout=self._options.timeout, verify=self._certificates(), transport=self._transport
+                )
             return self._client
 
     def _certificates(self) -> ssl.SSLContext:
@@ -149,7 +153,7 @@ class RucioSession:
             return Forbidden(f"{where}: {reason}", hint="the Rucio account needs this right")
         if answer.status_code == httpx.codes.NOT_FOUND and exception:
             return NotFound(reason)
-        if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and exception:
+        if exception and exception not in _OUTAGES:
             return RucioFault(f"{where}: {exception}: {reason}", exception)
         return Unreachable(f"{answer.url} answers {answer.status_code}: {reason}")
 
@@ -162,6 +166,9 @@ class _Fault(msgspec.Struct):
     exception: str = msgspec.field(default="", name="ExceptionClass")
     message: str = msgspec.field(default="", name="ExceptionMessage")
 
+
+_OUTAGES = ("DatabaseException", "RucioException", "ServiceUnavailable")
+"""Names of reasons that say nothing about the call."""
 
 _HINTS = {
     "token": "renew the token: a new one is found with the next try",
