@@ -11,14 +11,18 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import httpx
 
 from pilotage.core.errors import NotFound
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
@@ -326,3 +330,58 @@ def running_rucio(folder: Path) -> Iterator[RucioServer]:
         yield server
     finally:
         server.stop()
+
+
+class FaultyWay(ThreadingHTTPServer):
+    """A way to a Rucio server that fails as a test wants it to."""
+
+    daemon_threads = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Passage)
+        self.target = url
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.seen: list[str] = []
+        """METHOD PATH of each request."""
+        self.answer: Callable[[str], int] = lambda request: 0
+        """The status of the answer to METHOD PATH in place of Rucio's; 0: the request is passed on, -1: no answer."""
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+class _Passage(BaseHTTPRequestHandler):
+    server: FaultyWay
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = f"{self.command} {self.path}"
+        self.server.seen.append(request)
+        status = self.server.answer(request)
+        if status < 0:
+            self.close_connection = True
+            return
+        if status:
+            self.send_response(status)
+            self.end_headers()
+            return
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+        answer = httpx.request(
+            self.command, self.server.target + self.path, headers=headers, content=body, timeout=PATIENCE
+        )
+        self.send_response(answer.status_code)
+        for name, value in answer.headers.items():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "content-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    do_GET = do_POST = do_PUT = _pass_on
+
+    def log_message(self, *_: object) -> None:
+        pass

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pilotage.core.errors import NotFound
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
-from tests.rucio import SCOPE, RucioServer, running_rucio, stored_file
+from tests.rucio import PASSWORD, SCOPE, FaultyWay, RucioServer, running_rucio, stored_file
 
 pytestmark = pytest.mark.slow
 
@@ -45,11 +48,20 @@ def rucio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RucioServer]:
 
 
 @pytest.fixture(scope="module")
-def instance(rucio: RucioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def way(rucio: RucioServer) -> Iterator[FaultyWay]:
+    way = FaultyWay(rucio.url)
+    yield way
+    way.close()
+
+
+@pytest.fixture(scope="module")
+def instance(
+    rucio: RucioServer, way: FaultyWay, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Instance]:
     with running(tmp_path_factory.mktemp("pool")) as instance:
         out = rucio.folder / "out"
         instance.policy = instance.policy.replace("[sites.here]", f'[sites.here]\nstorage = ["{out}"]')
-        instance.policy += CATALOGUE.format(url=rucio.url, password_file=rucio.password_file, out=out)
+        instance.policy += CATALOGUE.format(url=way.url, password_file=rucio.password_file, out=out)
         instance.apply()
         yield instance
 
@@ -76,6 +88,16 @@ def specification(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def ends(instance: Instance, number: int, state: str = "completed") -> None:
+    """Wait for the end of a request, which must have this state."""
+
+    def ended() -> bool:
+        return instance.client().request(number).request.state in ("completed", "failed", "aborted")
+
+    until(ended, what="the end of the request")
+    assert instance.client().request(number).request.state == state
+
+
 def test_a_request_over_a_container_reads_all_of_its_files_and_ends(
     rucio: RucioServer, instance: Instance
 ) -> None:
@@ -83,12 +105,7 @@ def test_a_request_over_a_container_reads_all_of_its_files_and_ends(
     accepted = instance.client().submit_request(specification("whole"))
     number = accepted.request.id
 
-    def ended() -> bool:
-        return instance.client().request(number).request.state in ("completed", "failed", "aborted")
-
-    until(ended, what="the end of the request")
-    detail = instance.client().request(number)
-    assert detail.request.state == "completed", detail
+    ends(instance, number)
     report = instance.client().dataset(f"rucio:{SCOPE}:whole")
     assert (report.dataset.open, report.dataset.blocks, report.dataset.files) == (False, 3, 9)
     assert [(site.site, site.blocks) for site in report.sites] == [("here", 3)]
@@ -107,3 +124,86 @@ def test_outputs_are_registered_as_data_sets_with_a_rule(rucio: RucioServer, ins
     assert read == sorted(f"seen.{block}.{number}" for block in range(2) for number in range(3))
     [rule] = rucio.rules(dataset)
     assert (rule["rse_expression"], rule["state"], rule["locks_ok_cnt"]) == ("OUT", "OK", len(files))
+
+
+def test_a_server_killed_amid_a_registration_ends_it_after_its_restart(
+    rucio: RucioServer, way: FaultyWay, instance: Instance
+) -> None:
+    fill(rucio, "cut", 1)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def answer(request: str) -> int:
+        if request == "POST /dids/attachments" and not go_on.is_set():
+            reached.set()
+            go_on.wait(PATIENCE)
+            return -1
+        return 0
+
+    way.answer = answer
+    try:
+        instance.client().submit_request(
+            specification("cut", output={"files": ["read.txt"], "dataset": f"rucio:{SCOPE}:cut.read"})
+        )
+        assert reached.wait(PATIENCE)
+        instance.kill_server()
+        go_on.set()
+        way.answer = lambda request: (
+            503 if way.seen.count(request) % 2 and request.startswith("POST /rules") else 0
+        )
+        instance.start()
+        until(lambda: rucio.is_closed("cut.read"), what="the end of the container")
+    finally:
+        go_on.set()
+        way.answer = lambda request: 0
+    [dataset] = rucio.children("cut.read")
+    assert len(rucio.files(dataset)) == 2
+    assert len(rucio.rules(dataset)) == 1
+
+
+def test_an_outage_is_told_and_stops_nothing_that_is_known(
+    rucio: RucioServer, way: FaultyWay, instance: Instance
+) -> None:
+    fill(rucio, "away", 1)
+    client = instance.client()
+    client.follow_dataset(f"rucio:{SCOPE}:away")
+    until(lambda: client.dataset(f"rucio:{SCOPE}:away").dataset.files == 3, what="the first reading")
+    way.answer = lambda request: 503
+    try:
+        number = client.submit_request(specification("away")).request.id
+        until(lambda: client.catalogue("rucio").catalogue.problem, what="the problem")
+        assert "503" in client.catalogue("rucio").catalogue.problem
+        until(lambda: client.request(number).request.state != "assigned", what="work of the known blocks")
+        new = client.submit_request(specification("unknown"))
+        assert "is read when it answers again" in new.warnings[0]
+        why = client.why_request(new.request.id)
+        assert "503" in why.summary, why
+        assert instance.cli("catalogue", "test", "rucio").returncode == 1
+        assert "503" in instance.cli("catalogue", "list").stdout
+    finally:
+        way.answer = lambda request: 0
+    ends(instance, number)
+    until(lambda: "not found" in client.why_request(new.request.id).summary, what="the name's absence")
+    client.abort_request(new.request.id)
+    assert client.catalogue("rucio").catalogue.problem == ""
+    assert instance.log().count("catalogue rucio: http") == 1
+
+
+def test_a_lost_replica_takes_the_place_of_waiting_work(rucio: RucioServer, instance: Instance) -> None:
+    fill(rucio, "lost", 1)
+    client = instance.client()
+    number = client.submit_request(specification("lost", team="nobody")).request.id
+    until(lambda: client.request(number).request.state == "acquired", what="the elements")
+    rucio.lose_replica("lost.0.1", "DISK")
+    until(lambda: client.dataset(f"rucio:{SCOPE}:lost").nowhere == 1, what="the loss")
+    until(lambda: "nowhere" in str(client.why_request(number).sites), what="the answer of why")
+
+
+def test_names_and_credentials_that_are_wrong_are_told(rucio: RucioServer, instance: Instance) -> None:
+    with pytest.raises(NotFound, match="catalogue rucio does not know data26:nothing"):
+        instance.client().submit_request(specification("nothing"))
+    rucio.password_file.write_text("wrong\n")
+    try:
+        said = instance.cli("catalogue", "test", "rucio").stdout
+        assert "wrong" not in said
+    finally:
+        rucio.password_file.write_text(f"{PASSWORD}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
@@ -19,9 +18,9 @@ NameArgument = Annotated[str, CommandArgument(metavar="NAME", help="A catalogue 
 
 @connected
 def list_catalogues(session: Session) -> None:
-    """List the outside catalogues of the policy: whether they answer, and what is copied from them."""
+    """List the outside catalogues of the policy: whether they answer, and how many data sets are copied from them."""
     with session.client() as client:
-        summaries = client.call(wire.catalogues.LIST_CATALOGUES)
+        summaries = client.catalogues()
     session.screen.json({"catalogues": summaries})
     columns = (
         Column("catalogue"),
@@ -30,6 +29,7 @@ def list_catalogues(session: Session) -> None:
         Column("since", rank=1),
         Column("data sets", right=True),
         Column("oldest reading", rank=3),
+        Column("outputs", rank=2),
         Column("problem", text=True),
     )
     rows = (
@@ -40,11 +40,19 @@ def list_catalogues(session: Session) -> None:
             session.screen.instant(row.since),
             row.datasets,
             session.screen.instant(row.oldest),
-            row.problem,
+            _outputs(row),
+            row.problem or row.registration_problem,
         )
         for row in summaries
     )
     session.screen.table(columns, rows)
+
+
+def _outputs(row: CatalogueSummary) -> str:
+    if not row.registered and not row.waiting:
+        return ""
+    waiting = f", {row.waiting:,} waiting" if row.waiting else ""
+    return f"{plural(row.registered, 'block')} registered{waiting}"
 
 
 def _state(row: CatalogueSummary) -> str:
@@ -57,7 +65,7 @@ def _state(row: CatalogueSummary) -> str:
 def show(session: Session, name: NameArgument) -> None:
     """Show an outside catalogue, and the data sets that are copied from it."""
     with session.client() as client:
-        report = client.call(wire.catalogues.SHOW_CATALOGUE, name=name)
+        report = client.catalogue(name)
     session.screen.json(report)
     _print_facts(session, report.catalogue)
     if report.datasets:
@@ -80,6 +88,8 @@ def _print_facts(session: Session, row: CatalogueSummary) -> None:
             ("problem", row.problem),
             ("software", row.software),
             ("last answer", session.screen.instant(row.answered)),
+            ("outputs", _outputs(row)),
+            ("output problem", row.registration_problem),
             ("data sets", plural(row.datasets, "copied data set")),
         )
     )
@@ -87,9 +97,9 @@ def _print_facts(session: Session, row: CatalogueSummary) -> None:
 
 @connected
 def test(session: Session, name: NameArgument) -> int:
-    """Log in to an outside catalogue now, and tell what answers."""
+    """Log in to an outside catalogue now, and print its software and version."""
     with session.client() as client:
-        summary = client.call(wire.catalogues.TEST_CATALOGUE, name=name)
+        summary = client.test_catalogue(name)
     session.screen.json(summary)
     _print_facts(session, summary)
     return 1 if summary.problem else 0
@@ -105,7 +115,7 @@ def follow(
 ) -> None:
     """Copy a data set from an outside catalogue from now on. If it is copied already, read it at once."""
     with session.client() as client:
-        followed = client.call(wire.catalogues.FOLLOW_DATASET, wire.catalogues.DataSetFollow(name))
+        followed = client.follow_dataset(name)
     session.screen.json(followed)
     show_warnings(session.screen, followed.warnings)
     session.screen.line(f"{name} is copied from its catalogue: see `pilotage dataset show {name}`")

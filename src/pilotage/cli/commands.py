@@ -99,7 +99,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "catalogue list": _here(
         "catalogues", "list_catalogues", "List the outside catalogues, and whether they answer"
     ),
-    "catalogue show": _here("catalogues", "show", "Show an outside catalogue, and what is copied from it"),
+    "catalogue show": _here("catalogues", "show", "Show an outside catalogue and its data sets"),
     "catalogue test": _here("catalogues", "test", "Log in to an outside catalogue now"),
     "dataset add": _here("datasets.add", "add", "Register files as a data set, or add files to one"),
     "dataset follow": _here("catalogues", "follow", "Copy a data set from an outside catalogue"),

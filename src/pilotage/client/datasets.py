@@ -20,6 +20,7 @@ from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pilotage.core.datasets.manifest import Manifest
+    from pilotage.wire.catalogues import CatalogueReport, CatalogueSummary
     from pilotage.wire.datasets import (
         BlockSummary,
         DataSetSummary,
@@ -55,6 +56,20 @@ class DataSetMethods(TypedRequests):
         """Iterate over the files of a block. Raises NotFound."""
         asked = wire.datasets.FilesQuery(name, block)
         return self._pages(wire.datasets.LIST_FILES, asked, lambda answer: answer.files)
+
+    follow_dataset = verb(lambda: wire.catalogues.FOLLOW_DATASET)
+
+    def catalogues(self) -> list[CatalogueSummary]:
+        """The outside catalogues of the policy, and how they answer."""
+        return self.call(wire.catalogues.LIST_CATALOGUES)
+
+    def catalogue(self, name: str) -> CatalogueReport:
+        """One outside catalogue with its data sets. Raises NotFound."""
+        return self.call(wire.catalogues.SHOW_CATALOGUE, name=name)
+
+    def test_catalogue(self, name: str) -> CatalogueSummary:
+        """Log in to an outside catalogue now. The answer has the problem, if there is one."""
+        return self.call(wire.catalogues.TEST_CATALOGUE, name=name)
 
     create_dataset = verb(lambda: wire.datasets.CREATE_DATASET)
 

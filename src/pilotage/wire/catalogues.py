@@ -36,7 +36,7 @@ class FollowedSummary:
     problem: str = ""
     """Why the last reading failed; empty: it did not."""
     note: str = ""
-    """What the last complete reading left out, and why."""
+    """Blocks that the last complete reading left out, and why."""
 
 
 @dataclass
@@ -55,6 +55,12 @@ class CatalogueSummary:
     """When it last answered; None: never."""
     oldest: Optional[float] = None
     """The oldest reading among its data sets."""
+    registered: int = 0
+    """Blocks of outputs that are registered there."""
+    waiting: int = 0
+    """Blocks of outputs that are not registered yet."""
+    registration_problem: str = ""
+    """Why one of them is not registered; empty: none has a problem."""
 
 
 @dataclass

@@ -123,6 +123,7 @@ def _print_facts(session: Session, report: DataSetReport) -> None:
             ("state", "open: more files may come" if dataset.open else "closed"),
             ("owner", f"{dataset.owner} ({dataset.group})"),
             ("written by", writer),
+            ("catalogue", dataset.catalogue),
             ("blocks", blocks),
             ("files", f"{dataset.files:,}"),
             ("events", f"{dataset.events:,}" if dataset.events else ""),

@@ -1,11 +1,11 @@
 """The seam to outside catalogues: one protocol for all adapters, and the facts that cross it.
 
 The work queue reads our own tables only; a duty copies an outside catalogue into them. So a catalogue that is slow or
-down delays news, and nothing else. A *block* is what our tables call so: files that lie at the same places.
+down delays news, and nothing else. A *block* is a group of files that lie at the same places.
 
-Each call may block for minutes. It raises `Unreachable` if the catalogue gives no clear answer, `NotAuthenticated` or
-`Forbidden` if it refuses the server, and `NotFound` if it does not know the name. It never answers with less than it
-knows: a block that is missing in an answer is unknown, and an empty list of replicas is nowhere.
+Each call may block for minutes. It raises `Unreachable` if the catalogue gives no clear answer, and `NotAuthenticated`
+or `Forbidden` if it refuses the server. `NotFound` says that it does not know the name. A block that is missing in an
+answer is unknown; one without replicas is known to be nowhere.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CatalogueAdapter(Protocol):
     """An outside catalogue. Several threads may use it."""
 
     def greet(self) -> str:
-        """Log in, and tell what answers: its software with the version, and the account."""
+        """Log in; returns the software with its version, and the account."""
         ...
 
     def check(self, name: str) -> None:
@@ -66,7 +66,7 @@ class CatalogueAdapter(Protocol):
         ...
 
     def contents(self, name: str) -> CatalogueContents:
-        """The blocks below a name, in a fixed order. A name that is a block itself has this one block."""
+        """The blocks below a name, in a fixed order. A block has itself as its only block."""
         ...
 
     def files(self, block: str) -> Sequence[FileEntry]:

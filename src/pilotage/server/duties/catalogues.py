@@ -136,7 +136,7 @@ class _Reading:
         )
 
     async def _locate(self, places: Mapping[str, BlockPlaces]) -> None:
-        """Store where these blocks are now, also those that were made since the reading began."""
+        """Store where these blocks are now, also blocks that were made since the reading began."""
         context, made = self._context, await self._blocks_after(self._last)
         answer = {}
         for name, place in places.items():

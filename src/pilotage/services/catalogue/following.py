@@ -42,10 +42,10 @@ def follow(tx: Transaction, policy: Policy, name: str, *, owner: str, group: str
 
 
 class KnownBlock(NamedTuple):
-    """What our tables have of a block of the catalogue."""
+    """A block of the catalogue as our tables have it."""
 
     ids: tuple[int, ...]
-    """The block, and those that later files of it went to."""
+    """The block, and further blocks with later files of it."""
     files: int
     is_closed: bool
 
@@ -84,7 +84,7 @@ def finish_reading(tx: Transaction, dataset: int, begun: float, note: str, *, cl
 
 
 def due_of(connection: Connection, policy: Policy, name: str, now: float) -> list[FollowedRow]:
-    """The data sets of a catalogue that are to be read now."""
+    """The data sets of a catalogue whose next reading is due."""
     section = policy.catalogues[name]
     return followed_datasets.due(
         connection, name, read_before=now - section.period, tried_before=now - section.retry
@@ -114,7 +114,7 @@ def record_answer(
 
 
 def notes_of(unused: Mapping[str, Sequence[str]], open_blocks: int) -> str:
-    """What a reading left out. `unused`: blocks by the reason why a place of theirs is not used."""
+    """Blocks that a reading left out. `unused`: blocks by the reason why a place of theirs is not used."""
     notes = []
     if open_blocks:
         noun = "block is" if open_blocks == 1 else "blocks are"

@@ -1,4 +1,4 @@
-"""Registers output data sets in outside catalogues: those named CATALOGUE:NAME THERE.
+"""Registers output data sets in the outside catalogues that their names begin with: CATALOGUE:NAME THERE.
 
 Only closed blocks are registered, and these have files of accepted results only. The intention is stored before the
 first call. Each call of the catalogue may be repeated, so a registration that was interrupted begins again.

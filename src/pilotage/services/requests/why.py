@@ -11,7 +11,7 @@ from pilotage.core.workqueue.roll_up import WORKING
 from pilotage.core.workqueue.states import ElementState
 from pilotage.core.workqueue.thresholds import slots_of_sites
 from pilotage.core.workqueue.why import AgentFacts, PullFacts, WaitingGroup, unblocks, verdicts
-from pilotage.services.requests.input_why import awaited_input
+from pilotage.services.requests.input_why import awaited_input, catalogue_notes
 from pilotage.services.requests.made_jobs_why import explain_made_jobs
 from pilotage.services.requests.why_wording import CHANGES_SHOWN, best_advice, closest_condition
 from pilotage.services.workqueue.loads import AgentLoad
@@ -196,6 +196,8 @@ def _explain_elements(
         answer.summary = f"{open_:,} of {total:,} waiting {noun} may be taken by the next pull of an agent"
     else:
         answer.summary = f"no site takes its {total:,} waiting {noun} now: {closest_condition(rows)}"
+    if open_ < total and (notes := catalogue_notes(connection, request)):
+        answer.summary += f"; {notes}"
     if open_ < total:
         answer.advice = best_advice(rows, changes, facts.closed_by_policy)
 

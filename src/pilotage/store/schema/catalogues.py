@@ -1,4 +1,4 @@
-"""Outside catalogues: how they answer, and the data sets that are copied from them."""
+"""Outside catalogues: how they answer, and the data sets that are copied from them or registered in them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ followed_datasets = sa.Table(
     sa.Column("tried", sa.Float),
     # Why the last reading failed; empty: it did not.
     sa.Column("problem", sa.Text, nullable=False, server_default=""),
-    # What the last complete reading left out, and why.
+    # Blocks that the last complete reading left out, and why.
     sa.Column("note", sa.Text, nullable=False, server_default=""),
 )
 

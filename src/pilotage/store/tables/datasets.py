@@ -290,10 +290,7 @@ _INSERT_FILES = bulk_statements.insert(
 
 
 def insert_files(
-    connection: Connection,
-    dataset: int,
-    files: Iterable[tuple[int, FileEntry, int | None]],
-    now: float,
+    connection: Connection, dataset: int, files: Iterable[tuple[int, FileEntry, int | None]], now: float
 ) -> set[str]:
     """Insert (block, file, element job); returns the names of the inserted files. Names that exist are left alone."""
     rows = _file_rows(dataset, files, now)

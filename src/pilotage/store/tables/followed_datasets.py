@@ -1,4 +1,4 @@
-"""Data sets that are copied from outside catalogues: when they were read, and what is wrong with them."""
+"""Data sets that are copied from outside catalogues: when they were read, and their problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FollowedRow(NamedTuple):
     problem: str
     """Why the last reading failed; empty: it did not."""
     note: str
-    """What the last complete reading left out, and why."""
+    """Blocks that the last complete reading left out, and why."""
 
     @property
     def there(self) -> str:
@@ -70,10 +70,10 @@ def of_catalogue(connection: Connection, catalogue: str) -> list[FollowedRow]:
 def due(
     connection: Connection, catalogue: str, *, read_before: float, tried_before: float
 ) -> list[FollowedRow]:
-    """The data sets of a catalogue that are to be read: those that nobody has read since they were asked for, and
+    """The data sets of a catalogue whose next reading is due.
 
-    those that an unfinished request reads, if they were read before `read_before`. None that was tried since
-    `tried_before`, unless it was asked for after that.
+    They were asked for since their last reading, or an unfinished request reads them and it was before `read_before`.
+    A data set that was tried since `tried_before` is left out, unless it was asked for after the try.
     """
     rows = connection.execute(
         f"{_FOLLOWED} AND d.catalogue = ? AND (f.tried IS NULL OR f.tried < ? OR f.asked > f.tried)"

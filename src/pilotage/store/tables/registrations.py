@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pilotage.store.engine.connection import Connection
 from pilotage.store.engine.rows import columns
 
 
 class RegistrationRow(NamedTuple):
-    """A block that is to be registered."""
+    """A block that is not registered."""
 
     block: int
     name: str
@@ -36,7 +35,7 @@ _OPEN = (
 
 
 def intend(connection: Connection, now: float, most: int) -> int:
-    """Note the closed blocks that are to be registered, before the first call; returns their number."""
+    """Note closed blocks that nobody has registered, before the first call; returns their number."""
     done = connection.execute(
         "INSERT INTO block_registrations (block_id, dataset_id, catalogue, intended)"
         " SELECT b.id, d.id, d.catalogue, ? FROM datasets d JOIN blocks b ON b.dataset_id = d.id"
@@ -50,7 +49,7 @@ def intend(connection: Connection, now: float, most: int) -> int:
 def open_ones(
     connection: Connection, catalogue: str, tried_before: float, most: int
 ) -> list[RegistrationRow]:
-    """Blocks that are not registered, those that were never tried first. None tried since `tried_before`."""
+    """Blocks that are not registered, blocks that were never tried first. None tried since `tried_before`."""
     rows = connection.execute(
         f"{_OPEN} AND (r.tried IS NULL OR r.tried < ?) ORDER BY coalesce(r.tried, 0), r.block_id LIMIT ?",
         (catalogue, tried_before, most),
@@ -107,7 +106,7 @@ def set_closed(connection: Connection, dataset: int, now: float) -> None:
 
 
 class RegistrationCount(NamedTuple):
-    """The blocks of a catalogue, or of a data set, on their way."""
+    """Blocks of outputs that a catalogue has, or waits for."""
 
     registered: int
     waiting: int
@@ -117,22 +116,9 @@ class RegistrationCount(NamedTuple):
 
 def counts(connection: Connection) -> dict[str, RegistrationCount]:
     """The blocks of each catalogue."""
-    return _counts(connection, "catalogue", "", ())
-
-
-def of_datasets(connection: Connection, datasets: Sequence[int]) -> dict[int, RegistrationCount]:
-    """The blocks of each of these data sets."""
-    marks = ", ".join("?" * len(datasets))
-    return _counts(connection, "dataset_id", f" WHERE dataset_id IN ({marks})", datasets) if datasets else {}
-
-
-def _counts(
-    connection: Connection, key: str, condition: str, values: Sequence[int]
-) -> dict[Any, RegistrationCount]:
     rows = connection.execute(
-        f"SELECT {key}, count(registered), count(*) - count(registered),"
-        f" coalesce(max(CASE WHEN registered IS NULL THEN problem END), '') FROM block_registrations{condition}"
-        f" GROUP BY {key}",
-        tuple(values),
+        "SELECT catalogue, count(registered), count(*) - count(registered),"
+        " coalesce(max(CASE WHEN registered IS NULL THEN problem END), '') FROM block_registrations"
+        " GROUP BY catalogue"
     )
     return {row[0]: RegistrationCount(int(row[1]), int(row[2]), row[3]) for row in rows}

@@ -60,10 +60,10 @@ class RucioCatalogue:
             # One reading of a data set asks for each RSE once.
             self._rses.clear()
         did = self._did(name)
-        found = [did] if did.type == DATASET else list(self._datasets(did, set()))
-        facts = self._facts(found)
+        datasets = [did] if did.type == DATASET else list(self._datasets(did, set()))
+        facts = self._facts(datasets)
         blocks = []
-        for dataset in found:
+        for dataset in datasets:
             meta = facts.get(dataset.did)
             is_open = meta is None or meta.is_open is not False
             blocks.append(CatalogueBlock(dataset.did, is_open, None if meta is None else meta.length))
@@ -82,9 +82,9 @@ class RucioCatalogue:
                 seen.add(child.did)
                 yield child
 
-    def _facts(self, found: Sequence[Did]) -> dict[str, DidMeta]:
+    def _facts(self, datasets: Sequence[Did]) -> dict[str, DidMeta]:
         facts = {}
-        for part in _parts(found):
+        for part in _parts(datasets):
             body = {"dids": [{"scope": did.scope, "name": did.name} for did in part]}
             for meta in self._session.rows(DidMeta, "/dids/bulkmeta", body):
                 facts[f"{meta.scope}:{meta.name}"] = meta

@@ -54,7 +54,7 @@ class DatasetReplica(msgspec.Struct):
     length: int | None = None
 
 
-class Domain(msgspec.Struct):
+class ReadRank(msgspec.Struct):
     """The rank of a protocol for reading, 1 the best; 0 or nothing: not for reading."""
 
     read: int | None = None
@@ -67,7 +67,7 @@ class RseProtocol(msgspec.Struct):
     hostname: str = ""
     port: int | None = None
     prefix: str = ""
-    domains: dict[str, Domain] = msgspec.field(default_factory=dict)
+    domains: dict[str, ReadRank] = msgspec.field(default_factory=dict)
     extended_attributes: dict[str, object] | str | None = None
 
 

@@ -112,7 +112,7 @@ class RucioRegistration:
         self._repeatable("POST", "/dids/attachments", body, CLOSED)
 
     def _check(self) -> None:
-        """Compare what Rucio has now with the block."""
+        """Raise `Conflict` unless Rucio has the files of the block, and no others."""
         path = f"/dids/{did_path(self._scope, self._dataset)}/files"
         there = {
             (row.name, row.bytes or 0, (row.adler32 or "").lower().zfill(8))

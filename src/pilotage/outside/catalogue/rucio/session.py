@@ -162,7 +162,7 @@ class _Ping(msgspec.Struct):
     version: str
 
 
-class _Fault(msgspec.Struct):
+class _RucioErrorBody(msgspec.Struct):
     exception: str = msgspec.field(default="", name="ExceptionClass")
     message: str = msgspec.field(default="", name="ExceptionMessage")
 
@@ -188,7 +188,7 @@ def _base(url: str) -> str:
 def _told(answer: httpx.Response) -> tuple[str, str]:
     """The name and the words of an error, as far as Rucio has written it."""
     try:
-        fault = msgspec.json.decode(answer.content, type=_Fault)
+        fault = msgspec.json.decode(answer.content, type=_RucioErrorBody)
     except msgspec.MsgspecError:
         return "", _cut(answer.reason_phrase or "without a reason")
     return fault.exception, _cut(fault.message or fault.exception or answer.reason_phrase)

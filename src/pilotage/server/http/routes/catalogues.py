@@ -24,7 +24,7 @@ from pilotage.server.http.routes.submissions import group_of
 from pilotage.services.catalogue import following
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import catalogues, datasets, followed_datasets
+from pilotage.store.tables import catalogues, datasets, followed_datasets, registrations
 from pilotage.wire.catalogues import (
     FOLLOW_DATASET,
     LIST_CATALOGUES,
@@ -57,6 +57,7 @@ def list_catalogues(context: TheContext, _: TheCaller) -> list[CatalogueSummary]
 
 def _summaries(context: Context, connection: Connection) -> list[CatalogueSummary]:
     known, counts = catalogues.by_name(connection), followed_datasets.counts(connection)
+    outputs = registrations.counts(connection)
     summaries = []
     for name, section in sorted(context.pool.policy.catalogues.items()):
         number, oldest = counts.get(name, (0, None))
@@ -64,6 +65,8 @@ def _summaries(context: Context, connection: Connection) -> list[CatalogueSummar
         if (row := known.get(name)) is not None:
             summary.software, summary.problem = row.software, row.problem
             summary.since, summary.answered = row.since, row.answered
+        if (count := outputs.get(name)) is not None:
+            summary.registered, summary.waiting, summary.registration_problem = count
         summaries.append(summary)
     return summaries
 

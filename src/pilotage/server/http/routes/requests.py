@@ -97,8 +97,8 @@ async def _follow_inputs(context: Context, caller: Caller, body: RequestSubmissi
     group = _group(context.pool.policy, caller, specification.group)
     names = (*specification.input_datasets, *specification.pileup_datasets)
     outside = [name for name in names if catalogue_of(context.pool.policy, name)]
-    told = [await ensure_followed(context, name, owner=caller.user, group=group) for name in outside]
-    return [warning for warning in told if warning]
+    warnings = [await ensure_followed(context, name, owner=caller.user, group=group) for name in outside]
+    return [warning for warning in warnings if warning]
 
 
 @router.call(CHECK_REQUEST)
