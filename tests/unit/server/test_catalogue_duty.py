@@ -1,0 +1,361 @@
+"""The duties of outside catalogues in a time of the tests': readings, outages, registrations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.core.errors import Conflict, Forbidden, NotFound, PilotageError, Unreachable
+from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueBlock, CatalogueContents, OutgoingBlock
+from pilotage.server.duties.catalogue_work import CatalogueWork
+from pilotage.server.duties.catalogues import CatalogueDuty
+from pilotage.server.duties.registrations import RegistrationDuty
+from pilotage.services.catalogue import following, outputs, registration
+from pilotage.services.catalogue.outputs import WrittenFile
+from pilotage.store.tables import catalogues, datasets, followed_datasets, location_sets, registrations
+from pilotage.store.tables.datasets import BlockRow, DataSetRow
+from pilotage.store.tables.selections import Viewer
+from tests.unit.server.duty_pool import Pool
+from tests.unit.services.bench import Bench
+from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
+
+NAME = "c:data:one"
+CATALOGUE = """
+[catalogues.c]
+type = "rucio"
+period = 600
+retry = 60
+[catalogues.c.rucio]
+url = "https://rucio.example.org"
+"""
+HERE = BlockPlaces((Replica("here", "/store"),))
+EVERYBODY = Viewer("", everything=True)
+
+
+class Paper:
+    """A catalogue on paper."""
+
+    def __init__(self) -> None:
+        self.error: PilotageError | None = None
+        self.contents_of = CatalogueContents(True, ())
+        self.places_of: dict[str, BlockPlaces] = {}
+        self.files_of: dict[str, list[FileEntry]] = {}
+        self.greetings = 0
+        self.registered: list[OutgoingBlock] = []
+        self.finished: list[str] = []
+        self.refused: dict[str, PilotageError] = {}
+
+    def add(self, name: str, files: int, *, is_open: bool = False, places: BlockPlaces = HERE) -> None:
+        block = CatalogueBlock(name, is_open, None if is_open else files)
+        kept = tuple(known for known in self.contents_of.blocks if known.name != name)
+        self.contents_of = CatalogueContents(self.contents_of.is_open, (*kept, block))
+        self.files_of[name] = [FileEntry(f"{name}/{number}", 10, 5) for number in range(files)]
+        self.places_of[name] = places
+
+    def close_contents(self) -> None:
+        self.contents_of = self.contents_of._replace(is_open=False)
+
+    def greet(self) -> str:
+        self.greetings += 1
+        if self.error is not None:
+            raise self.error
+        return "paper 1"
+
+    def check(self, name: str) -> None:
+        raise NotImplementedError
+
+    def contents(self, name: str) -> CatalogueContents:
+        assert name == "data:one"
+        return self.contents_of
+
+    def files(self, block: str) -> Sequence[FileEntry]:
+        return self.files_of[block]
+
+    def places(self, blocks: Sequence[str]) -> Mapping[str, BlockPlaces]:
+        return {block: self.places_of[block] for block in blocks if block in self.places_of}
+
+    def register(self, block: OutgoingBlock) -> None:
+        if block.name in self.refused:
+            raise self.refused[block.name]
+        self.registered.append(block)
+
+    def finish(self, collection: str) -> None:
+        self.finished.append(collection)
+
+    def close(self) -> None:
+        pass
+
+
+class Copies:
+    """A pool with a catalogue on paper."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, policy: str = CATALOGUE) -> None:
+        self.bench = Bench(folder, POLICY.replace("[requests]", f"{policy}\n[requests]"))
+        self.pool = Pool(QueueBench(self.bench), monkeypatch)
+        self.paper = Paper()
+        self.pool.context.catalogues = SimpleNamespace(
+            adapter=lambda policy, name: self.paper, close=lambda: None
+        )
+        self.duty = CatalogueDuty(self.pool.context)
+        self.registrations = RegistrationDuty(self.pool.context)
+
+    def run(self, duty: CatalogueWork | None = None) -> None:
+        """One cycle, and the work that it begins."""
+        duty = duty or self.duty
+
+        async def cycle() -> None:
+            await duty.cycle()
+            await asyncio.gather(*duty._running.values())
+
+        asyncio.run(cycle())
+
+    def follow(self) -> None:
+        self.bench.do(
+            lambda tx: following.follow(
+                tx, self.bench.pool.policy, NAME, owner="alice", group="physics", now=self.bench.now
+            )
+        )
+
+    @property
+    def dataset(self) -> DataSetRow:
+        row = datasets.by_name(self.bench.connection, NAME)
+        assert row is not None
+        return row
+
+    def blocks(self) -> dict[str, BlockRow]:
+        return {row.name: row for row in datasets.block_page(self.bench.connection, self.dataset.id, 0, 1000)}
+
+    def sites(self, block: str) -> frozenset[str] | None:
+        number = self.blocks()[block].location_set
+        return location_sets.sites_of(self.bench.connection, [number]).get(number)
+
+    @property
+    def followed(self) -> followed_datasets.FollowedRow:
+        row = followed_datasets.of_dataset(self.bench.connection, self.dataset.id)
+        assert row is not None
+        return row
+
+    @property
+    def problem(self) -> str:
+        return catalogues.by_name(self.bench.connection)["c"].problem
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Copies]:
+    copies = Copies(tmp_path, monkeypatch)
+    yield copies
+    copies.bench.end()
+
+
+def test_closed_blocks_are_copied_with_their_places_and_open_ones_wait(copies: Copies) -> None:
+    copies.paper.add("data:a", 700)
+    copies.paper.add("data:b", 2, is_open=True)
+    copies.paper.add("data:gone", 1, places=BlockPlaces((), ("T9: the policy names no site for it",)))
+    copies.follow()
+    copies.run()
+    blocks = copies.blocks()
+    assert {name: (block.files, block.open) for name, block in blocks.items()} == {
+        "data:a": (700, False),
+        "data:gone": (1, False),
+    }
+    assert copies.sites("data:a") == {"here"}
+    assert copies.sites("data:gone") == frozenset(), "known to be nowhere, which is not unknown"
+    assert copies.dataset.open
+    note = "1 block is open there; 1 block at T9: the policy names no site for it"
+    assert (copies.followed.read, copies.followed.note) == (copies.bench.now, note)
+    copies.paper.add("data:b", 2)
+    copies.paper.close_contents()
+    copies.bench.now += 10
+    copies.follow()
+    copies.run()
+    assert not copies.dataset.open
+    assert copies.blocks()["data:b"].files == 2
+
+
+def test_open_data_sets_become_work_with_each_reading_if_the_policy_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = CATALOGUE.replace("retry = 60", 'retry = 60\nopen_datasets = "take"')
+    copies = Copies(tmp_path, monkeypatch, policy)
+    copies.paper.add("data:a", 2, is_open=True)
+    for files in (2, 2, 5):
+        copies.paper.add("data:a", files, is_open=True)
+        copies.follow()
+        copies.run()
+        copies.bench.now += 10
+    assert {name: block.files for name, block in copies.blocks().items()} == {"data:a": 2, "data:a#2": 3}
+    copies.paper.places_of["data:a"] = BlockPlaces(())
+    copies.follow()
+    copies.run()
+    assert copies.sites("data:a") == copies.sites("data:a#2") == frozenset()
+    copies.bench.end()
+
+
+def test_an_hour_without_the_catalogue_changes_nothing_and_is_told_once(
+    copies: Copies, caplog: pytest.LogCaptureFixture
+) -> None:
+    copies.paper.add("data:a", 2)
+    copies.follow()
+    copies.run()
+    began = copies.bench.now
+    copies.paper.error = Unreachable("no answer")
+    copies.bench.now += 1
+    copies.follow()
+    for _ in range(720):
+        copies.run()
+        copies.bench.now += 5
+    assert copies.paper.greetings <= 1 + 61, "asked once in each pause"
+    assert copies.sites("data:a") == {"here"}
+    assert copies.followed.read == began
+    assert copies.problem == "no answer"
+    assert caplog.text.count("no answer") == 1
+    copies.paper.error = None
+    copies.bench.now += 60
+    copies.run()
+    assert copies.problem == ""
+    assert copies.followed.read == copies.bench.now
+    assert caplog.text.count("no answer") == 1
+
+
+def test_somebody_who_asks_does_not_wait_for_the_pause(copies: Copies) -> None:
+    copies.paper.error = Forbidden("not yours")
+    copies.follow()
+    copies.run()
+    copies.run()
+    assert (copies.paper.greetings, copies.problem) == (1, "not yours")
+    copies.bench.now += 1
+    copies.follow()
+    copies.run()
+    assert copies.paper.greetings == 2
+
+
+def test_a_block_that_is_lost_or_unlisted_keeps_its_files(copies: Copies) -> None:
+    copies.paper.add("data:a", 2)
+    copies.paper.add("data:b", 2)
+    copies.follow()
+    copies.run()
+    copies.paper.places_of["data:a"] = BlockPlaces(())
+    del copies.paper.places_of["data:b"]
+    copies.paper.contents_of = CatalogueContents(True, ())
+    copies.bench.now += 1
+    copies.follow()
+    copies.run()
+    assert copies.sites("data:a") == frozenset()
+    assert copies.sites("data:b") == {"here"}, "the catalogue says nothing: the last location stays"
+    assert [block.files for block in copies.blocks().values()] == [2, 2]
+
+
+def test_a_reading_that_was_cut_goes_on(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies.paper.add("data:a", 900)
+    passed = copies.pool.refuse(following, "store_files", lambda *_, complete, **more: complete)
+    copies.follow()
+    copies.run()
+    assert copies.blocks()["data:a"].open
+    assert len(passed) == 2
+    monkeypatch.undo()
+    copies.bench.now += 61
+    copies.run()
+    assert (copies.blocks()["data:a"].files, copies.blocks()["data:a"].open) == (900, False)
+
+
+def test_a_problem_of_one_data_set_is_its_own(copies: Copies) -> None:
+    copies.paper.contents_of = CatalogueContents(True, (CatalogueBlock("data:a", False, 1),))
+    copies.paper.places_of["data:a"] = HERE
+
+    def missing(block: str) -> Sequence[FileEntry]:
+        raise NotFound(f"there is no {block}")
+
+    copies.paper.files = missing  # type: ignore[method-assign]
+    copies.follow()
+    copies.run()
+    assert (copies.followed.problem, copies.problem) == ("there is no data:a", "")
+    assert copies.followed.read is None
+
+
+def test_users_do_not_change_a_copy(copies: Copies) -> None:
+    copies.follow()
+    with pytest.raises(Conflict, match="is a copy"):
+        registration.check_own(copies.dataset)
+
+
+# --- outputs
+
+
+def written(copies: Copies, *blocks: str) -> int:
+    """An output data set of a request with a closed block of two files for each name; returns its id."""
+
+    def write(tx: object) -> int:
+        row = outputs.create_output(
+            tx,  # type: ignore[arg-type]
+            "c:data:out",
+            owner="alice",
+            group="physics",
+            request=1,
+            step=0,
+            catalogue="c",
+            now=copies.bench.now,
+        )
+        assert row is not None
+        for job, block in enumerate(blocks, start=1):
+            files = [
+                WrittenFile(row.id, FileEntry(f"{job}/{number}", 1), Replica(block, "/out"))
+                for number in (1, 2)
+            ]
+            outputs.register_outputs(tx, job, files, copies.bench.now)  # type: ignore[arg-type]
+        assert outputs.close_output(tx, row.id, copies.bench.now)  # type: ignore[arg-type]
+        return row.id
+
+    return copies.bench.do(write)
+
+
+def test_closed_blocks_are_registered_once_and_then_the_data_set_ends(copies: Copies) -> None:
+    written(copies, "here", "there")
+    copies.run(copies.registrations)
+    copies.run(copies.registrations)
+    first, second = copies.paper.registered
+    assert (first.collection, first.name, len(first.files)) == ("data:out", "here", 2)
+    assert (second.name, second.replicas) == ("there", (Replica("there", "/out"),))
+    assert copies.paper.finished == ["data:out"]
+    assert registrations.counts(copies.bench.connection)["c"] == (2, 0, "")
+
+
+def test_a_refused_block_holds_up_no_other_and_is_tried_again(copies: Copies) -> None:
+    written(copies, "here", "there")
+    copies.paper.refused["here"] = Conflict("other files")
+    copies.run(copies.registrations)
+    assert [block.name for block in copies.paper.registered] == ["there"]
+    assert registrations.counts(copies.bench.connection)["c"] == (1, 1, "other files")
+    copies.run(copies.registrations)
+    assert copies.paper.finished == []
+    copies.paper.refused.clear()
+    copies.bench.now += 61
+    copies.run(copies.registrations)
+    assert copies.paper.finished == ["data:out"]
+
+
+def test_an_outage_at_one_block_lets_others_go_first_later(copies: Copies) -> None:
+    written(copies, "here", "there")
+    copies.paper.refused["here"] = Unreachable("500 for this block")
+    copies.run(copies.registrations)
+    assert (copies.paper.registered, copies.problem) == ([], "500 for this block")
+    copies.bench.now += 61
+    copies.run(copies.registrations)
+    assert [block.name for block in copies.paper.registered] == ["there"]
+
+
+def test_an_outcome_that_was_not_stored_is_found_out_again(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(copies, "here")
+    copies.pool.refuse(registrations, "finish", lambda *_, **more: True)
+    copies.run(copies.registrations)
+    monkeypatch.undo()
+    copies.bench.now += 61
+    copies.run(copies.registrations)
+    assert [block.name for block in copies.paper.registered] == ["here", "here"]
+    assert copies.paper.finished == ["data:out"]
