@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import NotFound
+from pilotage.core.workqueue.eligibility import Obstacle
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 from tests.rucio import PASSWORD, SCOPE, FaultyWay, RucioServer, running_rucio, stored_file
@@ -195,7 +196,7 @@ def test_a_lost_replica_takes_the_place_of_waiting_work(rucio: RucioServer, inst
     until(lambda: client.request(number).request.state == "acquired", what="the elements")
     rucio.lose_replica("lost.0.1", "DISK")
     until(lambda: client.dataset(f"rucio:{SCOPE}:lost").nowhere == 1, what="the loss")
-    until(lambda: "nowhere" in str(client.why_request(number).sites), what="the answer of why")
+    until(lambda: Obstacle.NO_INPUT in str(client.why_request(number).sites), what="the answer of why")
 
 
 def test_names_and_credentials_that_are_wrong_are_told(rucio: RucioServer, instance: Instance) -> None:
