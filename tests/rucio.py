@@ -27,6 +27,7 @@ import httpx
 from pilotage.core.errors import NotFound
 from pilotage.core.policy.catalogue_types.rucio import RucioOptions
 from pilotage.outside.catalogue.rucio.paths import relative_path
+from pilotage.outside.catalogue.rucio.registration import FILES_AT_ONCE
 from pilotage.outside.catalogue.rucio.session import RucioSession, did_path
 from tests.batch_daemons import BatchDaemons, skip_or_fail
 from tests.deadlines import PATIENCE
@@ -242,10 +243,12 @@ class RucioServer(BatchDaemons):
     ) -> None:
         """A data set with replicas of its files at an RSE, kept there by a rule if it is locked."""
         own = [{"scope": scope, **file} for file in files]
-        self.session.do("POST", "/replicas", {"rse": rse, "files": own, "ignore_availability": True})
         self.session.do("POST", f"/dids/{did_path(scope, name)}", {"type": "DATASET"})
-        plain = [{key: file[key] for key in ("scope", "name", "bytes", "adler32")} for file in own]
-        self.session.do("POST", f"/dids/{did_path(scope, name)}/dids", {"dids": plain})
+        for first in range(0, len(own), FILES_AT_ONCE):
+            part = own[first : first + FILES_AT_ONCE]
+            self.session.do("POST", "/replicas", {"rse": rse, "files": part, "ignore_availability": True})
+            plain = [{key: file[key] for key in ("scope", "name", "bytes", "adler32")} for file in part]
+            self.session.do("POST", f"/dids/{did_path(scope, name)}/dids", {"dids": plain})
         if locked:
             self.add_rule(name, rse, scope)
         if closed:

@@ -106,7 +106,7 @@ class Context:
     pilots: PilotService
     work: WorkIntake
     duties: DutyState
-    catalogues: CatalogueClients = field(default_factory=CatalogueClients)
+    catalogues: CatalogueClients
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
 

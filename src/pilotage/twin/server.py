@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pilotage.core.policy import Policy
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties.batch_clients import BatchClients
@@ -17,6 +18,7 @@ from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
+from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.process.home import Home
 from pilotage.server.process.parts import make_duty_state, make_work_intake
 from pilotage.server.process.policy_at_start import read_policy
@@ -131,6 +133,7 @@ class TwinServer:
                 monotonic=monotonic,
             ),
             duties=make_duty_state(pool, clock),
+            catalogues=CatalogueClients(DirectCalls()),
         )
 
     def _load(self, tx: Transaction) -> tuple[str, Pool]:

@@ -16,6 +16,7 @@ from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
@@ -195,6 +196,7 @@ class _Server:
                 monotonic=self._rim.monotonic,
             ),
             duties=make_duty_state(pool, self._clock),
+            catalogues=CatalogueClients(self._rim.outside),
         )
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:

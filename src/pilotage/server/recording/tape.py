@@ -9,7 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pilotage.core.errors import PilotageError, Unreachable
+from pilotage.core.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotAuthenticated,
+    NotFound,
+    PilotageError,
+    Unreachable,
+)
 from pilotage.outside.batch.submission import SubmissionFailed, SubmissionRefusal
 from pilotage.server.recording.lines import (
     Answered,
@@ -22,6 +30,10 @@ from pilotage.server.recording.lines import (
 from pilotage.server.recording.turns import ThreadCall, present_call
 
 Value = TypeVar("Value")
+
+_TOLD = (Unreachable, NotAuthenticated, Forbidden, NotFound, Conflict, InvalidInput)
+"""Failures of calls whose class decides what happens next."""
+_KINDS: dict[str, type[PilotageError]] = {kind.__name__: kind for kind in _TOLD}
 
 TIMED = frozenset({"/metrics"})
 """Addresses whose answers have durations by the clock of the machine. They decide nothing."""
@@ -83,7 +95,7 @@ class Tape(ABC):
     def ask(self, call: str, kind: Any, make: Callable[[], Value]) -> Value:
         """The result of a call that leaves the process. It is of type `kind`, as msgspec reads it.
 
-        Errors that batch systems raise are raised again.
+        Errors that batch systems and catalogues raise are raised again.
         """
         number = self._calls[call] = self._calls.get(call, 0) + 1
 
@@ -108,8 +120,8 @@ class Tape(ABC):
             made, error = msgspec.json.encode([failed.refusal, failed.reason]), "SubmissionFailed"
         except OSError as failed:
             made, error = msgspec.json.encode([failed.errno, failed.strerror]), "OSError"
-        except Unreachable as failed:
-            made, error = msgspec.json.encode([failed.message, failed.hint]), "Unreachable"
+        except _TOLD as failed:
+            made, error = msgspec.json.encode([failed.message, failed.hint]), _kind_of(failed).__name__
         except Exception as failed:
             made, error = msgspec.json.encode([str(failed), ""]), "PilotageError"
         return CallOutcome(self.clock(), call, number, msgspec.Raw(made), error)
@@ -138,10 +150,13 @@ def _error(outcome: CallOutcome) -> Exception:
             return SubmissionFailed(SubmissionRefusal(first), second)
         case "OSError":
             return OSError(first, second)
-        case "Unreachable":
-            return Unreachable(first, hint=second)
         case _:
-            return PilotageError(first, hint=second)
+            return _KINDS.get(outcome.error, PilotageError)(first, hint=second)
+
+
+def _kind_of(failed: PilotageError) -> type[PilotageError]:
+    """The class of a failure as the record names it: a class of an adapter's own counts as its base."""
+    return next(kind for kind in _TOLD if isinstance(failed, kind))
 
 
 def answer_line(at: float, message: ReceivedMessage, status: int, body: bytes) -> Answered:

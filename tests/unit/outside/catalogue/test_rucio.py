@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import ssl
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from pilotage.core.datasets.facts import FileEntry, Replica
@@ -26,6 +29,8 @@ from pilotage.outside.catalogue.rucio.adapter import RucioCatalogue
 from pilotage.outside.catalogue.rucio.credentials import find_token
 from pilotage.outside.catalogue.rucio.paths import relative_path
 from pilotage.outside.catalogue.rucio.session import RucioSession
+from pilotage.server.process.certificates import make_certificate
+from tests.unit.tls.recording_server import recording
 
 PROTOCOL = {
     **{"hostname": "se0.example.org", "scheme": "davs", "port": 443, "prefix": "/store/"},
@@ -281,6 +286,22 @@ def test_another_server_is_not_taken_for_rucio(rucio: Rucio) -> None:
     rucio.answers["GET /ping"] = httpx.Response(200, text="pong")
     with pytest.raises(Unreachable, match="no Rucio server"):
         rucio.catalogue.greet()
+
+
+def test_a_certificate_that_nobody_trusts_is_told_without_a_try_in_plain_text(
+    options: RucioOptions, tmp_path: Path
+) -> None:
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_text(make_certificate(["127.0.0.1"], time.time()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with recording(context) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        changed = msgspec.structs.replace(options, url=url)
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            RucioSession(changed).version()
+    with pytest.raises(Unreachable, match="cannot be used: No such file"):
+        RucioSession(msgspec.structs.replace(options, ca_file="/nonexistent/ca.pem")).version()
 
 
 def test_tokens_are_found_in_the_order_of_wlcg(tmp_path: Path) -> None:
