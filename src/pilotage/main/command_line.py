@@ -20,6 +20,9 @@ SERVER_COMMANDS = {
         "pilotage.main.db", "upgrade", "Upgrade the database to the schema of this version"
     ),
     "db restore": LazyCommand("pilotage.main.db", "restore", "Replace the database with a backup"),
+    "ce login": LazyCommand(
+        "pilotage.main.ce_login", "login", "Open the ssh connections to the hosts of CEs (administrators)"
+    ),
     "policy apply": LazyCommand(
         "pilotage.main.policy_apply", "apply", "Put a policy file into force; first try it on recorded work"
     ),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
+from pilotage.outside.batch.ssh.connection import SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.director_state import DirectorState
@@ -60,6 +61,8 @@ class PilotService:
     """The folder with the output of this machine's pilots."""
     exchange: Handler
     """Answers messages of pilots: `exchange_handler`. The same object for all, since the writer groups by it."""
+    ssh: SshConnections
+    """The connections to login nodes."""
     outside: OutsideCalls = field(default_factory=DirectCalls)
     """The calls to batch systems and programs."""
 

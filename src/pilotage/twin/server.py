@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilotage.core.policy import Policy
+from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
@@ -123,7 +124,11 @@ class TwinServer:
             disk=Disk(sandbox, DiskSpace({}, monotonic)),
             address=ServerAddress(uuid, "server", URL, URL),
             tokens=Tokens(issuer, HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock)),
-            pilots=PilotService(settings.folder / "pilots", exchange_handler(pool, clock)),
+            pilots=PilotService(
+                settings.folder / "pilots",
+                exchange_handler(pool, clock),
+                SshConnections(settings.folder / CONNECTIONS, {}),
+            ),
             work=make_work_intake(
                 pool,
                 self._writer,

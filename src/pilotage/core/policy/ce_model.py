@@ -59,6 +59,20 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
     type: Annotated[
         CeType, Setting(f"how pilots are started: local (processes of this machine), {_CE_TYPES}")
     ] = "local"
+    reach: Annotated[
+        str,
+        Setting(
+            'where the commands of its batch system run: "ssh HOST", over a connection that `pilotage ce login` opens;'
+            " options may be -F, -J, -l and -p; empty: on the server's machine"
+        ),
+    ] = ""
+    relay: Annotated[
+        str,
+        Setting(
+            "relay on the host of `reach`, through which its pilots reach the server: HOST or HOST:PORT as its nodes"
+            ' know it, or "auto" for the name of the host and a free port; empty: pilots reach the server directly'
+        ),
+    ] = ""
     setup: Annotated[str, Setting("setup that its pilots offer")] = ""
     proxy: Annotated[
         str, Setting("HTTP proxy for its pilots and payloads, http://HOST:PORT; empty: that of the node")
@@ -244,8 +258,8 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
 
     @property
     def log_folder(self) -> str:
-        """The folder on the nodes for the output of pilots, if the batch system has such an option."""
-        return "" if self.type == "local" else self.batch_options().own_log_folder
+        """The folder for the output of pilots that nodes and server share; empty: there is none."""
+        return "" if self.type == "local" or self.reach else self.batch_options().own_log_folder
 
 
 if TYPE_CHECKING:

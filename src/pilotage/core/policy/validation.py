@@ -19,6 +19,7 @@ from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
+from pilotage.core.policy.reach import RELAY, parse_reach
 from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
@@ -116,6 +117,7 @@ def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
             most, reason = limit
             if ce.pilot_processors > most:
                 refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
+        _check_reach(name, ce, refuse)
         for keys, reason, hint in attribute_mistakes(name, ce):
             refuse(f"CE {name}: {reason}", "ces", name, *keys, hint=hint)
         for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
@@ -141,6 +143,23 @@ def _check_catalogues(policy: Policy, refuse: _Refuser) -> None:
             if row.prefix and not row.prefix.startswith("/") and "://" not in row.prefix:
                 message = f"catalogue {name}: {place}: {row.prefix!r} is neither an absolute path nor a URL"
                 refuse(message, *here, "places", place, "prefix")
+
+
+def _check_reach(name: str, ce: Ce, refuse: _Refuser) -> None:
+    if ce.reach and ce.type == "local":
+        hint = "name the type of a batch system on that host, or `hosts` for machines without one"
+        refuse(f"CE {name}: a local CE is the server's own machine", "ces", name, "reach", hint=hint)
+    if ce.reach:
+        try:
+            parse_reach(ce.reach)
+        except InvalidInput as error:
+            refuse(f"CE {name}: reach: {error.message}", "ces", name, "reach", hint=error.hint)
+    if ce.relay and not ce.reach:
+        hint = 'set reach = "ssh HOST", or remove relay'
+        refuse(f"CE {name}: a relay runs on the host of `reach`", "ces", name, "relay", hint=hint)
+    if ce.relay and not RELAY.fullmatch(ce.relay):
+        hint = 'write "auto", HOST or HOST:PORT'
+        refuse(f"CE {name}: {ce.relay[:80]!r} is no relay", "ces", name, "relay", hint=hint)
 
 
 def _check_places(policy: Policy, refuse: _Refuser) -> None:

@@ -53,6 +53,8 @@ class CommandClient:
 
     def unreachable(self, command: str, result: CommandResult) -> Unreachable:
         """The error for a command that gave no answer."""
+        if result.unreached:
+            return Unreachable(result.unreached)
         if result.status is None:
             return Unreachable(f"{command} did not answer within {self.timeout:.0f} s", hint=self.hint)
         if result.status == MISSING:

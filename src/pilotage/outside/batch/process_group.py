@@ -9,10 +9,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 _PIECE: Final = 65536
+_ROOT: Final = Path("/")
 
 
 class OutputTooLong(Exception):
@@ -25,21 +27,28 @@ class ProcessGroup:
     The group gets a signal only until the command is reaped: then its id may be that of a foreign group.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], text: bytes = b"") -> None:
-        """Start it without a shell, in the folder `/`, with `text` as its standard input.
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        text: bytes | None = b"",
+        folder: Path = _ROOT,
+    ) -> None:
+        """Start it without a shell, in `folder`, with `text` as its standard input. None: `feed` gives it later.
 
         `OSError`, `ValueError`: it cannot start.
         """
-        with _file_of(text) as stdin:
+        with _file_of(text or b"") as stdin:
             self._process = subprocess.Popen(
                 list(command),
-                stdin=stdin,
+                stdin=subprocess.PIPE if text is None else stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(environment),
-                cwd="/",
+                cwd=folder,
                 start_new_session=True,
             )
+        self._unwritten = memoryview(b"")
         self._lock = threading.Lock()
         self._is_reaped = False
         self._killed = os.eventfd(0, os.EFD_CLOEXEC)
@@ -54,20 +63,39 @@ class ProcessGroup:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 os.eventfd_write(self._killed, 1)
 
-    def read(self, end: float, most_output: int | None = None, most_errors: int | None = None) -> None:
+    def feed(self, text: bytes) -> None:
+        """Give a command that was started without input all of it. `read` writes it, and closes the input."""
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        self._unwritten = memoryview(text)
+
+    def read(
+        self,
+        end: float,
+        most_output: int | None = None,
+        most_errors: int | None = None,
+        is_enough: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Read until all its processes have closed both streams. `TimeoutError`: not at the instant `end`.
 
         `OutputTooLong`: it printed more than `most_output` bytes. Errors beyond `most_errors` are thrown away.
+        `is_enough`: asked after each piece whether to return at once.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(self._killed, selectors.EVENT_READ)
             for stream, read in ((self._process.stdout, self.output), (self._process.stderr, self.errors)):
                 assert stream is not None
                 selector.register(stream, selectors.EVENT_READ, read)
+            if self._unwritten:
+                assert self._process.stdin is not None
+                selector.register(self._process.stdin, selectors.EVENT_WRITE)
             while len(selector.get_map()) > 1:
-                for key, _ in _ready(selector, end):
+                for key, events in _ready(selector, end):
                     if key.fd == self._killed:
                         return
+                    if events & selectors.EVENT_WRITE:
+                        self._write(selector)
+                        continue
                     piece = os.read(key.fd, _PIECE)
                     if not piece:
                         selector.unregister(key.fileobj)
@@ -76,6 +104,26 @@ class ProcessGroup:
                     raise OutputTooLong
                 if most_errors is not None:
                     del self.errors[most_errors:]
+                if is_enough():
+                    return
+
+    def _write(self, selector: selectors.BaseSelector) -> None:
+        """Write as much of the input as the command takes now. One that has closed it gets no more."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            self._unwritten = self._unwritten[os.write(stdin.fileno(), self._unwritten[:_PIECE]) :]
+        except BrokenPipeError:
+            self._unwritten = memoryview(b"")
+        if not self._unwritten:
+            selector.unregister(stdin)
+            stdin.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command has ended. It is left a zombie."""
+        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, self._process.pid, options) is not None
 
     def await_end(self, end: float) -> None:
         """Wait for the end of the command and leave it a zombie. `TimeoutError`: it runs at the instant `end`."""
@@ -95,9 +143,9 @@ class ProcessGroup:
             status = self._process.wait()
             self._is_reaped = True
             os.close(self._killed)
-        for stream in (self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
         return status
 
 

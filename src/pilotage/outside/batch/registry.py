@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from pilotage.core.errors import NotFound
+from pilotage.core.errors import NotFound, Unreachable
 from pilotage.core.policy import Ce
+from pilotage.core.policy.reach import SshReach, parse_reach
 from pilotage.outside import batch
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.runner import TIMEOUT, LocalRunner, Runner
+from pilotage.outside.batch.ssh.connection import SshConnection
+from pilotage.outside.batch.ssh.runner import SshRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,20 @@ class ServerMachine:
     """Makes the runner of the commands of a batch system, from their environment. Tests answer from a transcript."""
     connect: Callable[[str, int, ssl.SSLContext, float], BatchConnection] = HttpsConnection
     """Makes the connection to a batch system that is reached by HTTPS, from host, port, TLS and seconds for a call."""
+
+    ssh: Callable[[SshReach], SshConnection] | None = None
+    """The connection to a host; None: there are none."""
+
+    def over_ssh(self, reach: SshReach) -> ServerMachine:
+        """The same machine for a batch system on another host, whose commands get the environment of that host."""
+        assert self.ssh is not None, "this machine has no connections"
+        connection = self.ssh(reach)
+        try:
+            user = connection.user
+        except Unreachable:
+            # Then no session starts either, and the first listing says why.
+            user = self.user
+        return replace(self, environment={}, user=user, runner=partial(SshRunner, connection))
 
     def variables(self, names: tuple[str, ...]) -> dict[str, str]:
         """These variables of the environment, as far as they are set."""
@@ -67,4 +84,6 @@ def make_adapter_of(ce: Ce, machine: ServerMachine, timeout: float = TIMEOUT) ->
     makers = adapter_makers()
     if ce.type not in makers:
         raise NotFound(f"there is no batch system {ce.type!r}", hint=f"known: {', '.join(sorted(makers))}")
+    if ce.reach:
+        machine = machine.over_ssh(parse_reach(ce.reach))
     return makers[ce.type](ce, machine, timeout)

@@ -19,6 +19,8 @@ class CommandResult:
     """Exit code, negative for a signal; None: the command did not end in time and was killed."""
     output: str = ""
     errors: str = ""
+    unreached: str = ""
+    """Why the way to the command gave no answer, then `status` is None. The command may have run."""
 
     @property
     def succeeded(self) -> bool:

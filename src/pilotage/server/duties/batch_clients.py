@@ -6,7 +6,6 @@ import getpass
 import os
 import socket
 import sys
-from pathlib import Path
 from typing import Protocol
 
 from pilotage.core.policy import Ce
@@ -23,11 +22,17 @@ COMMAND_TIMEOUT = 15.0
 """Seconds for a command of a batch system while a person waits for its answer."""
 
 
-def server_machine(logs: Path, *, shared: bool, open_files: int | None = None) -> ServerMachine:
-    """The machine of this server. `shared`: servers of other machines may use its database."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(SERVER_PREFIXES)}
+def outer_environment() -> dict[str, str]:
+    """The environment of this process without the server's own variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(SERVER_PREFIXES)}
+
+
+def server_machine(context: Context, open_files: int | None = None) -> ServerMachine:
+    """The machine of this server."""
+    host = socket.gethostname() if context.pool.peers.shared else ""
+    pilots = context.pilots
     return ServerMachine(
-        environment, getpass.getuser(), logs, socket.gethostname() if shared else "", open_files
+        outer_environment(), getpass.getuser(), pilots.logs, host, open_files, ssh=pilots.ssh.of
     )
 
 
@@ -52,10 +57,8 @@ class OwnBatchClients:
         self._open_files = open_files
 
     def adapter(self, name: str, ce: Ce) -> BatchAdapter:
-        logs, shared = self._context.pilots.logs, self._context.pool.peers.shared
-
         def make() -> BatchAdapter:
-            return make_adapter_of(ce, server_machine(logs, shared=shared, open_files=self._open_files))
+            return make_adapter_of(ce, server_machine(self._context, self._open_files))
 
         return self._context.pilots.outside.adapter(name, make)
 
@@ -87,7 +90,6 @@ def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:
     """An adapter for one request of a person, beside the one of the CE's director."""
 
     def make() -> BatchAdapter:
-        machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
-        return make_adapter_of(ce, machine, COMMAND_TIMEOUT)
+        return make_adapter_of(ce, server_machine(context), COMMAND_TIMEOUT)
 
     return context.pilots.outside.adapter("a person's request", make)

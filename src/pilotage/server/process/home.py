@@ -8,6 +8,7 @@
 - `secrets/`: the key that signs tokens (mode 600)
 - `sandboxes/`: inputs, outputs, tails
 - `pilots/`: the log of each local pilot
+- `ssh/`: the control sockets of connections to login nodes
 - `storage/`: output files of requests, unless the policy names other storage places
 - `backups/`: the database before each upgrade
 - `server.log`: the log of a detached server

@@ -15,12 +15,13 @@ import uvloop
 from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
+from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
-from pilotage.server.duties.batch_clients import OwnBatchClients
+from pilotage.server.duties.batch_clients import OwnBatchClients, outer_environment
 from pilotage.server.duties.duty_leases import DutyLeases, FencedWriter
 from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
@@ -185,7 +186,10 @@ class _Server:
             address=ServerAddress(instance_facts.uuid, self._rim.hostname, url, settings.pilot_server or url),
             tokens=tokens,
             pilots=PilotService(
-                home.folder / "pilots", exchange_handler(pool, self._clock), self._rim.outside
+                home.folder / "pilots",
+                exchange_handler(pool, self._clock),
+                SshConnections(home.folder / CONNECTIONS, outer_environment()),
+                self._rim.outside,
             ),
             work=make_work_intake(
                 pool,
@@ -286,6 +290,7 @@ class _Server:
         await asyncio.gather(*running, self._load_and_run_duties(context, schedule, application))
         await schedule.stop_pilots()
         await schedule.close()
+        context.pilots.ssh.close()
         await front.stop()
 
     def _tls_duties(self, context: Context) -> list[Coroutine[None, None, None]]:

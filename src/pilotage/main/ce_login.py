@@ -1,0 +1,112 @@
+"""`pilotage ce login`: a person opens the connections that the server uses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pilotage.cli.parser import CommandArgument, CommandOption
+from pilotage.cli.session import Session, connected
+from pilotage.core.errors import InvalidInput, NotFound, Unreachable
+
+if TYPE_CHECKING:
+    from pilotage.core.policy.reach import SshReach
+    from pilotage.outside.batch.ssh.connection import SshConnection
+
+
+@connected
+def login(
+    session: Session,
+    names: Annotated[
+        list[str] | None,
+        CommandArgument(metavar="NAMES", help="CEs of the policy; default: all without an open connection"),
+    ] = None,
+    reach: Annotated[
+        str, CommandOption("--reach", metavar='"ssh HOST"', help="A host that the policy does not name yet")
+    ] = "",
+    close: Annotated[bool, CommandOption("--close", help="Close the connections instead")] = False,
+) -> int:
+    """Open the ssh connections to the hosts of CEs, on the server's machine and under its account.
+
+    ssh itself asks for what the host wants: a password, a code, the passphrase of a key. The connection stays until
+    the host or the network ends it, also without a server. The exit code is 1 if one cannot be opened.
+    """
+    from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
+
+    _require_home(session.folder)
+    reaches = _reaches(session, names or [], reach)
+    connections = SshConnections(session.folder / CONNECTIONS, os.environ)
+    failed = 0
+    for each, ces in reaches.items():
+        connection = connections.of(each)
+        if close:
+            _close(session, connection)
+        elif connection.answers() and not (names or reach):
+            continue
+        elif not _open(session, connection, ces):
+            failed = 1
+    return failed
+
+
+def _require_home(folder: Path) -> None:
+    if not (folder / "instance.json").exists() and not (folder / "pilotage.db").exists():
+        raise NotFound(
+            f"{folder} is not the home of a server",
+            hint="type it on the server's machine, under the server's account, with its --home",
+        )
+
+
+def _reaches(session: Session, names: list[str], reach: str) -> dict[SshReach, list[str]]:
+    """The hosts to log in to, each with the CEs that are reached by it."""
+    from pilotage.core.policy import parse
+    from pilotage.core.policy.reach import parse_reach
+
+    if reach:
+        if names:
+            raise InvalidInput("--reach stands without the name of a CE")
+        return {parse_reach(reach): []}
+    with session.client() as client:
+        policy = parse(client.policy().text)
+    for name in names:
+        if name not in policy.ces:
+            raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
+        if not policy.ces[name].reach:
+            raise InvalidInput(f"CE {name} has no `reach`", hint='set reach = "ssh HOST" in its section')
+    found: dict[SshReach, list[str]] = {}
+    for name, ce in policy.ces.items():
+        if ce.reach and (not names or name in names):
+            found.setdefault(parse_reach(ce.reach), []).append(name)
+    if not found:
+        session.screen.line("no CE of the policy is reached over ssh")
+    return found
+
+
+def _open(session: Session, connection: SshConnection, ces: list[str]) -> bool:
+    where = connection.reach.machine
+    if connection.answers():
+        session.screen.line(f"{where}: the connection is open")
+        return True
+    connection.forget_socket()
+    command = connection.login_command(batch=not sys.stdin.isatty())
+    nothing = subprocess.DEVNULL
+    done = subprocess.run(command, cwd=connection.folder, stdin=nothing, stdout=nothing, check=False)
+    if done.returncode or not connection.answers():
+        raise Unreachable(
+            f"{where}: ssh opened no connection",
+            hint="its reason stands above; `ssh -v` says more"
+            if sys.stdin.isatty()
+            else "without a terminal ssh asks nothing: type it in a terminal if the host wants an answer",
+        )
+    served = f", for {'CE' if len(ces) == 1 else 'CEs'} {', '.join(ces)}" if ces else ""
+    session.screen.line(f"{where}: the connection is open{served}")
+    return True
+
+
+def _close(session: Session, connection: SshConnection) -> None:
+    if connection.answers():
+        connection.control("exit")
+    connection.forget_socket()
+    session.screen.line(f"{connection.reach.machine}: the connection is closed")

@@ -1,0 +1,177 @@
+"""One connection to a login node: opened by a person, used by the server through its control socket.
+
+The server never authenticates. A session that finds no open connection ends at once, without a question and without
+a try of its own: some sites lock an account after a few failed tries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import stat
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pilotage.core.errors import Unreachable
+from pilotage.core.policy.reach import SshReach
+from pilotage.outside.batch.process_group import ProcessGroup
+
+CONNECTIONS = "ssh"
+"""The folder of the control sockets in the server's home."""
+
+READY = b"pilotage-ready\n"
+"""Begins what a session prints of its own: the profiles of the account may print before."""
+
+SHELL = (
+    "exec /bin/sh -l -c 'echo pilotage-ready; echo pilotage-ready >&2;"
+    ' IFS= read -r line || exit 0; eval "$line"\''
+)
+"""The far side of a session. The command follows as the first line of the input, so no limit of an argument's length
+counts, and the login shell of the account, whichever it is, parses this text alone."""
+
+MOST_SESSIONS = 6
+"""Sessions of one connection at a time. sshd allows ten as shipped (`MaxSessions`), and a person may want some."""
+
+_ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
+_CONTROL_TIMEOUT = 10.0
+
+
+class SshConnection:
+    """The way to one host. Several CEs and threads may share it."""
+
+    def __init__(self, reach: SshReach, folder: Path, environment: Mapping[str, str]) -> None:
+        """`folder`: that of the control sockets. `environment`: that of the command ssh."""
+        self.reach = reach
+        self.folder = folder
+        self._environment = dict(environment)
+        self._lock = threading.Lock()
+        self._spare: ProcessGroup | None = None
+        self._user = ""
+        self.sessions = threading.BoundedSemaphore(MOST_SESSIONS)
+
+    @property
+    def socket(self) -> str:
+        """The control socket's name. ssh runs in its folder: the path of a socket may have 107 bytes only."""
+        name = re.sub(r"[^A-Za-z0-9.-]", "_", self.reach.machine)[:32]
+        return f"{name}-{hashlib.sha256(str(self.reach).encode()).hexdigest()[:12]}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a control socket. Its connection may have broken without a word."""
+        try:
+            return stat.S_ISSOCK((self.folder / self.socket).stat().st_mode)
+        except OSError:
+            return False
+
+    def answers(self) -> bool:
+        """Whether the connection's own process answers, and thinks that the connection lives."""
+        return self.is_open and self.control("check").returncode == 0
+
+    def control(self, request: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Ask the open connection for something, such as `check`, `forward` or `exit`."""
+        options = ("-o", "BatchMode=yes", *self.reach.options)
+        command = ["ssh", "-S", f"./{self.socket}", "-O", request, *words, *options, "--", self.reach.host]
+        return self._run(command)
+
+    def forget_socket(self) -> None:
+        """Remove a control socket that nothing answers."""
+        (self.folder / self.socket).unlink(missing_ok=True)
+
+    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run ssh without a session, which takes a moment. It has failed where it cannot be run."""
+        try:
+            return subprocess.run(
+                command,
+                env=self._environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_CONTROL_TIMEOUT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return subprocess.CompletedProcess(command, 255, "", f"ssh cannot be run: {error}")
+
+    @property
+    def closed_text(self) -> str:
+        return f"no connection to {self.reach.machine}: type `pilotage ce login` on the server's machine"
+
+    @property
+    def user(self) -> str:
+        """The account there, by ssh's own configuration. `Unreachable`: ssh refuses the configuration."""
+        if not self._user:
+            done = self._run(["ssh", "-G", *self.reach.options, "--", self.reach.host])
+            found = re.search(r"^user (.+)$", done.stdout, re.MULTILINE)
+            if done.returncode or found is None:
+                raise Unreachable(f"ssh refuses its configuration: {done.stderr.strip()}")
+            self._user = found[1]
+        return self._user
+
+    def login_command(self, *, batch: bool) -> list[str]:
+        """The command that opens the connection, to be run in `folder`. `batch`: without a question to a person."""
+        return [
+            *("ssh", "-M", "-S", f"./{self.socket}", "-T", "-o", "ControlPersist=yes"),
+            *("-o", f"BatchMode={'yes' if batch else 'no'}", "-o", "ConnectTimeout=30", *_ALIVE),
+            *(*self.reach.options, "--", self.reach.host, "exec /bin/sh -c :"),
+        ]
+
+    def start_session(self, shell: str = SHELL) -> ProcessGroup:
+        """Start a session over the open connection. Without one it ends: it never opens a connection of its own."""
+        command = [
+            *("ssh", "-S", f"./{self.socket}", "-T", "-o", "ControlMaster=no", "-o", "BatchMode=yes"),
+            *("-o", "ProxyCommand=/bin/false", "-o", "LogLevel=ERROR"),
+            *(*self.reach.options, "--", self.reach.host, shell),
+        ]
+        return ProcessGroup(command, self._environment, None, self.folder)
+
+    def take_session(self) -> ProcessGroup:
+        """A session that waits for its command, from a moment before if there is one: that saves its start."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None and not spare.has_ended:
+            return spare
+        if spare is not None:
+            spare.reap()
+        return self.start_session()
+
+    def keep_spare(self) -> None:
+        """Start the session of the next command."""
+        with self._lock:
+            if self._spare is None and self.is_open:
+                with suppress(OSError):
+                    self._spare = self.start_session()
+
+    def close(self) -> None:
+        """End the spare session. The connection stays open for the next server."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.kill()
+            spare.reap()
+
+
+class SshConnections:
+    """The connections of one server, by reach."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._lock = threading.Lock()
+        self._known: dict[SshReach, SshConnection] = {}
+
+    def of(self, reach: SshReach) -> SshConnection:
+        with self._lock:
+            if reach not in self._known:
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._folder.chmod(0o700)
+                self._known[reach] = SshConnection(reach, self._folder, self._environment)
+            return self._known[reach]
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._known.values():
+                connection.close()

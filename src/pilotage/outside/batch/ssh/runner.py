@@ -1,0 +1,151 @@
+"""Runs the commands of a batch system on a login node: a `Runner` over an open ssh connection."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from pilotage.outside.batch.process_group import OutputTooLong, ProcessGroup
+from pilotage.outside.batch.runner import MISSING, TIMEOUT, CommandResult
+from pilotage.outside.batch.ssh.connection import READY, SshConnection
+from pilotage.outside.batch.submission import in_short
+
+MOST_OUTPUT = 128 * 1024 * 1024
+"""Bytes of a command's output: more than a listing of 100,000 batch jobs has."""
+
+MOST_ERRORS = 1024 * 1024
+_END = b"\npilotage-end "
+_NOT_EXECUTABLE = 126
+
+
+def far_line(command: Sequence[str], variables: Mapping[str, str], timeout: float) -> bytes:
+    """The one line that the shell of a session evaluates: `command` with exactly these arguments.
+
+    The far side kills the command by itself after `timeout`, where it has the program `timeout`: a session that ends
+    here leaves its command running there. The command's status is the last line of its errors.
+    """
+    limit = f"timeout -s KILL {max(1, round(timeout))}"
+    parts = [f"export {name}={_quoted(value)};" for name, value in variables.items()]
+    parts.append(f"limit='{limit}'; command -v timeout >/dev/null 2>&1 || limit=;")
+    parts.append(f"$limit {' '.join(map(_quoted, command))};")
+    parts.append("printf '\\npilotage-end %s\\n' \"$?\" >&2\n")
+    line = " ".join(parts)
+    if "$newline" in line:
+        line = "newline=$(printf '\\n.'); newline=${newline%.}; " + line
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _quoted(word: str) -> str:
+    """One word of a line for a POSIX shell. A new line would end the line: a variable stands for it."""
+    return '"$newline"'.join(shlex.quote(part) for part in word.split("\n"))
+
+
+class SshRunner:
+    """Runs commands over one connection. `variables` are set for each command beside those of the account."""
+
+    def __init__(self, connection: SshConnection, variables: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._variables = dict(variables)
+        self._lock = threading.Lock()
+        self._running: set[ProcessGroup] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """End the sessions that run, and refuse further ones."""
+        with self._lock:
+            self._closed = True
+            for session in self._running:
+                session.kill()
+
+    def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
+        end = time.monotonic() + timeout
+        if not self._connection.is_open:
+            return _unreached(self._connection.closed_text)
+        if any("\0" in word for word in command):
+            return CommandResult(MISSING, errors=f"{command[0]}: an argument has a null character")
+        if not self._connection.sessions.acquire(timeout=timeout):
+            return CommandResult(None)
+        try:
+            session = self._start()
+            if session is None:
+                return CommandResult(None, errors="the server stops")
+            session.feed(far_line(command, self._variables, timeout) + text.encode())
+            return self._finish(session, command, end)
+        except OSError as error:
+            return _unreached(f"ssh cannot be run: {error.strerror}")
+        finally:
+            self._connection.sessions.release()
+
+    def _start(self) -> ProcessGroup | None:
+        """None: the server stops."""
+        with self._lock:
+            if self._closed:
+                return None
+            session = self._connection.take_session()
+            self._running.add(session)
+            return session
+
+    def _finish(self, session: ProcessGroup, command: Sequence[str], end: float) -> CommandResult:
+        in_time, fault = False, ""
+        try:
+            session.read(end, MOST_OUTPUT, None)
+            session.await_end(end)
+            in_time = True
+        except TimeoutError:
+            pass
+        except OutputTooLong:
+            fault = f"{command[0]} printed more than {MOST_OUTPUT >> 20} MB"
+        finally:
+            if not in_time:
+                session.kill()
+            session.reap()
+            with self._lock:
+                self._running.discard(session)
+        if fault:
+            return _unreached(fault)
+        if not in_time:
+            return CommandResult(None, _after_ready(session.output), _after_ready(session.errors))
+        self._connection.keep_spare()
+        return self._read(session, command)
+
+    def _read(self, session: ProcessGroup, command: Sequence[str]) -> CommandResult:
+        errors, end, status = bytes(session.errors).rpartition(_END)
+        if not end or READY not in session.output or not status.strip().isdigit():
+            return _unreached(self._broken(session.errors.decode(errors="replace")))
+        result = CommandResult(_status(int(status)), _after_ready(session.output), _after_ready(errors))
+        if result.status != MISSING:
+            return result
+        where = self._connection.reach.machine
+        text = f"{command[0]} is not installed on {where}, or not on the PATH of a login shell there"
+        return CommandResult(MISSING, errors=text, unreached=text)
+
+    def _broken(self, errors: str) -> str:
+        """Why a session ended without the status of its command."""
+        if not self._connection.is_open:
+            return self._connection.closed_text
+        where = self._connection.reach.machine
+        if "refused by peer" in errors:
+            return f"{where} allows no further session of this connection (MaxSessions of its sshd)"
+        if "Connection closed by UNKNOWN" in errors or "kex_exchange" in errors:
+            return self._connection.closed_text
+        words = in_short(errors)
+        return f"the connection to {where} broke" + (f": {words}" if words else "")
+
+
+def _status(status: int) -> int:
+    """The exit code as a `CommandResult` has it. A shell tells a signal by a code above 128."""
+    if status == _NOT_EXECUTABLE:
+        return MISSING
+    return 128 - status if 128 < status < 128 + 65 else status
+
+
+def _unreached(reason: str) -> CommandResult:
+    return CommandResult(None, errors=reason, unreached=reason)
+
+
+def _after_ready(output: bytes | bytearray) -> str:
+    """The output of the command: that of the account's profiles stands before it."""
+    before, ready, own = bytes(output).partition(READY)
+    return (own if ready else before).decode(errors="replace")

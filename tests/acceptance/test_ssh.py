@@ -1,0 +1,20 @@
+"""Jobs run in pilots of a Slurm that the server reaches over ssh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.ssh_site import ssh_site
+
+pytestmark = pytest.mark.slow
+
+
+def test_jobs_run_in_a_slurm_behind_ssh(tmp_path: Path) -> None:
+    with ssh_site(tmp_path) as site:
+        submission = site.submit(200, "true")
+        site.log_in()
+        site.wait(submission, 200)
+        assert all(pilot["ce"] == "slurm" for pilot in site.pilots())
+        site.assert_all_ended()
