@@ -16,6 +16,7 @@ from tests.debian_packages import still_lacking
 
 SERVER_ADDRESS = "198.51.100.1"
 CLIENT_ADDRESS = "198.51.100.2"
+HIDDEN_ADDRESS = "203.0.113.1"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ def joined_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
     finally:
         for namespace in made:
             _ip("netns", "del", namespace.name)
+
+
+def with_own_address(namespace: Namespace) -> str:
+    """Give a network an address that the other one has no way to."""
+    _ip("-n", namespace.name, "addr", "add", f"{HIDDEN_ADDRESS}/32", "dev", "lo")
+    return HIDDEN_ADDRESS
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from tests import slurm
 from tests.acceptance.slurm_site import SlurmSite
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.instance import Instance
-from tests.namespaces import SERVER_ADDRESS, joined_namespaces
+from tests.namespaces import SERVER_ADDRESS, joined_namespaces, with_own_address
 from tests.ssh_server import LoginNode, login_node
 
 
@@ -28,15 +28,18 @@ class SshSite(SlurmSite):
 
 
 @contextmanager
-def ssh_site(folder: Path, local_processors: int = 0, **ce: str) -> Iterator[SshSite]:
-    """`ce` replaces keys of the CE slurm. The nodes are in the network of the login node."""
+def ssh_site(folder: Path, *, hidden: bool = False, **ce: str) -> Iterator[SshSite]:
+    """`ce` replaces keys of the CE slurm. The nodes are in the network of the login node.
+
+    `hidden`: the nodes have no way to the server's address.
+    """
     slurm.require()
     with (
         joined_namespaces() as (network, nodes),
         slurm.cluster(network=nodes) as cluster,
         login_node(nodes) as login,
     ):
-        server = Instance(folder, processors=local_processors)
+        server = Instance(folder)
         ce = {"reach": f'"{login.reach}"', **ce}
         lines = [line for line in SLURM_CE.splitlines() if line.partition(" =")[0] not in ce]
         section = "\n".join([*lines, *(f"{key} = {value}" for key, value in ce.items())])
@@ -45,7 +48,7 @@ def ssh_site(folder: Path, local_processors: int = 0, **ce: str) -> Iterator[Ssh
         server.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
         server.network = network
         try:
-            server.start("--listen", SERVER_ADDRESS)
+            server.start("--listen", with_own_address(network) if hidden else SERVER_ADDRESS)
             document = folder / "policy.toml"
             document.write_text(server.policy)
             done = server.cli("policy", "apply", str(document))

@@ -262,6 +262,9 @@ class _BatchClients:
     ) -> str:
         return secret
 
+    def obstacle(self, ce: Ce) -> str:
+        return ""
+
 
 class _Adapter(TwinBatchAdapter):
     """The adapter of one process. Dead processes give no commands."""

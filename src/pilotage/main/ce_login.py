@@ -34,7 +34,7 @@ def login(
     ssh itself asks for what the host wants: a password, a code, the passphrase of a key. The connection stays until
     the host or the network ends it, also without a server. The exit code is 1 if one cannot be opened.
     """
-    from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
+    from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 
     _require_home(session.folder)
     reaches = _reaches(session, names or [], reach)

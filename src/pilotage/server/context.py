@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import PilotId
-from pilotage.outside.batch.ssh.connection import SshConnections
+from pilotage.outside.batch.ssh.connections import SshConnections
+from pilotage.outside.batch.ssh.relay import RelayState
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.director_state import DirectorState
@@ -65,6 +66,8 @@ class PilotService:
     """The connections to login nodes."""
     outside: OutsideCalls = field(default_factory=DirectCalls)
     """The calls to batch systems and programs."""
+    relays: dict[tuple[str, str], RelayState] = field(default_factory=dict)
+    """The relays at the last look of their duty, by the `reach` and `relay` of CEs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,9 @@ class _SimulatedBatchClients:
         self.requested[submission.stamp] = self.clock()
         return secret
 
+    def obstacle(self, ce: Ce) -> str:
+        return ""
+
 
 class _TraceRun:
     def __init__(

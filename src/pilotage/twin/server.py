@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pilotage.core.policy import Policy
-from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
+from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens

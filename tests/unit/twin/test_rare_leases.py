@@ -26,6 +26,9 @@ class NoBatchSystems:
     ) -> str:
         raise AssertionError
 
+    def obstacle(self, ce: Ce) -> str:
+        raise AssertionError
+
 
 BEGIN, RARE = 1_700_000_000.0, 120.0
 POLICY = """

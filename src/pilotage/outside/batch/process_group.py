@@ -49,6 +49,7 @@ class ProcessGroup:
                 start_new_session=True,
             )
         self._unwritten = memoryview(b"")
+        self._closes_input = True
         self._lock = threading.Lock()
         self._is_reaped = False
         self._killed = os.eventfd(0, os.EFD_CLOEXEC)
@@ -63,11 +64,15 @@ class ProcessGroup:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 os.eventfd_write(self._killed, 1)
 
-    def feed(self, text: bytes) -> None:
-        """Give a command that was started without input all of it. `read` writes it, and closes the input."""
+    def feed(self, text: bytes, *, keep_open: bool = False) -> None:
+        """Give a command that was started without input some of it. `read` writes it, and then closes the input.
+
+        `keep_open`: more may follow.
+        """
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._unwritten = memoryview(text)
+        self._unwritten = memoryview(bytes(self._unwritten) + text)
+        self._closes_input = not keep_open
 
     def read(
         self,
@@ -117,7 +122,8 @@ class ProcessGroup:
             self._unwritten = memoryview(b"")
         if not self._unwritten:
             selector.unregister(stdin)
-            stdin.close()
+            if self._closes_input:
+                stdin.close()
 
     @property
     def has_ended(self) -> bool:

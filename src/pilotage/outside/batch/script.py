@@ -16,6 +16,9 @@ from importlib.resources.abc import Traversable
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 8, -1)))
+"""Names of interpreters, tried in this order."""
+
 _MAIN = "from pilotage.pilot.__main__ import main\n\nraise SystemExit(main())\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNPACK = """\
@@ -128,7 +131,7 @@ def render(program: bytes, order: PilotSettings) -> str:
         index = f'"${{{order.index_variable}}}"'
         stamp = f"{stamp}/{index}"
     pythons = [order.python] if order.python else []
-    pythons += ["python3", *(f"python3.{minor}" for minor in range(14, 8, -1))]
+    pythons += PYTHONS
     proxy = _proxy_lines(order.proxy)
     encoded = base64.encodebytes(program).decode()
     return f"""\

@@ -14,6 +14,7 @@ from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.script import PilotSettings, pilot_program, render
 from pilotage.server.context import Context, proxy_of
+from pilotage.server.duties.relays import relay_of
 
 SERVER_PREFIXES = ("PILOTAGE_", "PG")
 """Prefixes of environment variables for the server and its database. Pilots do not get these variables."""
@@ -47,6 +48,9 @@ class BatchClients(Protocol):
     ) -> str:
         """The script of equal pilots. `submission`: theirs, without the script. `local`: they run on this machine."""
 
+    def obstacle(self, ce: Ce) -> str:
+        """Why the pilots of a CE cannot reach the server; empty: nothing is known against it."""
+
 
 class OwnBatchClients:
     """The batch systems that this machine reaches, and the pilot program of this version."""
@@ -66,8 +70,10 @@ class OwnBatchClients:
         self, ce: str, secret: str, submission: BatchSubmission, batch: BatchAdapter, *, local: bool
     ) -> str:
         shape, address = submission.shape, self._context.address
+        section = self._context.pool.policy.ces.get(ce)
+        relay = relay_of(self._context, section).url if section is not None and section.relay else ""
         settings = PilotSettings(
-            servers=address.pilot_urls,
+            servers=(relay,) if relay else address.pilot_urls,
             fingerprints=address.pool_fingerprints,
             ca_file=address.ca_file,
             proxy=proxy_of(self._context, ce),
@@ -84,6 +90,9 @@ class OwnBatchClients:
             node_options=batch.pilot_options,
         )
         return render(pilot_program(compiled=local), settings)
+
+    def obstacle(self, ce: Ce) -> str:
+        return relay_of(self._context, ce).failure if ce.relay else ""
 
 
 def waiting_adapter(context: Context, ce: Ce) -> BatchAdapter:

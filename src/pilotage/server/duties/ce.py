@@ -163,6 +163,9 @@ class CeDuty:
             live = {pilot.stamp: pilot.batch_id for pilot in pilots.with_batch_jobs(connection, ce)}
             self.live = len(live)
             return self._batch.status(live)
+        section = self._context.pool.policy.ces.get(ce)
+        if section is not None and (obstacle := self._clients.obstacle(section)):
+            return BatchListing(failure=obstacle)
         return observing.checked(connection, ce, self._batch.list_pilots())
 
     async def _watch(self) -> bool:

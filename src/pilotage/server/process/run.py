@@ -15,7 +15,7 @@ import uvloop
 from pilotage.core import policy as policies
 from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
-from pilotage.outside.batch.ssh.connection import CONNECTIONS, SshConnections
+from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
 from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens

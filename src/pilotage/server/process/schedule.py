@@ -37,6 +37,7 @@ from pilotage.server.duties.peers import (
 from pilotage.server.duties.propagation import PropagationDuty
 from pilotage.server.duties.queues import QueueDuty
 from pilotage.server.duties.registrations import RegistrationDuty
+from pilotage.server.duties.relays import RelayDuty
 from pilotage.server.duties.release import ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
 from pilotage.server.duties.roll_up import RollUpDuty
@@ -128,6 +129,7 @@ class DutySchedule:
             run(self._local_ces, context.wake.local_ces),
             run(self._batch_ces),
             run(self._director),
+            run(RelayDuty(context)),
             run(self._local_information, self._local_information.wake),
             run(self._batch_information, self._batch_information.wake),
             run(CostDuty(context, self._duty_leases)),

@@ -19,9 +19,6 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.policy.reach import SshReach
 from pilotage.outside.batch.process_group import ProcessGroup
 
-CONNECTIONS = "ssh"
-"""The folder of the control sockets in the server's home."""
-
 READY = b"pilotage-ready\n"
 """Begins what a session prints of its own: the profiles of the account may print before."""
 
@@ -152,26 +149,3 @@ class SshConnection:
         if spare is not None:
             spare.kill()
             spare.reap()
-
-
-class SshConnections:
-    """The connections of one server, by reach."""
-
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        self._folder = folder
-        self._environment = environment
-        self._lock = threading.Lock()
-        self._known: dict[SshReach, SshConnection] = {}
-
-    def of(self, reach: SshReach) -> SshConnection:
-        with self._lock:
-            if reach not in self._known:
-                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._folder.chmod(0o700)
-                self._known[reach] = SshConnection(reach, self._folder, self._environment)
-            return self._known[reach]
-
-    def close(self) -> None:
-        with self._lock:
-            for connection in self._known.values():
-                connection.close()

@@ -27,19 +27,24 @@ def far_line(command: Sequence[str], variables: Mapping[str, str], timeout: floa
     here leaves its command running there. The command's status is the last line of its errors.
     """
     limit = f"timeout -s KILL {max(1, round(timeout))}"
-    parts = [f"export {name}={_quoted(value)};" for name, value in variables.items()]
-    parts.append(f"limit='{limit}'; command -v timeout >/dev/null 2>&1 || limit=;")
-    parts.append(f"$limit {' '.join(map(_quoted, command))};")
+    parts = [quote(*command, *variables.values())[0]]
+    parts += [f"export {name}={quote(value)[1]};" for name, value in variables.items()]
+    parts.append(f"pilotage_limit='{limit}'; command -v timeout >/dev/null 2>&1 || pilotage_limit=;")
+    parts.append(f"$pilotage_limit {quote(*command)[1]};")
     parts.append("printf '\\npilotage-end %s\\n' \"$?\" >&2\n")
-    line = " ".join(parts)
-    if "$newline" in line:
-        line = "newline=$(printf '\\n.'); newline=${newline%.}; " + line
-    return line.encode("utf-8", "surrogateescape")
+    return " ".join(parts).encode("utf-8", "surrogateescape")
 
 
-def _quoted(word: str) -> str:
-    """One word of a line for a POSIX shell. A new line would end the line: a variable stands for it."""
-    return '"$newline"'.join(shlex.quote(part) for part in word.split("\n"))
+def quote(*words: str) -> tuple[str, str]:
+    """Words of one line for a POSIX shell, after the commands that they need.
+
+    A new line in a word would end the line: a variable stands for it.
+    """
+    quoted = " ".join(
+        '"$pilotage_newline"'.join(shlex.quote(part) for part in word.split("\n")) for word in words
+    )
+    needed = "pilotage_newline=$(printf '\\n.'); pilotage_newline=${pilotage_newline%.}; "
+    return needed if "\n" in "".join(words) else "", quoted
 
 
 class SshRunner:

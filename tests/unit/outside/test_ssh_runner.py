@@ -1,0 +1,170 @@
+"""Commands over ssh: words arrive exactly, and every end of a session is told apart from that of the command.
+
+`ssh` is a double that runs the shell's text as sshd does: by the login shell of the account.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pilotage.core.policy.reach import SshReach
+from pilotage.outside.batch.runner import MISSING
+from pilotage.outside.batch.ssh import runner as ssh_runner
+from pilotage.outside.batch.ssh.connection import SHELL, SshConnection
+from pilotage.outside.batch.ssh.runner import SshRunner, far_line
+from tests.deadlines import PATIENCE
+
+PRINT = [
+    sys.executable,
+    "-c",
+    "import sys; sys.stdout.buffer.write('\\0'.join(sys.argv[1:]).encode('utf-8', 'surrogateescape'))",
+]
+
+LOGIN_SHELLS = [name for name in ("sh", "bash", "dash", "zsh", "tcsh", "csh", "fish") if shutil.which(name)]
+
+words = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(words)
+def test_every_word_arrives_exactly(given: list[str]) -> None:
+    line = far_line([*PRINT, *given], {"SOME": "a'b\nc"}, 60.0)
+    done = subprocess.run(
+        ["/bin/sh", "-c", SHELL], input=line, capture_output=True, check=True, timeout=PATIENCE
+    )
+    assert done.stdout.partition(b"pilotage-ready\n")[2].decode() == "\0".join(given)
+    assert done.stderr.endswith(b"\npilotage-end 0\n")
+
+
+@pytest.mark.parametrize("shell", LOGIN_SHELLS)
+def test_every_login_shell_passes_the_words_on(shell: str) -> None:
+    given = ["a b", "it's", '"$HOME"', "!x", "\\n", "a\nb\n", "*", "", "~", "%s", "ä€"]
+    done = subprocess.run(
+        [shell, "-c", SHELL],
+        input=far_line([*PRINT, *given], {}, 60.0),
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.partition(b"pilotage-ready\n")[2].decode() == "\0".join(given)
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[SshConnection]:
+    """A connection whose ssh is a script; its control socket exists."""
+    yield from _connection(tmp_path, 'for text; do :; done; exec sh -c "$text"')
+
+
+def _connection(folder: Path, script: str) -> Iterator[SshConnection]:
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "ssh").write_text(f"#!/bin/sh\n{script}\n")
+    (programs / "ssh").chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    made = SshConnection(SshReach("login"), folder, environment)
+    control = socket.socket(socket.AF_UNIX)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        control.bind(made.socket)
+    finally:
+        os.chdir(before)
+    yield made
+    made.close()
+    control.close()
+
+
+def test_a_command_gets_its_input_and_its_output_comes_back(connection: SshConnection) -> None:
+    runner = SshRunner(connection, {"SETTING": "x y"})
+    text = "line\n" * 100_000
+    result = runner.run(["sh", "-c", 'cat; echo "$SETTING" >&2; exit 3'], text=text)
+    assert (result.status, result.output, result.errors) == (3, text, "x y\n")
+    assert not result.unreached
+
+
+def test_the_session_of_the_next_command_waits_for_it(connection: SshConnection) -> None:
+    assert SshRunner(connection, {}).run(["echo", "hello"]).output == "hello\n"
+    (connection.folder / "bin/ssh").write_text("#!/bin/sh\nexit 1\n")
+    assert SshRunner(connection, {}).run(["echo", "again"]).output == "again\n"
+    assert "broke" in SshRunner(connection, {}).run(["true"]).unreached
+
+
+@pytest.mark.parametrize("status", [1, 100, 126, 127, 255])
+def test_the_commands_own_exit_code_is_told(connection: SshConnection, status: int) -> None:
+    result = SshRunner(connection, {}).run(["sh", "-c", f"exit {status}"])
+    assert result.status == (MISSING if status in (126, 127) else status)
+    assert bool(result.unreached) == (result.status == MISSING)
+
+
+def test_a_signal_is_told_as_by_a_local_runner(connection: SshConnection) -> None:
+    assert SshRunner(connection, {}).run(["sh", "-c", "kill -TERM $$"]).status == -15
+
+
+def test_a_command_that_is_not_installed_there_names_the_host(connection: SshConnection) -> None:
+    result = SshRunner(connection, {}).run(["no-such-command"])
+    assert result.status == MISSING
+    assert "not installed on login" in result.unreached
+
+
+def test_profiles_that_print_change_no_output(tmp_path: Path) -> None:
+    script = 'echo Welcome; echo motd >&2; for text; do :; done; exec sh -c "$text"'
+    for connection in _connection(tmp_path, script):
+        result = SshRunner(connection, {}).run(["sh", "-c", "echo out; echo err >&2"])
+        assert (result.output, result.errors) == ("out\n", "err\n")
+
+
+def test_a_time_out_ends_the_session_and_the_far_command(connection: SshConnection, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    result = SshRunner(connection, {}).run(["sh", "-c", f"echo $$ > {mark}; sleep 1000"], timeout=1.0)
+    assert result.status is None
+    assert not result.unreached
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'Connection closed by UNKNOWN port 65535' >&2; exit 255", "pilotage ce login"),
+        ("echo 'mux_client_request_session: Session open refused by peer' >&2; exit 255", "MaxSessions"),
+        ("echo pilotage-ready; echo pilotage-ready >&2; read line; echo out; exit 255", "broke"),
+        ("echo 'This account is currently not available.' >&2; exit 1", "not available"),
+    ],
+)  # fmt: skip
+def test_a_session_that_ends_without_a_status_is_no_answer(tmp_path: Path, script: str, words: str) -> None:
+    for connection in _connection(tmp_path, script):
+        result = SshRunner(connection, {}).run(["true"])
+        assert result.status is None
+        assert words in result.unreached
+
+
+def test_without_a_control_socket_ssh_is_not_even_started(tmp_path: Path) -> None:
+    connection = SshConnection(SshReach("login"), tmp_path, {"PATH": "/nonexistent"})
+    result = SshRunner(connection, {}).run(["true"])
+    assert result.status is None
+    assert "pilotage ce login" in result.unreached
+
+
+def test_output_is_bounded(connection: SshConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_runner, "MOST_OUTPUT", 1 << 20)
+    result = SshRunner(connection, {}).run(["cat", "/dev/zero"])
+    assert result.status is None
+    assert "printed more than 1 MB" in result.unreached
+
+
+def test_a_closed_runner_starts_nothing(connection: SshConnection) -> None:
+    runner = SshRunner(connection, {})
+    runner.close()
+    assert runner.run(["true"]).status is None
+
+
+def test_the_control_socket_has_a_short_name_in_any_home(tmp_path: Path) -> None:
+    reach = SshReach("somebody@" + "login-node." * 20 + "example.org", ("-p", "2222"))
+    assert len(SshConnection(reach, tmp_path, {}).socket) < 60
