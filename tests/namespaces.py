@@ -16,6 +16,7 @@ from tests.debian_packages import still_lacking
 
 SERVER_ADDRESS = "198.51.100.1"
 CLIENT_ADDRESS = "198.51.100.2"
+SECOND_ADDRESS = "198.51.100.3"
 HIDDEN_ADDRESS = "203.0.113.1"
 
 
@@ -85,6 +86,12 @@ def joined_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
     finally:
         for namespace in made:
             _ip("netns", "del", namespace.name)
+
+
+def with_second_address(namespace: Namespace) -> str:
+    """Give the end of a cable another address."""
+    _ip("-n", namespace.name, "addr", "add", f"{SECOND_ADDRESS}/24", "dev", "cable")
+    return SECOND_ADDRESS
 
 
 def with_own_address(namespace: Namespace) -> str:

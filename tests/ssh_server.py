@@ -19,6 +19,8 @@ from tests.instance import until
 from tests.namespaces import Namespace
 
 SSHD = "/usr/sbin/sshd"
+_ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
 SHIPPED = "/etc/ssh/sshd_config"
 
 
@@ -43,22 +45,35 @@ def require() -> None:
 class LoginNode:
     """A host with an sshd, which one key opens. `reach` is for the policy."""
 
-    def __init__(self, folder: Path, network: Namespace, *options: str) -> None:
-        """`options`: lines of sshd's configuration that replace those of the shipped one."""
+    def __init__(
+        self,
+        folder: Path,
+        network: Namespace,
+        *options: str,
+        address: str = "",
+        alone: bool = False,
+        name: str = "login",
+    ) -> None:
+        """`options`: lines of sshd's configuration that replace those of the shipped one.
+
+        `address`: by default that of its network. `alone`: with processes of its own, which end with it.
+        """
         self.folder = folder
         self.network = network
+        self.address = address or network.address
+        self._alone = alone
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
-        for name in ("host", "other-host", "user"):
-            self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+        for key in ("host", "other-host", "user"):
+            self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
         (folder / "authorized_keys").write_bytes((folder / "user.pub").read_bytes())
         key = " ".join((folder / "host.pub").read_text().split()[:2])
-        (folder / "known_hosts").write_text(f"{network.address} {key}\n")
+        (folder / "known_hosts").write_text(f"{self.address} {key}\n")
         (folder / "config").write_text(
-            f"Host login\n  HostName {network.address}\n  User root\n  IdentityFile {folder}/user\n"
+            f"Host {name}\n  HostName {self.address}\n  User root\n  IdentityFile {folder}/user\n"
             f"  IdentitiesOnly yes\n  UserKnownHostsFile {folder}/known_hosts\n  GlobalKnownHostsFile none\n"
         )
-        self.reach = f"ssh -F {folder}/config login"
+        self.reach = f"ssh -F {folder}/config {name}"
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
@@ -68,13 +83,22 @@ class LoginNode:
         Path("/run/sshd").mkdir(exist_ok=True)
         options = (
             *(f"HostKey={self.folder / host_key}", f"AuthorizedKeysFile={self.folder}/authorized_keys"),
-            *("PidFile=none", "StrictModes=no", f"ListenAddress={self.network.address}", *self._options),
+            *("PidFile=none", "StrictModes=no", f"ListenAddress={self.address}", *self._options),
         )
         words = [word for option in options for word in ("-o", option)]
         log = self.folder / "sshd.log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*self.network.prefix, SSHD, "-D", "-e", "-f", SHIPPED, *words],
+                [
+                    *self.network.prefix,
+                    *(_ALONE if self._alone else ()),
+                    SSHD,
+                    "-D",
+                    "-e",
+                    "-f",
+                    SHIPPED,
+                    *words,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -84,13 +108,15 @@ class LoginNode:
         until(lambda: log.read_text().count("Server listening") > before or self._listens(), what="sshd")
 
     def _listens(self) -> bool:
-        command = [*self.network.prefix, "ssh-keyscan", "-T", "5", self.network.address]
+        command = [*self.network.prefix, "ssh-keyscan", "-T", "5", self.address]
         return bool(subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE).stdout)
 
     def stop(self) -> None:
         """End sshd and the connections that it serves, as a reboot does. Batch jobs stay."""
         if self._process is not None:
-            for pid in _descendants(self._process.pid):
+            if self._alone:
+                self._process.kill()
+            for pid in [] if self._alone else _descendants(self._process.pid):
                 if _is_sshd(pid):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
@@ -117,11 +143,13 @@ def _is_sshd(pid: int) -> bool:
 
 
 @contextmanager
-def login_node(network: Namespace, *options: str) -> Iterator[LoginNode]:
-    """A running login node."""
+def login_node(
+    network: Namespace, *options: str, address: str = "", alone: bool = False, name: str = "login"
+) -> Iterator[LoginNode]:
+    """A running login node, or with `alone` a machine of its own."""
     require()
     folder = Path(tempfile.mkdtemp(prefix="ssh-"))
-    node = LoginNode(folder, network, *options)
+    node = LoginNode(folder, network, *options, address=address, alone=alone, name=name)
     try:
         node.start()
         yield node

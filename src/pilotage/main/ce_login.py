@@ -73,12 +73,12 @@ def _reaches(session: Session, names: list[str], reach: str) -> dict[SshReach, l
     for name in names:
         if name not in policy.ces:
             raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
-        if not policy.ces[name].reach:
+        if not policy.ces[name].reaches:
             raise InvalidInput(f"CE {name} has no `reach`", hint='set reach = "ssh HOST" in its section')
     found: dict[SshReach, list[str]] = {}
     for name, ce in policy.ces.items():
-        if ce.reach and (not names or name in names):
-            found.setdefault(parse_reach(ce.reach), []).append(name)
+        for each in ce.reaches if not names or name in names else ():
+            found.setdefault(each, []).append(name)
     if not found:
         session.screen.line("no CE of the policy is reached over ssh")
     return found

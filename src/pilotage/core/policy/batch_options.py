@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from pilotage.core.forwarding.table import ForwardTable
+from pilotage.core.policy.reach import SshReach
 
 
 class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -23,6 +24,15 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     forwarding: ClassVar[ForwardTable] = ForwardTable()
     """The native terms for requirements over hosts. Empty: all requirements are left to the match."""
+
+    asks_each: ClassVar[bool] = False
+    """Whether a part of the batch system may be away alone: then pilots there are unknown, and the others are listed.
+    """
+
+    @property
+    def own_reaches(self) -> tuple[SshReach, ...]:
+        """The hosts that its adapter reaches over ssh by itself, without `reach`."""
+        return ()
 
     @property
     def largest_pilot(self) -> tuple[int, str] | None:

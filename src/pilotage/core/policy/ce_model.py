@@ -11,6 +11,7 @@ from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.director import BATCH_POOL, LOCAL_POOL
 from pilotage.core.policy.isolation import TrustSettings
+from pilotage.core.policy.reach import SshReach, parse_reach
 from pilotage.core.policy.table import PolicyTable
 from pilotage.core.setting import COUNT, SECONDS, YEAR, Setting
 
@@ -249,6 +250,13 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
     def batch_options(self) -> BatchOptions:
         """The options of its own batch system. A local CE has none."""
         return cast(BatchOptions, getattr(self, self.type))
+
+    @property
+    def reaches(self) -> tuple[SshReach, ...]:
+        """The hosts whose connections its director uses."""
+        if self.reach:
+            return (parse_reach(self.reach),)
+        return () if self.type == "local" else self.batch_options().own_reaches
 
     def options_as(self, kind: OptionsClass[OptionsType]) -> OptionsType:
         """The options of its own batch system, for the adapter that knows their class."""

@@ -147,13 +147,16 @@ def _check_catalogues(policy: Policy, refuse: _Refuser) -> None:
 
 def _check_reach(name: str, ce: Ce, refuse: _Refuser) -> None:
     if ce.reach and ce.type == "local":
-        hint = "name the type of a batch system on that host, or `hosts` for machines without one"
+        hint = "name the type of a batch system on that host, or `machines` for machines without one"
         refuse(f"CE {name}: a local CE is the server's own machine", "ces", name, "reach", hint=hint)
     if ce.reach:
         try:
             parse_reach(ce.reach)
         except InvalidInput as error:
             refuse(f"CE {name}: reach: {error.message}", "ces", name, "reach", hint=error.hint)
+    if ce.reach and ce.type != "local" and ce.batch_options().own_reaches:
+        hint = "remove reach"
+        refuse(f"CE {name}: its table names the hosts", "ces", name, "reach", hint=hint)
     if ce.relay and not ce.reach:
         hint = 'set reach = "ssh HOST", or remove relay'
         refuse(f"CE {name}: a relay runs on the host of `reach`", "ces", name, "relay", hint=hint)

@@ -166,6 +166,9 @@ class CeDuty:
         section = self._context.pool.policy.ces.get(ce)
         if section is not None and (obstacle := self._clients.obstacle(section)):
             return BatchListing(failure=obstacle)
+        if section is not None and section.batch_options().asks_each:
+            live = {pilot.stamp: pilot.batch_id for pilot in pilots.with_batch_jobs(connection, ce)}
+            return self._batch.status(live)
         return observing.checked(connection, ce, self._batch.list_pilots())
 
     async def _watch(self) -> bool:

@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy.reach import SshReach
 from pilotage.outside.batch.process_group import ProcessGroup
+from pilotage.outside.batch.submission import in_short
 
 READY = b"pilotage-ready\n"
 """Begins what a session prints of its own: the profiles of the account may print before."""
@@ -32,8 +34,15 @@ counts, and the login shell of the account, whichever it is, parses this text al
 MOST_SESSIONS = 6
 """Sessions of one connection at a time. sshd allows ten as shipped (`MaxSessions`), and a person may want some."""
 
+RETRY = 30.0
+"""Seconds between two tries to open a connection without a person."""
+
+DENIED_RETRY = 900.0
+"""Seconds until the next try after a host refused the account: some lock it after a few."""
+
 _ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
 _CONTROL_TIMEOUT = 10.0
+_OPEN_TIMEOUT = 40.0
 
 
 class SshConnection:
@@ -47,6 +56,9 @@ class SshConnection:
         self._lock = threading.Lock()
         self._spare: ProcessGroup | None = None
         self._user = ""
+        self._opening = threading.Lock()
+        self._next_try = 0.0
+        self._away = ""
         self.sessions = threading.BoundedSemaphore(MOST_SESSIONS)
 
     @property
@@ -73,11 +85,29 @@ class SshConnection:
         command = ["ssh", "-S", f"./{self.socket}", "-O", request, *words, *options, "--", self.reach.host]
         return self._run(command)
 
+    def open_without_questions(self) -> str:
+        """Open the connection if it is closed and the host asks nobody anything; why it is not open, or "".
+
+        After a failure the next try is later, and much later if the host refused the account.
+        """
+        with self._opening:
+            if self.is_open:
+                self._away = ""
+            elif (now := time.monotonic()) >= self._next_try:
+                done = self._run(self.login_command(batch=True), _OPEN_TIMEOUT)
+                opened = done.returncode == 0 and self.is_open
+                self._away = "" if opened else in_short(done.stderr) or "ssh opened no connection"
+                pause = DENIED_RETRY if "denied" in self._away else RETRY
+                self._next_try = now + pause if self._away else 0.0
+            return self._away
+
     def forget_socket(self) -> None:
         """Remove a control socket that nothing answers."""
         (self.folder / self.socket).unlink(missing_ok=True)
 
-    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, command: Sequence[str], timeout: float = _CONTROL_TIMEOUT
+    ) -> subprocess.CompletedProcess[str]:
         """Run ssh without a session, which takes a moment. It has failed where it cannot be run."""
         try:
             return subprocess.run(
@@ -87,7 +117,7 @@ class SshConnection:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=_CONTROL_TIMEOUT,
+                timeout=timeout,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:

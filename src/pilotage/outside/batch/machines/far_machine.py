@@ -1,0 +1,156 @@
+"""One plain machine as the server sees it: its answers, or the reason why it is away."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+
+from pilotage.core.errors import Unreachable
+from pilotage.outside.batch.script import PYTHONS
+from pilotage.outside.batch.ssh.connection import SshConnection
+from pilotage.outside.batch.ssh.runner import SshRunner
+from pilotage.outside.batch.submission import in_short
+
+MOST_SECONDS = 20.0
+"""Seconds for one answer: a machine that is switched off should not hold up the others for long."""
+
+_TRY_PYTHONS = (
+    f"for python in {' '.join(PYTHONS)}; do"
+    ' "$python" -c "import sys; sys.exit(sys.version_info < (3, 9))" 2>/dev/null && exec "$python" -c "$@"; done;'
+    ' echo "no Python 3.9 or newer" >&2; exit 69'
+)
+
+
+class FarPilot(msgspec.Struct, frozen=True):
+    """A process that is a pilot."""
+
+    stamp: str
+    pid: int
+    started: int
+    properties: str = ""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """A machine, and the pilots on it."""
+
+    boot: str
+    host: str
+    architecture: str
+    cores: int
+    """Those that pilots may use."""
+    free: int
+    memory: int
+    """MB."""
+    pilots: tuple[FarPilot, ...]
+
+
+class StartedPilot(msgspec.Struct, frozen=True):
+    index: int
+    pid: int
+    started: int
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The answer to an order to start pilots."""
+
+    boot: str = ""
+    started: tuple[StartedPilot, ...] = ()
+    full: str = ""
+    """Why none was started; empty: all were."""
+
+
+class End(msgspec.Struct, frozen=True):
+    ended: int
+
+
+class Tail(msgspec.Struct, frozen=True):
+    output: str
+
+
+class _Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    failure: str
+
+
+Answer = TypeVar("Answer", Survey, Start, End, Tail)
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """Pilots to start on one machine."""
+
+    stamp: str
+    indexes: tuple[int, ...]
+    processors: int
+    properties: str
+
+
+@cache
+def _program() -> str:
+    return (files(__package__) / "far_side.py").read_text()
+
+
+class FarMachine:
+    """A machine. Its calls raise `Unreachable` while it is away."""
+
+    def __init__(self, connection: SshConnection, cores: int, timeout: float) -> None:
+        """`cores`: those that pilots may use; 0: all."""
+        self._connection = connection
+        self._cores = cores
+        self._timeout = min(timeout, MOST_SECONDS)
+        self._runner = SshRunner(connection, {})
+
+    @property
+    def name(self) -> str:
+        """Its name in the policy, without the account."""
+        return self._connection.reach.machine
+
+    def survey(self) -> Survey:
+        return self._ask(Survey, {"action": "survey", "cores": self._cores})
+
+    def start(self, order: StartOrder, script: str) -> Start:
+        """Start pilots. `Unreachable`: perhaps they were started."""
+        request = {
+            "action": "start",
+            "cores": self._cores,
+            "stamp": order.stamp,
+            "indexes": order.indexes,
+            "processors": order.processors,
+            "properties": order.properties,
+        }
+        return self._ask(Start, request, script)
+
+    def end(self, stamps: list[str], ids: list[str]) -> None:
+        """Ask pilots to leave, by the stamps of their submissions or by their ids."""
+        self._ask(End, {"action": "end", "stamps": stamps, "ids": ids})
+
+    def tail(self, stamp: str, most: int) -> str:
+        """The end of the output of the pilot with this stamp."""
+        return self._ask(Tail, {"action": "tail", "stamp": stamp, "most": most}).output
+
+    def _ask(self, kind: type[Answer], request: dict[str, Any], text: str = "") -> Answer:
+        if away := self._connection.open_without_questions():
+            raise Unreachable(f"{self.name} is away: {away}")
+        command = ["sh", "-c", _TRY_PYTHONS, "sh", _program(), json.dumps(request)]
+        result = self._runner.run(command, text=text, timeout=self._timeout)
+        if not result.succeeded:
+            reason = result.unreached or in_short(result.errors) or "it did not answer in time"
+            raise Unreachable(f"{self.name}: {reason}")
+        try:
+            return msgspec.json.decode(result.output, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"{self.name}: {_failure(result.output) or error}") from None
+
+    def close(self) -> None:
+        self._runner.close()
+
+
+def _failure(output: str) -> str:
+    try:
+        return msgspec.json.decode(output, type=_Failure).failure
+    except msgspec.MsgspecError:
+        return ""
