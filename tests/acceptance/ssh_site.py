@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +28,16 @@ class SshSite(SlurmSite):
 
 
 @contextmanager
-def ssh_site(folder: Path, *, hidden: bool = False, **ce: str) -> Iterator[SshSite]:
+def ssh_site(folder: Path, *, hidden: bool = False, sshd: Sequence[str] = (), **ce: str) -> Iterator[SshSite]:
     """`ce` replaces keys of the CE slurm. The nodes are in the network of the login node.
 
-    `hidden`: the nodes have no way to the server's address.
+    `hidden`: the nodes have no way to the server's address. `sshd`: options of the login node.
     """
     slurm.require()
     with (
         joined_namespaces() as (network, nodes),
         slurm.cluster(network=nodes) as cluster,
-        login_node(nodes) as login,
+        login_node(nodes, *sshd) as login,
     ):
         server = Instance(folder)
         ce = {"reach": f'"{login.reach}"', **ce}

@@ -45,13 +45,16 @@ class AdministrationMethods(AgentMethods):
 
     director = verb(lambda: wire.director.EXPLAIN_DIRECTOR)
 
-    def describe_batch_system(self, kind: str, options: Mapping[str, str] | None = None) -> BatchSystem:
+    def describe_batch_system(
+        self, kind: str, options: Mapping[str, str] | None = None, reach: str = ""
+    ) -> BatchSystem:
         """Return the partitions and accounts of a batch system, such as "slurm". Administrators only.
 
-        `options`: keys of `[ces.NAME.TYPE]` that choose the cluster, such as conf.
+        `options`: keys of `[ces.NAME.TYPE]` that choose the cluster, such as conf. `reach`: "ssh HOST", if its
+        commands run on another machine, whose connection `pilotage ce login` has opened.
         Raises Unreachable if its commands are not installed on the server's machine or do not answer.
         """
-        asked = wire.ces.BatchSystemQuery([f"{key}={value}" for key, value in (options or {}).items()])
+        asked = wire.ces.BatchSystemQuery([f"{key}={value}" for key, value in (options or {}).items()], reach)
         return self.call(wire.ces.DESCRIBE_BATCH_SYSTEM, asked, name=kind)
 
     def ended_jobs(self, since: float) -> Iterator[EndedJobsPage]:

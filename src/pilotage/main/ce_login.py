@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
-from pilotage.core.errors import InvalidInput, NotFound, Unreachable
+from pilotage.core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from pilotage.core.policy.reach import SshReach
@@ -22,7 +22,7 @@ def login(
     session: Session,
     names: Annotated[
         list[str] | None,
-        CommandArgument(metavar="NAMES", help="CEs of the policy; default: all without an open connection"),
+        CommandArgument(metavar="NAMES", help="CEs of the policy; default: all that are reached over ssh"),
     ] = None,
     reach: Annotated[
         str, CommandOption("--reach", metavar='"ssh HOST"', help="A host that the policy does not name yet")
@@ -39,16 +39,14 @@ def login(
     _require_home(session.folder)
     reaches = _reaches(session, names or [], reach)
     connections = SshConnections(session.folder / CONNECTIONS, os.environ)
-    failed = 0
+    opened = []
     for each, ces in reaches.items():
         connection = connections.of(each)
-        if close:
-            _close(session, connection)
-        elif connection.answers() and not (names or reach):
-            continue
-        elif not _open(session, connection, ces):
-            failed = 1
-    return failed
+        reason = _close(session, connection) if close else _open(session, connection, ces)
+        opened.append({"host": each.machine, "ces": ces, "open": not (close or reason), "reason": reason})
+    if session.as_json:
+        session.screen.json(opened)
+    return int(any(row["reason"] for row in opened))
 
 
 def _require_home(folder: Path) -> None:
@@ -84,29 +82,33 @@ def _reaches(session: Session, names: list[str], reach: str) -> dict[SshReach, l
     return found
 
 
-def _open(session: Session, connection: SshConnection, ces: list[str]) -> bool:
+def _open(session: Session, connection: SshConnection, ces: list[str]) -> str:
+    """Open one connection; why it is not open, or an empty text. Without a terminal ssh asks nothing."""
     where = connection.reach.machine
-    if connection.answers():
-        session.screen.line(f"{where}: the connection is open")
-        return True
-    connection.forget_socket()
-    command = connection.login_command(batch=not sys.stdin.isatty())
-    nothing = subprocess.DEVNULL
-    done = subprocess.run(command, cwd=connection.folder, stdin=nothing, stdout=nothing, check=False)
-    if done.returncode or not connection.answers():
-        raise Unreachable(
-            f"{where}: ssh opened no connection",
-            hint="its reason stands above; `ssh -v` says more"
-            if sys.stdin.isatty()
-            else "without a terminal ssh asks nothing: type it in a terminal if the host wants an answer",
-        )
-    served = f", for {'CE' if len(ces) == 1 else 'CEs'} {', '.join(ces)}" if ces else ""
-    session.screen.line(f"{where}: the connection is open{served}")
-    return True
+    served = f", for {', '.join(ces)}" if ces else ""
+    reason = "" if connection.answers() else connection.log_in()
+    if reason and _may_ask(reason):
+        nothing = subprocess.DEVNULL
+        command = connection.login_command(batch=False)
+        done = subprocess.run(command, cwd=connection.folder, stdin=nothing, stdout=nothing, check=False)
+        reason = "" if done.returncode == 0 and connection.answers() else "ssh has opened no connection"
+    if reason:
+        session.screen.note(f"{where}: {reason}")
+    else:
+        session.screen.line(f"{where}: the connection is open{served}")
+    return reason
 
 
-def _close(session: Session, connection: SshConnection) -> None:
+def _may_ask(reason: str) -> bool:
+    """Whether a person at the terminal can help: with a password or a code, or by a look at a new host's key."""
+    from pilotage.outside.batch.ssh.connection import REFUSED, UNKNOWN_KEY
+
+    return sys.stdin.isatty() and reason.startswith((REFUSED, UNKNOWN_KEY))
+
+
+def _close(session: Session, connection: SshConnection) -> str:
     if connection.answers():
         connection.control("exit")
     connection.forget_socket()
     session.screen.line(f"{connection.reach.machine}: the connection is closed")
+    return ""

@@ -306,6 +306,7 @@ class BatchSystemQuery:
     option: Annotated[
         List[BatchOption], Bounds(longest=50), "KEY=VALUE of [ces.NAME.TYPE], such as conf of slurm"
     ] = field(default_factory=list)
+    reach: Annotated[BatchOption, "where its commands run, as of the policy: ssh HOST"] = ""
 
 
 LIST_CES = ApiCall("GET", "/v1/ces", NoRequest, List[CeSummary], PERSON)

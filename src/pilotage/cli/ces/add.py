@@ -21,6 +21,8 @@ from pilotage.cli.ces.add_options import (
     PartitionOption,
     ProcessorsOption,
     QosOption,
+    ReachOption,
+    RelayOption,
     SetOption,
     SiteOption,
     TypeArgument,
@@ -44,6 +46,8 @@ def add(
     name: NameOption = None,
     site: SiteOption = "",
     owners: OwnersOption = "home",
+    reach: ReachOption = "",
+    relay: RelayOption = "",
     partition: PartitionOption = "",
     url: UrlOption = "",
     conf: ConfOption = "",
@@ -74,7 +78,7 @@ def add(
     options = {"conf": conf, partition_key(kind) or "partition": partition, "account": account, "qos": qos}
     options |= {"constraint": constraint, "log_folder": log_folder, "url": url}
     options = {key: value for key, value in options.items() if value}
-    _check_usage(kind, options, max_waiting, max_running)
+    _check_usage(kind, options, max_waiting, max_running, reach or relay)
     options = _with_settings(kind, options, settings or ())
     name = kind if name is None else name
     with session.client() as client:
@@ -91,6 +95,8 @@ def add(
             max_waiting=max_waiting,
             max_running=max_running,
             options=options,
+            reach=reach,
+            relay=relay,
         )
         text = insert_section(current.text, name, _section(client, kind, ce))
         checked = client.apply_policy(text, dry_run=True, expect=current.version)
@@ -159,7 +165,7 @@ def _hint_for_key(kind: str, key: str, known: Sequence[str]) -> str:
 
 
 def _check_usage(
-    kind: str, options: dict[str, str], max_waiting: int | None, max_running: int | None
+    kind: str, options: dict[str, str], max_waiting: int | None, max_running: int | None, reach: str
 ) -> None:
     """`InvalidInput` if there is no such type of CE, or if the type has no such option."""
     from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
@@ -172,6 +178,7 @@ def _check_usage(
     if kind == "local":
         given += ["max_waiting"] if max_waiting is not None else []
         given += ["max_running"] if max_running is not None else []
+        given += ["reach"] if reach else []
     if given:
         words = ", ".join(f"--{key.replace('_', '-')}" for key in given)
         known = ", ".join(option_names(kind))
@@ -195,7 +202,7 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
 
     if kind == "local":
         return local_section(ce)
-    described = client.describe_batch_system(kind, ce.options)
+    described = client.describe_batch_system(kind, ce.options, ce.reach)
     partitions = [
         PartitionFacts(
             row.name, row.default, row.up, row.wall, tuple(NodeSize(**asdict(kind)) for kind in row.kinds)

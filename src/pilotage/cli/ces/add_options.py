@@ -21,6 +21,23 @@ OwnersOption = Annotated[
     CommandOption("--owners", metavar="home|any", help="Whose jobs run there: the owner of the home, or all"),
 ]
 
+ReachOption = Annotated[
+    str,
+    CommandOption(
+        "--reach",
+        metavar='"ssh HOST"',
+        help="Where the batch system's commands run; default: on the server's machine",
+    ),
+]
+RelayOption = Annotated[
+    str,
+    CommandOption(
+        "--relay",
+        metavar="auto|HOST",
+        help="Let pilots reach the server through the host of --reach, by its own name or as HOST",
+    ),
+]
+
 # Keys of [ces.NAME.TYPE]
 
 PartitionOption = Annotated[

@@ -44,7 +44,7 @@ POLITE = {
 A pilot holds all of its cores while it is idle. So an idle time longer than short jobs would double their cost.
 """
 
-Value = str | int | float
+Value = str | int | float | tuple[str, ...]
 
 
 class NodeSize(NamedTuple):
@@ -105,6 +105,9 @@ class NewCe:
     max_running: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     """Keys of the batch system's own table, such as account."""
+    reach: str = ""
+    """`ces.NAME.reach`; empty: the batch system's commands run on the server's machine."""
+    relay: str = ""
 
 
 def option_names(kind: str) -> tuple[str, ...]:
@@ -119,9 +122,16 @@ def partition_key(kind: str) -> str:
     return system.partition_key if system is not None and system.partition_key in option_names(kind) else ""
 
 
+def split_words(text: str) -> tuple[str, ...]:
+    """The words of a list on a command line, with commas between them."""
+    return tuple(word for part in text.split(",") if (word := part.strip()))
+
+
 def _typed(kind: str, name: str, text: str) -> Value:
     """The value of an option from a command line. One that is no number stays a text, which the policy refuses."""
     default = getattr(BATCH_SYSTEMS[kind](), name, "")
+    if isinstance(default, tuple):
+        return split_words(text)
     return int(text) if isinstance(default, int) and re.fullmatch("[0-9]{1,15}", text) else text
 
 
@@ -185,7 +195,10 @@ def batch_section(ce: NewCe, kind: str, partition: PartitionFacts) -> str:
     options = {**named, **{name: _typed(kind, name, text) for name, text in ce.options.items()}}
     return (
         toml.comment(_describe(partition)) + "\n"
-        + _table(("ces", ce.name), {"site": ce.site, "type": kind, "owners": ce.owners, **numbers})
+        + _table(
+            ("ces", ce.name),
+            {"site": ce.site, "type": kind, "owners": ce.owners, "reach": ce.reach, "relay": ce.relay, **numbers},
+        )
         + "\n"
         + _table(("ces", ce.name, kind), options)
     )  # fmt: skip
@@ -200,7 +213,8 @@ def local_section(ce: NewCe) -> str:
 def _most_cores(kind: str, options: Mapping[str, str]) -> int:
     """The cores of a proposed pilot at most. Options that are wrong are refused later."""
     try:
-        limit = msgspec.convert(dict(options), BATCH_SYSTEMS[kind], strict=False).largest_pilot
+        typed = {name: _typed(kind, name, text) for name, text in options.items()}
+        limit = msgspec.convert(typed, BATCH_SYSTEMS[kind], strict=False).largest_pilot
     except msgspec.ValidationError:
         limit = None
     return LARGEST_PILOT if limit is None else min(LARGEST_PILOT, limit[0])
@@ -262,7 +276,12 @@ def _table(path: Sequence[str], values: Mapping[str, Value | None]) -> str:
     for key, value in values.items():
         if value is None or value == "":
             continue
-        lines.append(f"{key} = {toml.quoted(value) if isinstance(value, str) else toml.number(float(value))}")
+        if isinstance(value, tuple):
+            lines.append(f"{key} = {toml.texts(value)}")
+        else:
+            lines.append(
+                f"{key} = {toml.quoted(value) if isinstance(value, str) else toml.number(float(value))}"
+            )
     return "\n".join(lines) + "\n"
 
 

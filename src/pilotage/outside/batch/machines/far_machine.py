@@ -16,14 +16,12 @@ from pilotage.outside.batch.ssh.connection import SshConnection
 from pilotage.outside.batch.ssh.runner import SshRunner
 from pilotage.outside.batch.submission import in_short
 
-MOST_SECONDS = 20.0
-"""Seconds for one answer: a machine that is switched off should not hold up the others for long."""
-
+_LOADER = "import sys; sys.version_info < (3, 9) and sys.exit(69); exec(sys.argv.pop(1))"
 _TRY_PYTHONS = (
-    f"for python in {' '.join(PYTHONS)}; do"
-    ' "$python" -c "import sys; sys.exit(sys.version_info < (3, 9))" 2>/dev/null && exec "$python" -c "$@"; done;'
-    ' echo "no Python 3.9 or newer" >&2; exit 69'
+    f'for python in {" ".join(PYTHONS)}; do "$python" -c "$@"; status=$?;'
+    " [ $status = 69 ] || [ $status = 127 ] || exit $status; done; echo 'no Python 3.9 or newer' >&2; exit 1"
 )
+"""Runs a program by the first Python that is new enough. One that is too old ends before it reads anything."""
 
 
 class FarPilot(msgspec.Struct, frozen=True):
@@ -101,7 +99,7 @@ class FarMachine:
         """`cores`: those that pilots may use; 0: all."""
         self._connection = connection
         self._cores = cores
-        self._timeout = min(timeout, MOST_SECONDS)
+        self._timeout = timeout
         self._runner = SshRunner(connection, {})
 
     @property
@@ -135,7 +133,7 @@ class FarMachine:
     def _ask(self, kind: type[Answer], request: dict[str, Any], text: str = "") -> Answer:
         if away := self._connection.open_without_questions():
             raise Unreachable(f"{self.name} is away: {away}")
-        command = ["sh", "-c", _TRY_PYTHONS, "sh", _program(), json.dumps(request)]
+        command = ["sh", "-c", _TRY_PYTHONS, "sh", _LOADER, _program(), json.dumps(request)]
         result = self._runner.run(command, text=text, timeout=self._timeout)
         if not result.succeeded:
             reason = result.unreached or in_short(result.errors) or "it did not answer in time"

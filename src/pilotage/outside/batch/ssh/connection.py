@@ -45,6 +45,25 @@ _CONTROL_TIMEOUT = 10.0
 _OPEN_TIMEOUT = 40.0
 
 
+REFUSED = "it refuses the account"
+UNKNOWN_KEY = "its host key is not known"
+
+
+def plain_reason(errors: str) -> str:
+    """Why ssh opened no connection, in plain words, from what it printed."""
+    if "IDENTIFICATION HAS CHANGED" in errors:
+        return (
+            "its host key is another one than before: the host was installed again, or another host answers for it;"
+            " ask its administrators before you remove the known key with `ssh-keygen -R`"
+        )
+    if "Host key verification failed" in errors:
+        return f"{UNKNOWN_KEY}: log in once by `ssh`, and compare the fingerprint with that of its administrators"
+    denied = next((line for line in errors.splitlines() if "Permission denied" in line), "")
+    if denied:
+        return f"{REFUSED}: {in_short(denied)}"
+    return in_short(errors) or "ssh opened no connection and gave no reason"
+
+
 class SshConnection:
     """The way to one host. Several CEs and threads may share it."""
 
@@ -85,6 +104,12 @@ class SshConnection:
         command = ["ssh", "-S", f"./{self.socket}", "-O", request, *words, *options, "--", self.reach.host]
         return self._run(command)
 
+    def log_in(self) -> str:
+        """Try to open the connection without a question to a person; why it is not open, or an empty text."""
+        self.forget_socket()
+        done = self._run(self.login_command(batch=True), _OPEN_TIMEOUT)
+        return "" if done.returncode == 0 and self.answers() else plain_reason(done.stderr)
+
     def open_without_questions(self) -> str:
         """Open the connection if it is closed and the host asks nobody anything; why it is not open, or "".
 
@@ -94,10 +119,8 @@ class SshConnection:
             if self.is_open:
                 self._away = ""
             elif (now := time.monotonic()) >= self._next_try:
-                done = self._run(self.login_command(batch=True), _OPEN_TIMEOUT)
-                opened = done.returncode == 0 and self.is_open
-                self._away = "" if opened else in_short(done.stderr) or "ssh opened no connection"
-                pause = DENIED_RETRY if "denied" in self._away else RETRY
+                self._away = self.log_in()
+                pause = DENIED_RETRY if REFUSED in self._away else RETRY
                 self._next_try = now + pause if self._away else 0.0
             return self._away
 

@@ -61,7 +61,7 @@ async def describe_batch_system(
 ) -> BatchSystem:
     """The partitions of a batch system and the accounts of the server's user there. Administrators only."""
     batch = waiting_adapter(
-        context, ce_to_ask(name, dict(words.partition("=")[::2] for words in asked.option))
+        context, ce_to_ask(name, dict(words.partition("=")[::2] for words in asked.option), asked.reach)
     )
     partitions = await asyncio.to_thread(batch.describe)
     accounts = await asyncio.to_thread(_accounts, batch)
