@@ -34,12 +34,14 @@ from pilotage.core.errors import Unreachable
 from pilotage.core.glue import schema as glue
 from pilotage.core.pilots.handover import Seen
 from pilotage.core.policy import Ce, parse
+from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.arc.adapter import ArcBatch
 from pilotage.outside.batch.arc.rest import ArcClient
+from pilotage.outside.batch.htcondor.adapter import HtcondorBatch
 from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.local import LocalBatch
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
@@ -59,7 +61,7 @@ from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.faults import BatchFault, BatchFaultKind, NoFaults
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
 from pilotage.twin.batch.tasks import BatchPilotStart
-from tests import arc, sge, slurm, transcripts
+from tests import arc, htcondor, sge, slurm, transcripts
 from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.instance import until
@@ -97,6 +99,8 @@ class World:
     """The signal by which it asks a running batch job to leave. Pilots leave on both."""
     shown: Callable[[], str] | None = None
     """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
+    files: Path | None = None
+    """A folder where batch jobs may write; None: any that everybody may write into."""
     shape: Shape = SHAPE
     """Of a rehearsal."""
     transcript: Transcript | None = None
@@ -360,6 +364,43 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
+def on_htcondor(folder: Path) -> Iterator[World]:
+    with htcondor.condor_pool() as made:
+        options = HtcondorOptions(owner=htcondor.ACCOUNT, log_folder=str(made.logs))
+        places = {
+            "LOGS": str(made.logs),
+            "FOLDER": str(made.folder),
+            "HOST": made.host,
+            "PORT": str(made.port),
+        }
+        runner = Recorder(Transcript(HTCONDOR_HEADER, values=places), LocalRunner(made.environment))
+
+        def another(timeout: float = 60.0) -> HtcondorBatch:
+            return HtcondorBatch(runner, getpass.getuser(), options, timeout)
+
+        @contextmanager
+        def silent() -> Iterator[BatchAdapter]:
+            with made.stopped():
+                yield another(timeout=0.5)
+
+        def broken() -> HtcondorBatch:
+            return HtcondorBatch(runner, getpass.getuser(), HtcondorOptions(schedd="nosuch", scripts="file"))
+
+        world = World(
+            another(),
+            another,
+            broken,
+            silent,
+            made.restart_schedd,
+            kill=lambda task: made.kill_job(task.batch_id),
+            shown=lambda: made.run("condor_q", "-allusers", "-long"),
+            files=made.logs,
+        )
+        with recording(world, runner, "htcondor") as recorded_world:
+            yield recorded_world
+
+
+@contextmanager
 def on_arc(folder: Path) -> Iterator[World]:
     with arc.arc_ce() as made:
         places = {"FOLDER": str(made.folder), "PORT": str(made.port)}
@@ -401,6 +442,11 @@ def on_arc(folder: Path) -> Iterator[World]:
             yield recorded_world
 
 
+HTCONDOR_HEADER = {
+    "ce": f'type = "htcondor"\nwall = 120\n[ces.ce.htcondor]\nowner = "{htcondor.ACCOUNT}"\nlog_folder = "@LOGS@"\n',
+    "broken": 'type = "htcondor"\n[ces.ce.htcondor]\nschedd = "nosuch"\nscripts = "file"\n',
+    "user": "root",
+}
 SLURM_HEADER = {
     "ce": 'type = "slurm"\nwall = 120\n[ces.ce.slurm]\nlog_folder = "@LOGS@"\n',
     "broken": 'type = "slurm"\n[ces.ce.slurm]\npartition = "nosuch"\n',
@@ -564,6 +610,7 @@ SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "slurm": on_slurm,
     "sge": on_grid_engine,
     "arc": on_arc,
+    "htcondor": on_htcondor,
     **{f"{system} double": partial(on_double, system) for system in SHOWN},
 }
 TRANSCRIPTS = {file.stem: file for file in sorted(transcripts.FOLDER.glob("*.jsonl"))}
@@ -773,7 +820,7 @@ def test_a_batch_job_that_was_killed_is_absent_by_id_and_by_stamp(world: World, 
 def test_a_cancelled_pilot_can_say_goodbye(world: World, stamp: str) -> None:
     world.needs(world.shown, "scripts do not run here")
     # Batch jobs may run under another account.
-    folder = Path(tempfile.mkdtemp(dir=arc.REACHABLE))
+    folder = Path(tempfile.mkdtemp(dir=world.files or arc.REACHABLE))
     folder.chmod(0o777)
     goodbye = folder / "goodbye"
     signal_name = world.farewell.name.removeprefix("SIG")

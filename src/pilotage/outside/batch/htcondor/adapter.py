@@ -1,0 +1,176 @@
+"""HTCondor as a batch system: clusters of held jobs, looked up by attributes of our own, never by the batch id alone.
+
+A schedd that has lost its queue gives the id of a job to another one. So the stamp, an attribute of each job, is the
+identity of a submission. A batch id is CLUSTER.PROC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pilotage.core.errors import Unreachable
+from pilotage.core.forwarding.rules import Rule
+from pilotage.core.glue.information import CeInformation
+from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
+from pilotage.outside.batch.adapter import (
+    BatchAccount,
+    BatchPartition,
+    BatchSubmission,
+    Receipt,
+    Shape,
+    submissions_of,
+    unknown_hosts,
+)
+from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
+from pilotage.outside.batch.htcondor import commands, machines, output
+from pilotage.outside.batch.pilot_logs import read_log_tail
+from pilotage.outside.batch.runner import TIMEOUT, CommandResult, Runner
+from pilotage.outside.batch.submission import (
+    CLUSTER_MARK,
+    BatchListing,
+    ListedTask,
+    SubmissionFailed,
+    SubmissionRefusal,
+)
+
+_HINT = "`condor_q -totals` on the server's machine says whether the schedd answers"
+
+
+class HtcondorBatch:
+    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the schedd."""
+
+    holds = True
+    index_variable = commands.INDEX_VARIABLE
+    pilot_options = commands.PILOT_OPTIONS
+    place = ""
+
+    def __init__(self, runner: Runner, user: str, options: HtcondorOptions, timeout: float = TIMEOUT) -> None:
+        """`user`: the account of the server, which the pilots run under if the options name no other."""
+        self._client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
+        self._owner = options.owner or ("" if options.schedd else user)
+        self._options = options
+
+    def close(self) -> None:
+        self._client.runner.close()
+
+    def submit(self, submission: BatchSubmission) -> Receipt:
+        script = self._client.run(commands.write_script(submission.stamp, self._options), submission.script)
+        path = script.output.strip()
+        if not script.succeeded or not path:
+            reason = output.read_error(script.errors) or "the script of the pilots could not be written"
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
+        described = commands.describe_submission(submission, self._options, path)
+        result = self._client.run(commands.submit(self._options), described)
+        if not result.succeeded:
+            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
+        try:
+            return Receipt(*output.read_submitted(result.output, submission.count))
+        except UnreadableOutput as error:
+            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
+
+    def release(self, stamps: Sequence[str]) -> None:
+        for stamp in stamps:
+            self._change(commands.release(stamp, self._owner, self._options))
+
+    def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
+        for first in range(0, len(stamps), commands.MOST_NAMES):
+            part = stamps[first : first + commands.MOST_NAMES]
+            constraint = commands.of_stamps(part, self._owner)
+            self._change(
+                commands.remove(
+                    f"{constraint} && {commands.WAITING}" if waiting_only else constraint, self._options
+                )
+            )
+            if not waiting_only:
+                self._client.run(commands.remove_scripts(part, self._options))
+
+    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
+        if not batch_ids:
+            return
+        self._client.check_epoch(epoch, self._epoch())
+        for first in range(0, len(batch_ids), commands.MOST_IDS):
+            constraint = commands.of_ids(batch_ids[first : first + commands.MOST_IDS])
+            self._change(commands.remove(constraint, self._options))
+
+    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
+        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
+
+    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
+        if stamps is not None and not stamps:
+            return ()
+        command = commands.list_jobs(self._constraint(stamps), self._options)
+        listed = output.read_listing(self._client.check_output(command))
+        return tuple(task for task in listed if stamps is None or task.stamp in stamps)
+
+    def _constraint(self, stamps: Collection[str] | None) -> str:
+        # One argument has at most 128 KiB. Above, the reader leaves other stamps out.
+        if stamps is None or len(stamps) > commands.MOST_NAMES:
+            return commands.of_account(self._owner)
+        return commands.of_stamps(stamps, self._owner)
+
+    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
+        """List by stamp: a cluster may be another submission after the loss of a queue."""
+        return self.list_pilots(submissions_of(batch_ids))
+
+    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+        """From the history of the schedd."""
+        if not stamps:
+            return []
+        command = commands.list_accounted(self._constraint(stamps), since, self._options)
+        listed = output.read_accounted(self._client.check_output(command))
+        return [task for task in listed if task.stamp in stamps]
+
+    def properties(
+        self, stamps: Collection[str] | None = None
+    ) -> dict[tuple[str, int | None], dict[str, str]]:
+        if stamps is not None and not stamps:
+            return {}
+        command = commands.list_jobs(
+            self._constraint(stamps), self._options, (*commands.LISTED, commands.PROPERTIES)
+        )
+        properties = output.read_listed_properties(self._client.check_output(command))
+        return {pilot: values for pilot, values in properties.items() if stamps is None or pilot[0] in stamps}
+
+    def describe(self) -> list[BatchPartition]:
+        return [machines.partition_of(self._machines(), self._options.pool or self._schedd().name)]
+
+    def information(self) -> CeInformation:
+        """Three questions, however many machines there are."""
+        schedd = self._schedd()
+        counts = output.read_counts(self._client.check_output(commands.count_jobs(self._options)))
+        return machines.describe_ce(schedd, self._options.pool, self._machines(), *counts)
+
+    def _machines(self) -> list[machines.Machine]:
+        listed = self._client.check_output(commands.list_machines(self._options))
+        return machines.read_machines(listed, {})
+
+    def accounts(self) -> list[BatchAccount]:
+        """HTCondor does not say which accounting groups a user may charge."""
+        return []
+
+    def check(self, shape: Shape) -> str:
+        sizes = [(machine.cores, machine.memory) for machine in self._machines()]
+        return output.largest_fitting(sizes, shape.processors, shape.memory)
+
+    def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
+        return unknown_hosts(hosts, {machine.name for machine in self._machines()}) if hosts else []
+
+    def output(self, stamp: str, index: int, most: int) -> str:
+        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
+
+    def _schedd(self) -> output.ScheddAd:
+        return output.read_schedd(self._client.check_output(commands.show_schedd(self._options)))
+
+    def _epoch(self) -> str:
+        """The schedd's start and its name: ids of another one may belong to other jobs."""
+        schedd = self._schedd()
+        return f"{schedd.started}{CLUSTER_MARK}{schedd.name}"
+
+    def _change(self, command: list[str]) -> None:
+        """Run a command that does no harm where its jobs are gone."""
+        result = self._client.run(command)
+        if not result.succeeded and not output.found_nothing(result.errors):
+            raise self._unreachable(command[0], result)
+
+    def _unreachable(self, command: str, result: CommandResult) -> Unreachable:
+        return self._client.unreachable(command, result)
