@@ -336,7 +336,10 @@ class CondorPool(BatchDaemons):
             "UPDATE_INTERVAL": "5",
             "JOB_START_DELAY": "0",
             "JOB_START_COUNT": "100",
+            # Without procd the machine itself crashes when a starter has crashed.
             "USE_PROCD": "False",
+            "STARTD.USE_PROCD": "True",
+            "PROCD_ADDRESS": f"{folder}/run/procd",
             "BASE_CGROUP": "",
             "RUNBENCHMARKS": "False",
             "MOUNT_PRIVATE_DEV_SHM": "False",

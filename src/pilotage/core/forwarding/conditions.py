@@ -19,7 +19,15 @@ from pilotage.core.forwarding.native import (
     compare,
     features_of,
 )
-from pilotage.core.forwarding.rules import ComplexRule, FeatureRule, OptionRule, Rule, WallRule, value_text
+from pilotage.core.forwarding.rules import (
+    AttributeRule,
+    ComplexRule,
+    FeatureRule,
+    OptionRule,
+    Rule,
+    WallRule,
+    value_text,
+)
 from pilotage.core.glue.information import Value, literal, number_of
 
 _EQUAL = ("==", "=?=")
@@ -180,6 +188,8 @@ class _SingleMapper:
                 return self._features(rule)
             case WallRule():
                 return self._wall()
+            case AttributeRule():
+                return None  # Expressions say it: core/forwarding/expressions.py.
             case OptionRule():
                 return self._bound(rule, "<=", is_integer=True)
             case ComplexRule(type="string" | "cstring" | "restring"):

@@ -10,6 +10,7 @@ from pilotage.core.classads import Expression, Literal, Logic
 from pilotage.core.classads.partial import Kind, can_be_true
 from pilotage.core.classads.tree import conjuncts
 from pilotage.core.forwarding.conditions import ForwardingFacts, Mapped, attributes_of, map_part
+from pilotage.core.forwarding.expressions import native_expression
 from pilotage.core.forwarding.native import (
     BoundRequest,
     FeatureGroups,
@@ -100,6 +101,8 @@ def forward(
         return Forwarding(residual, reason=NO_HOST)
     if terms.table.is_empty:
         return Forwarding(residual, unmapped=residual, classes=tuple(host_classes))
+    if terms.table.expression_option:
+        return _expressed(residual, terms, facts, host_classes)
     notes: tuple[str, ...] = ()
     if terms.selects_hosts:
         selected = _selected(residual, terms, host_classes, truths)
@@ -123,6 +126,26 @@ def forward_explicit(
         return made if both.is_possible else both
     unmapped = _conjunction([part for part in (made.unmapped, rest) if part is not None])
     return replace(made, residual=_conjunction([explicit, rest]) or rest, unmapped=unmapped)
+
+
+def _expressed(
+    residual: Expression, terms: CeTerms, facts: ForwardingFacts, host_classes: Sequence[HostClass]
+) -> Forwarding:
+    """The parts that the batch system can evaluate itself, as one expression. Conditionals stay whole."""
+    texts, unmapped = list[str](), list[Expression]()
+    accepted = [True] * len(facts.hosts)
+    for number, part in enumerate(conjuncts(residual)):
+        text = native_expression(part, facts.rules) if number < MAX_PARTS else None
+        if text is None:
+            unmapped.append(part)
+        else:
+            texts.append(f"({text})")
+            accepted = [
+                known and facts.holds(part, host) is not False
+                for known, host in zip(accepted, facts.hosts, strict=True)
+            ]
+    flags = (f"{terms.table.expression_option}={' && '.join(texts)}",) if texts else ()
+    return Forwarding(residual, flags, _conjunction(unmapped), tuple(compress(host_classes, accepted)))
 
 
 def _selected(

@@ -26,6 +26,7 @@ FORMS: Final = (
     "feature NAME",
     "complex NAME RELATION [TYPE]",
     "option --NAME",
+    "attribute NAME",
     "wall",
     "none",
 )
@@ -84,11 +85,18 @@ class OptionRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AttributeRule:
+    """The attribute NAME of a machine, for a batch system that reads ClassAds itself: it has the same value."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class WallRule:
     """A bound on the longest wall time in seconds. The pilot's own time limit already asks for it."""
 
 
-Rule: TypeAlias = FeatureRule | ComplexRule | OptionRule | WallRule
+Rule: TypeAlias = FeatureRule | ComplexRule | OptionRule | AttributeRule | WallRule
 
 
 def parse_rule(text: str) -> Rule | None:
@@ -106,6 +114,8 @@ def parse_rule(text: str) -> Rule | None:
             return _complex_rule(name, relation, type_)
         case ["option", option]:
             return OptionRule(option)
+        case ["attribute", name] if ATTRIBUTE.fullmatch(name):
+            return AttributeRule(name)
     raise InvalidInput(f"{text!r} is no forward rule", hint=f"rules: {', '.join(FORMS)}")
 
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pilotage.core.errors import InvalidInput
 from pilotage.core.forwarding.rules import (
     ATTRIBUTE,
+    AttributeRule,
     ComplexRule,
     FeatureRule,
     OptionRule,
@@ -69,6 +70,8 @@ class ForwardTable:
     complex_option: str = ""
     """The option for requests of complexes, such as -l; empty: it has none."""
     options: Mapping[str, NativeOption] = field(default_factory=dict)
+    expression_option: str = ""
+    """The option for an expression over attributes of machines, such as --requirements; empty: it has none."""
     has_wall: bool = False
     """The pilot's time limit is passed to the batch system, so that only parts that allow it are used."""
     selection: HostSelection = HostSelection.NONE
@@ -80,7 +83,13 @@ class ForwardTable:
     @property
     def is_empty(self) -> bool:
         """Nothing can be forwarded: all requirements are left to the match."""
-        return not (self.feature_option or self.complex_option or self.options or self.selection)
+        return not (
+            self.feature_option
+            or self.complex_option
+            or self.expression_option
+            or self.options
+            or self.selection
+        )
 
     def knows(self, rule: Rule) -> bool:
         """Whether the batch system has the native term of a rule."""
@@ -93,6 +102,8 @@ class ForwardTable:
                 return bool(self.complex_option)
             case OptionRule(option=option):
                 return option in self.options
+            case AttributeRule():
+                return bool(self.expression_option)
             case WallRule():
                 return self.has_wall
 
@@ -135,6 +146,7 @@ class ForwardTable:
             *(["feature NAME_{}"] if self.feature_option else []),
             *(["complex NAME RELATION [TYPE]"] if self.complex_option else []),
             *(f"option {name}" for name in self.options),
+            *(["attribute NAME"] if self.expression_option else []),
             *(["wall"] if self.has_wall else []),
             "none",
         ]

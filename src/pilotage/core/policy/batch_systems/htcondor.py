@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
+from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.setting import Setting
 
@@ -15,6 +16,24 @@ _LINE = re.compile(r"[ -~]{0,1000}")
 """A text that one line of a submit description can hold."""
 _ATTRIBUTE = re.compile(r"\+?([A-Za-z_][A-Za-z0-9_]{0,99})\s*=(?!=)\s*(\S.*)")
 
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+
+_FORWARDING = ForwardTable(
+    rules={
+        "GlueHostMainMemoryRAMSize": "attribute TotalMemory",
+        "GlueHostArchitectureSMPSize": "attribute TotalCpus",
+        "GlueHostOperatingSystemName": "attribute OpSysName",
+    },
+    expression_option="--requirements",
+    hook_options={
+        "--accounting-group": _WORD,
+        "--priority": "-?[0-9]{1,6}",
+        "--request-disk": "[0-9]{1,12}[KMGT]?B?",
+        "--request-gpus": "[0-9]{1,4}",
+    },
+)
+"""HTCondor compares the attributes of machines itself. Options with `_` in place of `-` are submit commands."""
+
 
 class HtcondorOptions(BatchOptions, frozen=True):
     meaning: ClassVar[str] = "batch jobs of HTCondor"
@@ -22,6 +41,7 @@ class HtcondorOptions(BatchOptions, frozen=True):
         "HTCondor's commands find one schedd by its name; another schedd is a CE with its own"
         " [ces.NAME.htcondor] schedd"
     )
+    forwarding: ClassVar[ForwardTable] = _FORWARDING
     partition_key: ClassVar[str] = "pool"
 
     conf: Annotated[
@@ -43,8 +63,8 @@ class HtcondorOptions(BatchOptions, frozen=True):
     owner: Annotated[
         str,
         Setting(
-            "account of its pilots at the schedd; empty: that of the server, or with `schedd` any: pilots are then known"
-            " by their stamp alone"
+            "account of its pilots at the schedd; empty: that of the server, or with `schedd` any, as pilots are then"
+            " known by their stamp alone"
         ),
     ] = ""
     token_folder: Annotated[

@@ -17,7 +17,8 @@ def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> HtcondorBatc
     """The adapter of the CE's schedd, under the account of the server."""
     options = ce.options_as(HtcondorOptions)
     environment = {**machine.variables(VARIABLES), **_own_variables(options)}
-    return HtcondorBatch(machine.runner(environment), machine.user, options, timeout)
+    rules = ce.forward_table.with_rules(ce.forward)
+    return HtcondorBatch(machine.runner(environment), machine.user, options, timeout, rules)
 
 
 def _own_variables(options: HtcondorOptions) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
-from pilotage.core.forwarding.rules import Rule
+from pilotage.core.forwarding.rules import AttributeRule, Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.outside.batch.adapter import (
@@ -44,11 +44,23 @@ class HtcondorBatch:
     pilot_options = commands.PILOT_OPTIONS
     place = ""
 
-    def __init__(self, runner: Runner, user: str, options: HtcondorOptions, timeout: float = TIMEOUT) -> None:
-        """`user`: the account of the server, which the pilots run under if the options name no other."""
+    def __init__(
+        self,
+        runner: Runner,
+        user: str,
+        options: HtcondorOptions,
+        timeout: float = TIMEOUT,
+        rules: Mapping[str, Rule] = {},
+    ) -> None:
+        """`user`: the account of the server, which the pilots run under if the options name no other.
+
+        `rules`: of the CE; the attributes of machines that they name are told as attributes of hosts.
+        """
         self._client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
         self._owner = options.owner or ("" if options.schedd else user)
         self._options = options
+        named = {name: rule.name for name, rule in rules.items() if isinstance(rule, AttributeRule)}
+        self._attributes = {**machines.STANDARD, **named}
 
     def close(self) -> None:
         self._client.runner.close()
@@ -141,8 +153,8 @@ class HtcondorBatch:
         return machines.describe_ce(schedd, self._options.pool, self._machines(), *counts)
 
     def _machines(self) -> list[machines.Machine]:
-        listed = self._client.check_output(commands.list_machines(self._options))
-        return machines.read_machines(listed, {})
+        command = commands.list_machines(self._options, frozenset(self._attributes.values()))
+        return machines.read_machines(self._client.check_output(command), self._attributes)
 
     def accounts(self) -> list[BatchAccount]:
         """HTCondor does not say which accounting groups a user may charge."""
@@ -153,7 +165,16 @@ class HtcondorBatch:
         return output.largest_fitting(sizes, shape.processors, shape.memory)
 
     def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
-        return unknown_hosts(hosts, {machine.name for machine in self._machines()}) if hosts else []
+        known = self._machines()
+        told = {name for machine in known for name in machine.attributes}
+        return [
+            *(
+                f"forward.{name}: no machine has the attribute {rule.name}"
+                for name, rule in rules.items()
+                if isinstance(rule, AttributeRule) and name in self._attributes and name not in told
+            ),
+            *unknown_hosts(hosts, {machine.name for machine in known}),
+        ]
 
     def output(self, stamp: str, index: int, most: int) -> str:
         return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)

@@ -131,7 +131,9 @@ def describe_submission(submission: BatchSubmission, options: HtcondorOptions, s
     """
     shape, stamp = submission.shape, submission.stamp
     log = f"{options.log_folder}/{log_name(stamp, '$(Process)')}" if options.log_folder else "/dev/null"
-    requirements = [options.requirements, "MY.NumJobStarts =?= 0 || MY.NumJobStarts =?= undefined"]
+    native = dict(flag.removeprefix("--").split("=", 1) for flag in submission.flags)
+    forwarded = native.pop("requirements", "")
+    requirements = [options.requirements, forwarded, "MY.NumJobStarts =?= 0 || MY.NumJobStarts =?= undefined"]
     removals = {
         "it was started and came back to the queue": "JobStatus == 1 && NumJobStarts > 0",
         "it was held and forgotten": f"JobStatus == 5 && time() - EnteredCurrentStatus > {FORGOTTEN}",
@@ -175,6 +177,7 @@ def describe_submission(submission: BatchSubmission, options: HtcondorOptions, s
     if options.accounting_group:
         lines["accounting_group"] = options.accounting_group
     lines |= {f"My.{name}": value for name, value in options.own_attributes.items()}
+    lines |= {name.replace("-", "_"): value for name, value in native.items()}
     text = "".join(f"{name} = {value}\n" for name, value in lines.items())
     return f"{text}queue {submission.count}\n"
 
@@ -255,6 +258,6 @@ def count_jobs(options: HtcondorOptions) -> list[str]:
 def list_machines(options: HtcondorOptions, attributes: Collection[str] = ()) -> list[str]:
     """List the slots of the pool that are no parts of others. `attributes`: further ones."""
     return [
-        *("condor_status", *at_pool(options), "-startd", "-constraint", 'SlotType =!= "Dynamic"'),
+        *("condor_status", *at_pool(options), "-constraint", 'SlotType =!= "Dynamic"'),
         *("-json", "-attributes", ",".join((*MACHINE, *sorted(attributes)))),
     ]

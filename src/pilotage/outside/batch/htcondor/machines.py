@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pilotage.core.brokering.host_classes import Host, group_hosts
@@ -28,6 +28,14 @@ class Machine:
     """False: its owner uses it, it is drained, or it is off."""
     attributes: Mapping[str, Value]
 
+
+STANDARD = {
+    "GlueHostArchitecturePlatformType": "Arch",
+    "GlueHostArchitectureSMPSize": "TotalCpus",
+    "GlueHostMainMemoryRAMSize": "TotalMemory",
+    "GlueHostOperatingSystemName": "OpSysName",
+}
+"""Attributes of machines by attribute of hosts, where no rule of the CE names another one."""
 
 _UNUSABLE = frozenset({"Owner", "Drained", "Delete", "Shutdown"})
 _PLATFORMS = {"X86_64": "x86_64", "INTEL": "i686"}
@@ -86,7 +94,7 @@ def describe_ce(
 ) -> CeInformation:
     """The information of a CE. `running`, `waiting`: jobs of the schedd, of all users."""
     usable = [machine for machine in machines if machine.usable]
-    classes = group_hosts(_hosts(usable))
+    classes = group_hosts(Host(machine.name, machine.attributes) for machine in usable)
     version = re.search(r"[0-9]+\.[0-9]+\.[0-9]+", schedd.version)
     attributes: dict[str, Value] = {
         **minima_of_hosts(classes),
@@ -103,12 +111,3 @@ def describe_ce(
     if version is not None:
         attributes["GlueCEInfoLRMSVersion"] = version[0]
     return CeInformation(attributes, classes)
-
-
-def _hosts(machines: Sequence[Machine]) -> Iterator[Host]:
-    for machine in machines:
-        sizes = {
-            "GlueHostArchitectureSMPSize": machine.cores,
-            "GlueHostMainMemoryRAMSize": machine.memory,
-        }
-        yield Host(machine.name, {**sizes, **machine.attributes})

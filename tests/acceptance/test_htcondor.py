@@ -1,0 +1,134 @@
+"""Jobs run in pilots that a real HTCondor starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pilotage.core.policy import parse
+from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
+from pilotage.wire.jobs import Selection
+from tests import htcondor
+from tests.instance import Instance, until
+
+QUICK = "listing_period = 0.5\nsettle = 0.5\nidle = 2\nheartbeat = 0.5\nsubmit_rate = 100"
+WORDS = ("--wall", "20m", "--processors", "2", "--memory", "200", "--set", f"owner={htcondor.ACCOUNT}")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[htcondor.CondorPool]:
+    with htcondor.condor_pool() as made:
+        yield made
+
+
+@contextmanager
+def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
+    """A server without a CE."""
+    made = Instance(folder)
+    made.environment = environment
+    begin, _, rest = made.policy.partition("[ces.local]")
+    made.policy = f'{begin}[director]\ndemand = "matched"\n[jobs]{rest.partition("[jobs]")[2]}'
+    try:
+        made.start()
+        made.apply()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def instance(pool: htcondor.CondorPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with server(tmp_path_factory.mktemp("server"), pool.environment) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ce(instance: Instance, pool: htcondor.CondorPool) -> str:
+    """The name of a CE of two cores that `ce add` has made."""
+    added = instance.cli("ce", "add", "htcondor", "--name", "condor", "--log-folder", str(pool.logs), *WORDS)
+    assert added.returncode == 0, added.stderr
+    client = instance.client()
+    text = client.policy().text
+    for line in ("idle = 30", "heartbeat = 60", "submit_rate = 1"):
+        text = text.replace(f"{line}\n", "")
+    client.apply_policy(text.replace("listing_period = 60", f'owners = "any"\n{QUICK}'))
+    return "condor"
+
+
+def assert_nothing_left(instance: Instance, pool: htcondor.CondorPool) -> None:
+    until(lambda: not pool.run("condor_q", "-allusers", "-af", "ClusterId"), what="the end of all batch jobs")
+    client = instance.client()
+    until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--set", "schedd=nosuch"), "unknown host nosuch", "condor_q"),
+        (("--set", "pool=127.0.0.1:1", "--set", "schedd=x@y"), "127.0.0.1:1", "condor_q"),
+        (("--set", "token_folder=/nonexistent"), "condor_status", "condor_q"),
+        (("--processors", "17"), "17", ""),
+        (("--set", "requirements=$(HOME)"), "requirements", "one line"),
+        (("--set", "attributes=Want"), "attributes", "NAME = EXPRESSION"),
+        (("--set", "scripts=other"), "scripts", ""),
+    ],
+)
+def test_a_wrong_answer_changes_nothing(
+    instance: Instance, words: tuple[str, ...], message: str, hint: str
+) -> None:
+    before = instance.client().policy().version
+    refused = instance.cli("ce", "add", "htcondor", "--name", "wrong", *words)
+    assert refused.returncode, refused.stdout
+    assert message in refused.stderr
+    assert hint in refused.stderr
+    assert instance.client().policy().version == before
+
+
+def test_jobs_of_several_owners_run_in_pilots_of_htcondor(
+    pool: htcondor.CondorPool, instance: Instance, ce: str
+) -> None:
+    client = instance.client()
+    added = parse(client.policy().text).ces[ce]
+    assert (added.type, added.options_as(HtcondorOptions).owner, added.wall) == ("htcondor", "pilots", 1200.0)
+    people = [client, instance.client("alice"), instance.client("bob")]
+    sent = [
+        (person, Selection(submission=person.submit({"executable": "true"}, values=range(40)).submission))
+        for person in people
+    ]
+    for person, jobs in sent:
+        until(
+            lambda person=person, jobs=jobs: person.counts(jobs).final == 40,  # type: ignore[misc]
+            what="the end of all jobs",
+        )
+        assert person.counts(jobs).states == {"Done": 40}
+    assert_nothing_left(instance, pool)
+    pilots = [pilot for pilot in client.pilots() if pilot.ce == ce]
+    assert pilots
+    assert all(pilot.processors == 2 and pilot.state == "Done" for pilot in pilots)
+    logs = {path.name for path in pool.logs.iterdir()}
+    assert logs >= {f"{client.pilot(pilot.id).stamp.replace('/', '-')}.log" for pilot in pilots}
+    events = client.events(limit=1000) if hasattr(client, "events") else []
+    assert not [event for event in events if event.kind == "batch-id"]
+
+
+def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance, ce: str) -> None:
+    client = instance.client()
+    sent = client.submit({"executable": "sleep", "arguments": ["60"], "grid_ces": [ce]})
+    until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
+    [job] = [job for job in client.ce_jobs(ce) if job.state == "running"]
+    [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
+    assert (job.pilot, job.batch_id) == (pilot.id, pilot.batch_id)
+    assert job.owner == client.job(sent.first).job.owner
+    assert (job.group, job.properties["cores"], job.properties["wall"]) == ("home", "2", "1200")
+    client.kill(Selection(ids=[sent.first]))
+
+
+def test_a_probe_tests_the_ce(instance: Instance, ce: str) -> None:
+    tested = instance.cli("ce", "test", ce, "--json")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    steps = {step["name"]: step["state"] for step in json.loads(tested.stdout)["steps"]}
+    assert steps["batch system"] == steps["submission"] == steps["start"] == steps["server"] == "ok"
