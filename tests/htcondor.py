@@ -201,6 +201,16 @@ class CondorPool(BatchDaemons):
                 ):
                     os.kill(int(folder.name), signal.SIGKILL)
 
+    def tokens(self, identity: str, lifetime: int = 86400) -> Path:
+        """A folder with a token of this identity, which the account of the commands alone can read."""
+        folder = Path(tempfile.mkdtemp(prefix="tokens-", dir=self.logs))
+        token = self.as_root("condor_token_create", "-identity", identity, "-lifetime", str(lifetime))
+        (folder / "token").write_text(token)
+        (folder / "token").chmod(0o600)
+        for path in (folder, folder / "token"):
+            os.chown(path, UID, UID)
+        return folder
+
     def cancel_all(self) -> None:
         """Remove all jobs, and wait for their end."""
         self.run("condor_rm", "-all")

@@ -25,6 +25,11 @@ _SYNTAX = (
     ("complex NAME == string", "the complex is of type STRING", "one text"),
     ("complex NAME == cstring", "the complex is of type CSTRING: its case does not count", "one text"),
     ("complex NAME == restring", "the complex is of type RESTRING", "one of several texts"),
+    (
+        "attribute NAME",
+        "the machine's own attribute has the same value, for HTCondor",
+        "any condition with operators, conditionals, `member`, `toLower`, `toUpper` and `isUndefined`",
+    ),
     ("option --NAME", "an option of the table below", "a lower bound of an integer"),
     (
         "wall",
@@ -55,6 +60,9 @@ def _matrix(tables: Mapping[str, ForwardTable]) -> list[str]:
         },
         "values as requestable resources (complexes)": {
             name: _option(table.complex_option) for name, table in tables.items()
+        },
+        "expressions over attributes of machines": {
+            name: _option(table.expression_option) for name, table in tables.items()
         },
         "options that restrict hosts and allocate nothing": {
             name: ", ".join(map(_option, table.options)) for name, table in tables.items()

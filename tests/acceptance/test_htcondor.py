@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,6 @@ def assert_nothing_left(instance: Instance, pool: htcondor.CondorPool) -> None:
     [
         (("--set", "schedd=nosuch"), "unknown host nosuch", "condor_q"),
         (("--set", "pool=127.0.0.1:1", "--set", "schedd=x@y"), "127.0.0.1:1", "condor_q"),
-        (("--set", "token_folder=/nonexistent"), "condor_status", "condor_q"),
         (("--processors", "17"), "17", ""),
         (("--set", "requirements=$(HOME)"), "requirements", "one line"),
         (("--set", "attributes=Want"), "attributes", "NAME = EXPRESSION"),
@@ -111,8 +111,7 @@ def test_jobs_of_several_owners_run_in_pilots_of_htcondor(
     assert all(pilot.processors == 2 and pilot.state == "Done" for pilot in pilots)
     logs = {path.name for path in pool.logs.iterdir()}
     assert logs >= {f"{client.pilot(pilot.id).stamp.replace('/', '-')}.log" for pilot in pilots}
-    events = client.events(limit=1000) if hasattr(client, "events") else []
-    assert not [event for event in events if event.kind == "batch-id"]
+    assert "says that it runs in batch job" not in instance.log()
 
 
 def test_the_batch_jobs_of_a_ce_are_listed_with_their_properties(instance: Instance, ce: str) -> None:
@@ -132,3 +131,64 @@ def test_a_probe_tests_the_ce(instance: Instance, ce: str) -> None:
     assert tested.returncode == 0, tested.stdout + tested.stderr
     steps = {step["name"]: step["state"] for step in json.loads(tested.stdout)["steps"]}
     assert steps["batch system"] == steps["submission"] == steps["start"] == steps["server"] == "ok"
+
+
+def test_pilots_at_a_schedd_elsewhere_fetch_their_program(
+    pool: htcondor.CondorPool, instance: Instance, ce: str
+) -> None:
+    """The schedd is found by the collector, a token says who the server is, and no file is handed over."""
+    tokens = pool.tokens("pilots@test")
+    words = (
+        *("--set", f"schedd={pool.schedd}", "--set", f"pool={pool.address}"),
+        *("--set", f"token_folder={tokens}", "--set", 'attributes=WantTest = true; Project = "a;b"'),
+    )
+    client = instance.client()
+    before = client.policy().text
+    added = instance.cli("ce", "add", "htcondor", "--name", "elsewhere", *WORDS, *words)
+    assert added.returncode == 0, added.stderr
+    text = client.policy().text
+    client.apply_policy(text.replace("listing_period = 60", f'owners = "any"\n{QUICK}'))
+    sent = client.submit({"executable": "true", "grid_ces": ["elsewhere"]}, values=range(10))
+    jobs = Selection(submission=sent.submission)
+    until(lambda: client.counts(jobs).final == 10, what="the end of all jobs")
+    assert client.counts(jobs).states == {"Done": 10}
+    assert_nothing_left(instance, pool)
+    asked = ("-af", "Cmd", "WantTest", "Project", "StageInStart")
+    ended = pool.run("condor_history", "-constraint", "WantTest", *asked).splitlines()
+    assert set(ended) == {"/bin/sh true a;b undefined"}
+    client.apply_policy(before)
+
+
+def test_a_token_that_has_expired_is_told_and_the_ce_pauses(
+    pool: htcondor.CondorPool, instance: Instance
+) -> None:
+    """Other CEs go on: jobs of the same time end in their pilots."""
+    tokens = pool.tokens("pilots@test", lifetime=1)
+    until(lambda: time.time() > (tokens / "token").stat().st_mtime + 2, what="its end")
+    client = instance.client()
+    before = client.policy().text
+    section = f"""
+[ces.expired]
+site = "here"
+type = "htcondor"
+owners = "any"
+wall = 1200
+{QUICK}
+[ces.expired.htcondor]
+schedd = "{pool.schedd}"
+pool = "{pool.address}"
+token_folder = "{tokens}"
+"""
+    client.apply_policy(before + section)
+    sent = client.submit({"executable": "true", "grid_ces": ["expired"]})
+    other = client.submit({"executable": "true", "grid_ces": ["condor"]})
+    until(lambda: "AUTHENTICATE" in instance.cli("ce", "show", "expired").stdout, what="the reason")
+    assert client.job(sent.first).job.state == "Waiting"
+    until(lambda: client.job(other.first).job.state == "Done", what="the end of the other job")
+    tested = instance.cli("ce", "test", "expired")
+    assert tested.returncode
+    assert "AUTHENTICATE" in tested.stdout + tested.stderr
+    assert "AUTHENTICATE" in instance.log()
+    assert instance.log().count("AUTHENTICATE") < 10, "it is no loop"
+    client.kill(Selection(submission=sent.submission))
+    client.apply_policy(before)

@@ -54,6 +54,11 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         """The folder on the nodes for the output of its pilots; empty: their output is thrown away."""
         return ""
 
+    @property
+    def fetches_program(self) -> bool:
+        """Whether pilots fetch their program from the server. Their script is short then."""
+        return False
+
     partition_key: ClassVar[str] = "partition"
     """The key that names the part of the batch system, if the type has it."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import marshal
 import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -27,6 +28,18 @@ if sys.version_info < (3, 9): sys.exit(1)
 import base64
 open(3, "wb").write(base64.b64decode(sys.stdin.read()))"""
 """Writes the program to descriptor 3. A Python that is too old leaves the input to the next candidate."""
+_FETCH = """\
+import sys
+if sys.version_info < (3, 9): sys.exit(1)
+import hashlib, ssl, urllib.request
+context = ssl._create_unverified_context()
+for server in sys.argv[2:]:
+    try: program = urllib.request.urlopen(server + "/v1/pilot.pyz", timeout=60, context=context).read()
+    except OSError: continue
+    if hashlib.sha256(program).hexdigest() == sys.argv[1]: sys.exit(open(3, "wb").write(program) < 1)
+sys.exit(1)"""
+"""Fetches the program to descriptor 3. Its digest decides, so that no certificate needs to be known before."""
+_UNFETCHED = ", or no server with this version of the pilot,"
 _NEVER_COMPARED = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 """The header of a compiled module that Python does not compare with its source (PEP 552)."""
 
@@ -124,6 +137,20 @@ def render(program: bytes, order: PilotSettings) -> str:
     The program goes to a file that has no name any more when it is written: nobody can tamper with it, and nothing is
     left of it however the pilot ends.
     """
+    encoded = base64.encodebytes(program).decode()
+    return _script(order, [_UNPACK], f" <<'END_OF_PROGRAM'\n{encoded}END_OF_PROGRAM\n")
+
+
+def render_fetching(program: bytes, order: PilotSettings) -> str:
+    """A short script for /bin/sh, which fetches the program from the server, for batch systems that take no file."""
+    return _script(order, [_FETCH, hashlib.sha256(program).hexdigest(), *order.servers], "\n", _UNFETCHED)
+
+
+def _script(order: PilotSettings, loader: Sequence[str], end: str, lack: str = "") -> str:
+    """`loader`: a program for Python that writes the pilot to descriptor 3, with arguments. `end`: its input.
+
+    `lack`: more reasons for which no Python can load the pilot.
+    """
     options = shlex.join(_options(order))
     options += "".join(f' {name} "{text}"' for name, text in order.node_options.items())
     index, stamp = str(order.index), shlex.quote(order.stamp)
@@ -133,7 +160,6 @@ def render(program: bytes, order: PilotSettings) -> str:
     pythons = [order.python] if order.python else []
     pythons += PYTHONS
     proxy = _proxy_lines(order.proxy)
-    encoded = base64.encodebytes(program).decode()
     return f"""\
 #!/bin/sh
 umask 077
@@ -142,14 +168,12 @@ exec 3<>"$program"
 rm -f "$program"
 python=
 for candidate in {shlex.join(pythons)}; do
-  if "$candidate" -c {shlex.quote(_UNPACK)} 2>/dev/null; then
+  if "$candidate" -c {shlex.join(loader)} 2>/dev/null; then
     python=$candidate
     break
   fi
-done <<'END_OF_PROGRAM'
-{encoded}END_OF_PROGRAM
-if [ -z "$python" ]; then
-  echo "pilotage: no Python 3.9 or newer on $(hostname) in PATH=${{PATH:-}}" >&2
+done{end}if [ -z "$python" ]; then
+  echo "pilotage: no Python 3.9 or newer{lack} on $(hostname) in PATH=${{PATH:-}}" >&2
   exit 69
 fi
 exec "$python" /proc/self/fd/3 {options} --index {index} --stamp {stamp} --program-fd 3 <<'END_OF_SECRET'

@@ -12,7 +12,7 @@ from pilotage.core.policy import Ce
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
 from pilotage.outside.batch.properties import all_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
-from pilotage.outside.batch.script import PilotSettings, pilot_program, render
+from pilotage.outside.batch.script import PilotSettings, pilot_program, render, render_fetching
 from pilotage.server.context import Context, proxy_of
 from pilotage.server.duties.relays import relay_of
 
@@ -89,6 +89,9 @@ class OwnBatchClients:
             properties=write_properties(all_properties(submission)) if local else "",
             node_options=batch.pilot_options,
         )
+        known = self._context.pool.policy.ces.get(ce)
+        if not local and known is not None and known.batch_options().fetches_program:
+            return render_fetching(pilot_program(), settings)
         return render(pilot_program(compiled=local), settings)
 
     def obstacle(self, ce: Ce) -> str:

@@ -42,7 +42,6 @@ class HtcondorOptions(BatchOptions, frozen=True):
         " [ces.NAME.htcondor] schedd"
     )
     forwarding: ClassVar[ForwardTable] = _FORWARDING
-    partition_key: ClassVar[str] = "pool"
 
     conf: Annotated[
         str,
@@ -107,16 +106,11 @@ class HtcondorOptions(BatchOptions, frozen=True):
     ] = ""
 
     @property
-    def own_queue(self) -> str:
-        return self.pool
-
-    @property
     def own_log_folder(self) -> str:
         return self.log_folder
 
     @property
-    def fetches(self) -> bool:
-        """Whether pilots fetch their program from the server."""
+    def fetches_program(self) -> bool:
         return self.scripts == "fetch" or (not self.scripts and bool(self.schedd))
 
     @property

@@ -66,12 +66,8 @@ class HtcondorBatch:
         self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
-        script = self._client.run(commands.write_script(submission.stamp, self._options), submission.script)
-        path = script.output.strip()
-        if not script.succeeded or not path:
-            reason = output.read_error(script.errors) or "the script of the pilots could not be written"
-            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
-        described = commands.describe_submission(submission, self._options, path)
+        program = self._program(submission)
+        described = commands.describe_submission(submission, self._options, program)
         result = self._client.run(commands.submit(self._options), described)
         if not result.succeeded:
             raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
@@ -79,6 +75,17 @@ class HtcondorBatch:
             return Receipt(*output.read_submitted(result.output, submission.count))
         except UnreadableOutput as error:
             raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
+
+    def _program(self, submission: BatchSubmission) -> dict[str, str]:
+        """The lines of the submit description for the script of the pilots, which lies in a file if it is long."""
+        if self._options.fetches_program:
+            return commands.script_in_arguments(submission.script)
+        written = self._client.run(commands.write_script(submission.stamp, self._options), submission.script)
+        path = written.output.strip()
+        if not written.succeeded or not path:
+            reason = output.read_error(written.errors) or "the script of the pilots could not be written"
+            raise SubmissionFailed(SubmissionRefusal.REFUSED, reason)
+        return commands.script_in_file(path)
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:
@@ -93,7 +100,7 @@ class HtcondorBatch:
                     f"{constraint} && {commands.WAITING}" if waiting_only else constraint, self._options
                 )
             )
-            if not waiting_only:
+            if not (waiting_only or self._options.fetches_program):
                 self._client.run(commands.remove_scripts(part, self._options))
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:

@@ -5,6 +5,7 @@ Commands find the pilots by constraints on attributes of their own, never by the
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 
@@ -123,8 +124,29 @@ def submit(options: HtcondorOptions) -> list[str]:
     return ["condor_submit", "-terse", *at_schedd(options), "-"]
 
 
-def describe_submission(submission: BatchSubmission, options: HtcondorOptions, script: str) -> str:
-    """The submit description of held pilots. `script`: the path of their script.
+def script_in_file(path: str) -> dict[str, str]:
+    """The lines for a script that HTCondor transfers from the schedd's machine."""
+    return {"executable": path, "transfer_executable": "true", "should_transfer_files": "YES"}
+
+
+def script_in_arguments(script: str) -> dict[str, str]:
+    """The lines for a short script, of which nothing is transferred: a schedd elsewhere takes no held job with files.
+
+    Everybody who may read the queue can read it. Base64 has no character that HTCondor or a gateway would change.
+    """
+    encoded = base64.b64encode(script.encode()).decode()
+    return {
+        "executable": "/bin/sh",
+        "transfer_executable": "false",
+        "should_transfer_files": "YES",
+        "arguments": f'"-c \'eval ""`echo {encoded} | base64 -d`""\'"',
+    }
+
+
+def describe_submission(
+    submission: BatchSubmission, options: HtcondorOptions, program: Mapping[str, str]
+) -> str:
+    """The submit description of held pilots. `program`: its lines for their script.
 
     HTCondor starts an evicted job again: the second start would be another program with an old stamp. So no machine
     fits a job that has been started, and the schedd removes it.
@@ -147,9 +169,7 @@ def describe_submission(submission: BatchSubmission, options: HtcondorOptions, s
         reason = f"ifThenElse({condition}, {quoted(text)}, {reason})"
     lines = {
         "universe": "vanilla",
-        "executable": script,
-        "transfer_executable": "true",
-        "should_transfer_files": "YES",
+        **program,
         "when_to_transfer_output": "ON_EXIT",
         "transfer_output_files": '""',
         "initialdir": "/",
