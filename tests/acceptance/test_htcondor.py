@@ -16,6 +16,7 @@ from pilotage.wire.jobs import Selection
 from tests import htcondor
 from tests.instance import Instance, until
 
+OWN, ANY = 'owners = "home"', 'owners = "any"'
 QUICK = "listing_period = 0.5\nsettle = 0.5\nidle = 2\nheartbeat = 0.5\nsubmit_rate = 100"
 WORDS = ("--wall", "20m", "--processors", "2", "--memory", "200", "--set", f"owner={htcondor.ACCOUNT}")
 
@@ -56,7 +57,7 @@ def ce(instance: Instance, pool: htcondor.CondorPool) -> str:
     text = client.policy().text
     for line in ("idle = 30", "heartbeat = 60", "submit_rate = 1"):
         text = text.replace(f"{line}\n", "")
-    client.apply_policy(text.replace("listing_period = 60", f'owners = "any"\n{QUICK}'))
+    client.apply_policy(text.replace("listing_period = 60", QUICK).replace(OWN, ANY))
     return "condor"
 
 
@@ -147,7 +148,7 @@ def test_pilots_at_a_schedd_elsewhere_fetch_their_program(
     added = instance.cli("ce", "add", "htcondor", "--name", "elsewhere", *WORDS, *words)
     assert added.returncode == 0, added.stderr
     text = client.policy().text
-    client.apply_policy(text.replace("listing_period = 60", f'owners = "any"\n{QUICK}'))
+    client.apply_policy(text.replace("listing_period = 60", QUICK).replace(OWN, ANY))
     sent = client.submit({"executable": "true", "grid_ces": ["elsewhere"]}, values=range(10))
     jobs = Selection(submission=sent.submission)
     until(lambda: client.counts(jobs).final == 10, what="the end of all jobs")
