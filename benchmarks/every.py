@@ -87,6 +87,7 @@ LINES = (
     Line("lists", aim="< 10 ms", most=10),
     Line("why", "< 100 ms", most=100.0),
     Line("slurm", "< 1 s for 1,000 pilots", most=1.0),
+    Line("htcondor", "< 2 s for 1,000 pilots", most=2.0),
     Line("trial", "> 80 %, ratio .75 within .05", least=80.0),
     Line("demand"),
     Line("watch", "< 2,000 ms, < 100 ms of it in the event loop", most=2_000.0, loop=100.0),

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,8 +87,8 @@ def _submit_plainly(environment: dict[str, str], count: int) -> None:
     _run(environment, "sbatch", f"--array=0-{count - 1}", "--mem=100", "--time=10", text=_script("plain"))
 
 
-def _script(stamp: str) -> str:
-    """The batch script of pilots, with the whole program."""
+def pilot_script(stamp: str, index_variable: str, node_options: Mapping[str, str]) -> str:
+    """The batch script of pilots, with the whole program. The last two: of the adapter."""
     settings = PilotSettings(
         servers=("https://head.example.org:8443",),
         secret="of nobody",
@@ -96,10 +96,14 @@ def _script(stamp: str) -> str:
         processors=1,
         memory=100,
         stamp=stamp,
-        index_variable=SlurmBatch.index_variable,
-        node_options=SlurmBatch.pilot_options,
+        index_variable=index_variable,
+        node_options=node_options,
     )
     return render(pilot_program(), settings)
+
+
+def _script(stamp: str) -> str:
+    return pilot_script(stamp, SlurmBatch.index_variable, SlurmBatch.pilot_options)
 
 
 def _measure(call: Callable[[], None]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import AttributeRule, Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
@@ -23,8 +22,9 @@ from pilotage.outside.batch.adapter import (
 )
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.htcondor import commands, machines, output
+from pilotage.outside.batch.htcondor.output import ScheddAd
 from pilotage.outside.batch.pilot_logs import read_log_tail
-from pilotage.outside.batch.runner import TIMEOUT, CommandResult, Runner
+from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
     BatchListing,
@@ -186,7 +186,7 @@ class HtcondorBatch:
     def output(self, stamp: str, index: int, most: int) -> str:
         return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
 
-    def _schedd(self) -> output.ScheddAd:
+    def _schedd(self) -> ScheddAd:
         return output.read_schedd(self._client.check_output(commands.show_schedd(self._options)))
 
     def _epoch(self) -> str:
@@ -198,7 +198,4 @@ class HtcondorBatch:
         """Run a command that does no harm where its jobs are gone."""
         result = self._client.run(command)
         if not result.succeeded and not output.found_nothing(result.errors):
-            raise self._unreachable(command[0], result)
-
-    def _unreachable(self, command: str, result: CommandResult) -> Unreachable:
-        return self._client.unreachable(command, result)
+            raise self._client.unreachable(command[0], result)
