@@ -14,6 +14,7 @@ from pilotage import wire
 from pilotage.client import polling, selections
 from pilotage.client.administration import AdministrationMethods
 from pilotage.client.answers import decode
+from pilotage.client.changes import ChangeCursor, ChangeMethods
 from pilotage.client.credentials import (
     FixedToken,
     TokenFile,
@@ -57,6 +58,7 @@ class Client(
     ReportMethods,
     MatchmakingMethods,
     AdministrationMethods,
+    ChangeMethods,
     PilotMethods,
     TypedRequests,
 ):
@@ -227,7 +229,8 @@ class Client(
         Raises NotFound if no job is selected.
         """
         selection = selection_of(which)
-        return polling.wait_until_final(lambda: self.counts(selection), timeout, progress)
+        feed = ChangeCursor(self.read_changes, selection)
+        return polling.wait_until_final(lambda: self.counts(selection), feed.await_change, timeout, progress)
 
     def source(self, submission: int, which: Which = wire.jobs.Selection()) -> SubmissionSource:  # noqa: B008
         """Return the description and inputs of your own submission, with the parameter values of the selected jobs."""

@@ -1,4 +1,4 @@
-"""Polling for the end of jobs and for the growing output of a job."""
+"""Waiting for the end of jobs by the change feed, and polling for the growing output of a job."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
+
+LONGEST_POLL = 55.0
+"""Seconds of one long poll. Some proxies cut an answer that takes a minute."""
 
 SMALL = 64 * 1024
 """Bytes; a shorter piece ends at the current end of the log, also for a running job."""
@@ -41,10 +44,16 @@ class PollInterval:
 
 
 def wait_until_final(
-    ask: Callable[[], Counts], timeout: float | None, progress: Callable[[Counts], None] | None
+    ask: Callable[[], Counts],
+    next_change: Callable[[float], None],
+    timeout: float | None,
+    progress: Callable[[Counts], None] | None,
 ) -> Counts:
-    """Poll the counts until all jobs are final or `timeout` seconds have passed; return the last counts."""
-    pace = PollInterval(0.2, 5.0)
+    """Count after each change until all jobs are final or `timeout` seconds have passed; return the last counts.
+
+    `next_change` waits for a change since it was made or called last, for at most the given seconds.
+    """
+    pace = PollInterval(0.05, 2.0)
     until = None if timeout is None else time.monotonic() + timeout
     before: Counts | None = None
     while True:
@@ -56,8 +65,10 @@ def wait_until_final(
         left = None if until is None else until - time.monotonic()
         if counts.final >= counts.total or (left is not None and left <= 0):
             return counts
-        pace.pause(counts != before, at_most=left)
+        # Changes of a large submission never stop: they are counted ever more rarely.
+        pace.pause(before is None, at_most=left)
         before = counts
+        next_change(LONGEST_POLL if left is None else min(left, LONGEST_POLL))
 
 
 def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES) -> Iterator[LogPiece]:

@@ -12,6 +12,7 @@
     ├── NotFound             no such job, pilot, queue (also for objects the caller may not see)
     ├── Conflict             the state does not allow it (a move outside the table, a second server)
     │   ├── IllegalMove
+    │   ├── CursorExpired    changes after a cursor of the feed may be gone
     │   └── Superseded       a message of an old epoch or of another incarnation
     ├── Overloaded           come again later: a bounded queue is full
     │   └── DiskFull         a disk of the server or of its database has no room
@@ -140,6 +141,12 @@ class Conflict(PilotageError):
 
 class IllegalMove(Conflict):
     code = "illegal-move"
+
+
+class CursorExpired(Conflict):
+    """Changes after a cursor of the change feed may be deleted, or belong to another state of the database."""
+
+    code = "cursor-expired"
 
 
 class Superseded(Conflict):

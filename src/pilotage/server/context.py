@@ -17,6 +17,7 @@ from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.director_state import DirectorState
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
+from pilotage.server.feed.change_feed import ChangeFeed
 from pilotage.server.home_token import HomeToken
 from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.outside_calls import DirectCalls, OutsideCalls
@@ -115,6 +116,11 @@ class Context:
     catalogues: CatalogueClients
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
+    feed: ChangeFeed = field(init=False)
+    """The changes of jobs and requests, for clients that wait for one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feed", ChangeFeed(self.quick_read))
 
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.

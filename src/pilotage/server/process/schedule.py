@@ -18,6 +18,7 @@ from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
 from pilotage.server.duties.embedded_agent import EmbeddedAgentDuty
+from pilotage.server.duties.feed import FeedDuty
 from pilotage.server.duties.information import InformationDuty, LocalInformationDuty
 from pilotage.server.duties.intake import IntakeDuty
 from pilotage.server.duties.job_counts import JobCountsDuty
@@ -144,6 +145,7 @@ class DutySchedule:
             run(RollUpDuty(context)),
             run(JobCountsDuty(context)),
             run(PropagationDuty(context)),
+            run(FeedDuty(context), context.feed.wanted),
         ]
 
     def _peer_duties(self, leases: DutyLeases) -> list[Coroutine[None, None, None]]:

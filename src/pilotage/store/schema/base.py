@@ -9,6 +9,23 @@ from sqlalchemy.ext.compiler import compiles
 
 metadata = sa.MetaData()
 
+
+class CurrentTransaction(sa.sql.expression.ColumnElement[int]):
+    """The default of a column with the id of the transaction that wrote the row; 0 on SQLite, which has none."""
+
+    inherit_cache = True
+
+
+@compiles(CurrentTransaction, "sqlite")
+def _no_transaction(element: CurrentTransaction, compiler: Any, **options: Any) -> str:
+    return "0"
+
+
+@compiles(CurrentTransaction, "postgresql")
+def _current_transaction(element: CurrentTransaction, compiler: Any, **options: Any) -> str:
+    return "(pg_current_xact_id()::text::bigint)"
+
+
 Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """SQLite makes only an INTEGER PRIMARY KEY its row id."""
 

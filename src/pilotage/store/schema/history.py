@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import CurrentTransaction, Id, metadata
 
 # Archived jobs, which ended some time ago: their columns of `jobs`, and the columns that lists show and searches use,
 # as of archiving. On PostgreSQL partitioned by the month of the job's end (store/tables/partitions.py).
@@ -78,6 +78,9 @@ events = sa.Table(
     # JSON [[job, epoch, previous event of the job, pilot?] ...]; [first, count] for a new submission; [] for events
     # of pilots and of the policy.
     sa.Column("jobs", sa.Text, nullable=False),
+    # The order of commits on PostgreSQL, where several servers write; the order of ids on SQLite.
+    sa.Column("xid", sa.BigInteger, nullable=False, server_default=CurrentTransaction()),
+    sa.Index("ix_events_xid", "xid", "id").ddl_if(dialect="postgresql"),
     info={"partition_column": "at"},
     postgresql_partition_by="RANGE (at)",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import Id, metadata
+from pilotage.store.schema.base import CurrentTransaction, Id, metadata
 
 requests = sa.Table(
     "requests",
@@ -97,6 +97,9 @@ request_events = sa.Table(
     sa.Column("old", sa.Text, nullable=False, server_default=""),
     sa.Column("new", sa.Text, nullable=False, server_default=""),
     sa.Column("detail", sa.Text, nullable=False, server_default=""),
+    # As in `events`.
+    sa.Column("xid", sa.BigInteger, nullable=False, server_default=CurrentTransaction()),
     sa.Index("ix_request_events_request", "request_id", "id"),
+    sa.Index("ix_request_events_xid", "xid", "id").ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )

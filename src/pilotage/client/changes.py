@@ -1,0 +1,89 @@
+"""The change feed: what has become of jobs, without asking for their lists again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pilotage import wire
+from pilotage.client.polling import LONGEST_POLL
+from pilotage.client.typed_requests import TypedRequests
+from pilotage.core.errors import CursorExpired
+
+if TYPE_CHECKING:
+    from pilotage.wire.changes import Change, ChangesPage, ChangesQuery
+    from pilotage.wire.jobs import Selection
+
+
+class ChangeMethods(TypedRequests):
+    """The part of the client for the change feed."""
+
+    def read_changes(self, query: ChangesQuery) -> ChangesPage:
+        """One page of changes. With `query.wait` it comes with the first change, or after so many seconds.
+
+        Raises CursorExpired if changes after the cursor may be gone.
+        """
+        return self.call(wire.changes.READ_CHANGES, query, timeout=query.wait + 60.0)
+
+    def changes(
+        self,
+        after: str = "",
+        *,
+        submission: int | None = None,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> Iterator[ChangesPage]:
+        """Iterate over pages of changes without an end: of all jobs that you may see, or of those that fit.
+
+        Begins with the changes after a cursor, else with those after this call. Keep the `cursor` of the last page
+        whose changes you have handled: nothing is missed or told twice if you go on from it later.
+        """
+        query = wire.changes.ChangesQuery(after, submission=submission, owner=owner, group=group)
+        if not query.after:
+            query.after = self.read_changes(query).cursor
+        query.wait = LONGEST_POLL
+        while True:
+            page = self.read_changes(query)
+            query.after = page.cursor
+            if page.changes:
+                yield page
+
+
+@dataclass
+class ChangeCursor:
+    """Waits for changes of a selection of jobs, from its making on."""
+
+    read: Callable[[ChangesQuery], ChangesPage]
+    selection: Selection
+
+    def __post_init__(self) -> None:
+        chosen = self.selection
+        self._ids = frozenset(chosen.ids or ())
+        self._query = wire.changes.ChangesQuery(
+            submission=chosen.submission, owner=chosen.owner, group=chosen.group
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        self._query.after, self._query.wait = "", 0.0
+        self._query.after = self.read(self._query).cursor
+
+    def await_change(self, seconds: float) -> None:
+        """Wait until a job of the selection has changed, for at most so many seconds or the longest poll."""
+        end = time.monotonic() + seconds
+        try:
+            while True:
+                self._query.wait = max(0.0, end - time.monotonic())
+                page = self.read(self._query)
+                self._query.after = page.cursor
+                if any(map(self._concerns, page.changes)) or time.monotonic() >= end:
+                    return
+        except CursorExpired:
+            self._begin()
+
+    def _concerns(self, change: Change) -> bool:
+        if self._ids:
+            return change.kind == "job" and change.id in self._ids
+        return change.kind != "request"
