@@ -63,8 +63,9 @@ def test_a_waiting_listener_is_told_at_once(instance: Instance) -> None:
         target=lambda: told.extend(client.read_changes(ChangesQuery(cursor, wait=60.0)).changes)
     )
     listener.start()
-    client.submit({"executable": "/bin/true"})
-    listener.join(timeout=30.0)
+    made = client.submit({"executable": "/bin/true"})
+    listener.join(timeout=PATIENCE)
+    client.wait(made)
     assert not listener.is_alive()
     assert told[0].kind == "submission"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from pilotage import wire
@@ -13,24 +14,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+def _tree(kind: type[errors.PilotageError]) -> Iterator[type[errors.PilotageError]]:
+    """A class of errors and all below it."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _tree(below)
+
+
 BY_CODE: dict[str, type[errors.PilotageError]] = {
-    kind.code: kind
-    for kind in (
-        errors.InvalidInput,
-        errors.TooLarge,
-        errors.HeaderTooLarge,
-        errors.TooSlow,
-        errors.IncompatibleVersion,
-        errors.NotAuthenticated,
-        errors.Forbidden,
-        errors.NotFound,
-        errors.Conflict,
-        errors.IllegalMove,
-        errors.Superseded,
-        errors.Overloaded,
-        errors.DiskFull,
-        errors.Unreachable,
-    )
+    kind.code: kind for kind in _tree(errors.PilotageError) if "code" in vars(kind)
 }
 
 BY_STATUS: dict[int, type[errors.PilotageError]] = {
