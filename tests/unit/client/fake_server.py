@@ -184,6 +184,11 @@ class Handler(BaseHTTPRequestHandler):
         final = sum(number for state, number in states.items() if state in FINAL)
         self.answer({"states": states, "total": sum(states.values()), "final": final})
 
+    def on_changes(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
+        """A change at once, each time: the client counts its jobs."""
+        change = {"kind": "job", "id": next(iter(self.state.jobs), 1), "state": "Running", "at": 1.0}
+        self.answer({"changes": [change] if query.get("after") else [], "cursor": "1.0.0.0.0.0.1"})
+
     def one_job(self, number: int, parts: list[str], query: dict[str, list[str]]) -> None:
         if number not in self.state.jobs:
             self.error(404, "not-found", f"there is no job {number}")
