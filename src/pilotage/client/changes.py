@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pilotage import wire
@@ -51,15 +50,19 @@ class ChangeMethods(TypedRequests):
                 yield page
 
 
-@dataclass
 class ChangeCursor:
-    """Waits for changes of a selection of jobs, from its making on."""
+    """Waits for changes of a selection of jobs or of one request, from its making on."""
 
-    read: Callable[[ChangesQuery], ChangesPage]
-    selection: Selection
-
-    def __post_init__(self) -> None:
-        chosen = self.selection
+    def __init__(
+        self,
+        read: Callable[[ChangesQuery], ChangesPage],
+        selection: Selection | None = None,
+        *,
+        request: int | None = None,
+    ) -> None:
+        chosen = selection or wire.jobs.Selection()
+        self._read = read
+        self._request = request
         self._ids = frozenset(chosen.ids or ())
         self._query = wire.changes.ChangesQuery(
             submission=chosen.submission, owner=chosen.owner, group=chosen.group
@@ -68,15 +71,15 @@ class ChangeCursor:
 
     def _begin(self) -> None:
         self._query.after, self._query.wait = "", 0.0
-        self._query.after = self.read(self._query).cursor
+        self._query.after = self._read(self._query).cursor
 
     def await_change(self, seconds: float) -> None:
-        """Wait until a job of the selection has changed, for at most so many seconds or the longest poll."""
+        """Wait until a job of the selection or the request has changed, for at most so many seconds."""
         end = time.monotonic() + seconds
         try:
             while True:
                 self._query.wait = max(0.0, end - time.monotonic())
-                page = self.read(self._query)
+                page = self._read(self._query)
                 self._query.after = page.cursor
                 if any(map(self._concerns, page.changes)) or time.monotonic() >= end:
                     return
@@ -84,6 +87,8 @@ class ChangeCursor:
             self._begin()
 
     def _concerns(self, change: Change) -> bool:
+        if self._request is not None:
+            return change.kind == "request" and change.id == self._request
         if self._ids:
             return change.kind == "job" and change.id in self._ids
         return change.kind != "request"

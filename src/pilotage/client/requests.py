@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilotage import wire
-from pilotage.client.polling import PollInterval
-from pilotage.client.typed_requests import TypedRequests, verb_on
+from pilotage.client.changes import ChangeCursor, ChangeMethods
+from pilotage.client.polling import LONGEST_POLL
+from pilotage.client.typed_requests import verb_on
 from pilotage.core.requests.states import ENDED
 from pilotage.wire.queries import PageQuery
 
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
 ENDED_STATES = frozenset(str(state) for state in ENDED)
 
 
-class RequestMethods(TypedRequests):
+PROGRESS_PERIOD = 5.0
+"""Seconds between two looks at the jobs of a request, whose numbers no change of the request tells."""
+
+
+class RequestMethods(ChangeMethods):
     """Methods of the client that submit, show and change requests."""
 
     def submit_request(
@@ -115,7 +120,8 @@ class RequestMethods(TypedRequests):
         progress: Callable[[RequestDetail], None] | None = None,
     ) -> RequestDetail:
         """Wait until a request has ended, or `timeout` seconds have passed; return its last state."""
-        pace = PollInterval(0.2, 5.0)
+        feed = ChangeCursor(self.read_changes, request=request)
+        longest = LONGEST_POLL if progress is None else PROGRESS_PERIOD
         until = None if timeout is None else time.monotonic() + timeout
         before: RequestDetail | None = None
         while True:
@@ -125,8 +131,8 @@ class RequestMethods(TypedRequests):
             left = None if until is None else until - time.monotonic()
             if detail.request.state in ENDED_STATES or (left is not None and left <= 0):
                 return detail
-            pace.pause(detail != before, at_most=left)
             before = detail
+            feed.await_change(longest if left is None else min(left, longest))
 
     approve_request = verb_on(lambda: wire.requests.APPROVE_REQUEST)
 

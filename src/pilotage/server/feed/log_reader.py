@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
@@ -64,6 +65,7 @@ class LogReader:
             for start in range(told, len(entries), ENTRIES):
                 some = entries[start : start + ENTRIES]
                 changes += await self._changes(row, some)
+                await asyncio.sleep(0)  # queries may run in the event loop
                 end = StreamPosition(row.log, some[-1][0])
                 if len(changes) >= ENTRIES:
                     return Slice(changes, end, more=True)
