@@ -134,9 +134,14 @@ def prune(connection: Connection, before: float) -> int:
 
 
 def delete_all(connection: Connection) -> None:
-    """Delete all rows while no server runs: a restored database may start at lower transaction ids."""
+    """Delete all rows while no server runs, and forget later transactions: a restored database starts at lower ids."""
     connection.execute("DELETE FROM changes")
     connection.execute("DELETE FROM counters WHERE name = ?", (PRUNED_COUNTER,))
+    # Events of transactions that have yet to come here would be told by the change feed once more.
+    for table in ("events", "request_events"):
+        connection.execute(
+            f"UPDATE {table} SET xid = 0 WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+        )
 
 
 class TransactionSnapshot(NamedTuple):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pilotage.store.cluster import changes, duty_leases
 from pilotage.store.engine.connection import Connection, database_time, lock_clause
 from pilotage.store.engine.rows import columns, insertion, values
-from pilotage.store.tables import feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,6 @@ def register(connection: Connection, server: ServerRow) -> None:
     """Insert the row of a starting server. Without other servers, all change rows are deleted first."""
     if connection.dialect != "sqlite" and not live(connection):
         changes.delete_all(connection)
-        feed.forget_transactions(connection)
     connection.execute(insertion("servers", _COLUMNS), values(server))
 
 

@@ -89,17 +89,6 @@ def read_log(
     return [LogRow(LogPosition(*row[:2]), *row[2:]) for row in connection.execute(sql, values)]
 
 
-def forget_transactions(connection: Connection) -> None:
-    """Forget the transactions of another PostgreSQL, from which the database was restored: they could come again here.
-
-    Cursors of that time are refused by their incarnation.
-    """
-    for table in ("events", "request_events"):
-        connection.execute(
-            f"UPDATE {table} SET xid = 0 WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-        )
-
-
 class JobFact(NamedTuple):
     """The part of a job's row that its changes show."""
 
