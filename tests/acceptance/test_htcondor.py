@@ -107,7 +107,7 @@ def test_jobs_of_several_owners_run_in_pilots_of_htcondor(
     ]
     for person, jobs in sent:
         until(
-            lambda person=person, jobs=jobs: person.counts(jobs).final == 40,  # type: ignore[misc]
+            lambda person=person, jobs=jobs: person.counts(jobs).final == 40,
             what="the end of all jobs",
         )
         assert person.counts(jobs).states == {"Done": 40}

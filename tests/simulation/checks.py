@@ -146,9 +146,10 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks, restores: Restor
     ).fetchall()
     applied = set()
     for job, epoch, exit_code, failure, batch_id, state, finished in rows:
-        entry = by_pilot.get((job, epoch, batch_id)) or runs.get((job, epoch))
-        need(entry is not None and entry.finish is not None, f"job {job} try {epoch}: applied, but not run")
-        assert entry is not None
+        run = by_pilot.get((job, epoch, batch_id)) or runs.get((job, epoch))
+        need(run is not None and run.finish is not None, f"job {job} try {epoch}: applied, but not run")
+        assert run is not None
+        entry = run
         assert entry.finish is not None
         need(entry.batch_id == batch_id, f"job {job} try {epoch}: run by {entry.batch_id}, not {batch_id}")
         for restore in restores.later_than(incarnation_of(entry.pilot)):

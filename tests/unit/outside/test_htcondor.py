@@ -92,7 +92,7 @@ def test_a_fetching_script_stands_in_the_arguments_in_base64() -> None:
     ],
 )
 def test_a_value_that_would_change_the_description_is_a_mistake(key: str, value: str) -> None:
-    assert key in {wrong for wrong, _ in HtcondorOptions(**{key: value}).mistakes()}
+    assert key in {wrong for wrong, _ in HtcondorOptions(**{key: value}).mistakes()}  # type: ignore[arg-type]
 
 
 def test_tokens_are_variables_and_the_only_methods() -> None:

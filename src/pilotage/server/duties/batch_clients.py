@@ -89,8 +89,7 @@ class OwnBatchClients:
             properties=write_properties(all_properties(submission)) if local else "",
             node_options=batch.pilot_options,
         )
-        known = self._context.pool.policy.ces.get(ce)
-        if not local and known is not None and known.batch_options().fetches_program:
+        if not local and section is not None and section.batch_options().fetches_program:
             return render_fetching(pilot_program(), settings)
         return render(pilot_program(compiled=local), settings)
 

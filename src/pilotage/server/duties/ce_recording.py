@@ -10,6 +10,7 @@ import msgspec
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.policy import Ce
+from pilotage.core.policy.reach import parse_reach
 from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.redaction import ACCOUNT, Redactor
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
@@ -31,6 +32,8 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
     nothing = f"a CE of type {ce.type} runs no commands that could be recorded"
     if ce.type == "local":
         return "", nothing
+    if ce.reach:  # the commands that run there are recorded, not ssh
+        machine, ce = machine.over_ssh(parse_reach(ce.reach)), replace(ce, reach="", relay="")
     redactor = Redactor(machine.user, (machine.host,) if machine.host else ())
     stamp = f"{STAMP_PREFIX}{chance}"
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)

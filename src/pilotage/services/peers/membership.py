@@ -24,7 +24,7 @@ def join(
 ) -> DatabasePeers:
     """Register a server that starts. `in_common`: marks of its signing key and of its sandboxes.
 
-    Raises `Conflict` if the other live servers have another key or other sandboxes, or if one of the servers is recorded.
+    Raises `Conflict` if the other live servers have another key or other sandboxes, or if one of them is recorded.
     """
     now = database_time(tx.connection, server.started)
     server = replace(server, started=now, alive_at=now)

@@ -40,6 +40,7 @@ class HtcondorBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the schedd."""
 
     holds = True
+    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
     place = ""

@@ -103,8 +103,9 @@ async def record_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller
     """Submit, release and cancel two batch jobs that sleep, and return what the batch system has answered."""
     ce = ce_by_name(context.pool.policy, body.name)
     stamp = context.pool.secrets.token_hex(8)
-    machine = server_machine(context.pilots.logs, shared=context.pool.peers.shared)
-    return CeRecording(*await asyncio.to_thread(record_rehearsal, ce, machine, COMMAND_TIMEOUT, stamp))
+    return CeRecording(
+        *await asyncio.to_thread(record_rehearsal, ce, server_machine(context), COMMAND_TIMEOUT, stamp)
+    )
 
 
 @router.call(LIST_CE_JOBS)
