@@ -408,7 +408,7 @@ def on_arc(folder: Path) -> Iterator[World]:
     with arc.arc_ce() as made:
         places = {"FOLDER": str(made.folder), "PORT": str(made.port)}
         transcript = Transcript(ARC_HEADER, values=places)
-        volatile = ('(?<=Time=")[^"]*', "(?<=<WorkingAreaFree>)[^<]*", r"(?<=\n)\s+(?=<)", r"\n")
+        volatile = ('(?<=Time=")[^"]*', "(?<=<WorkingAreaFree>)[^<]*", r"(?<=>)\s+(?=<)")
 
         def connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> BatchConnection:
             connection = HttpsConnection(host, port, context, timeout)

@@ -53,11 +53,12 @@ class NodeSize(NamedTuple):
     nodes: int
     processors: int
     memory: int
-    """MB; at most 1: the batch system does not know it."""
+    """MB; at most 1: the batch system does not know it. 0: it takes pilots of any memory."""
 
     @property
     def shown(self) -> str:
-        return f"{plural(self.processors, 'core')} and {self.memory} MB"
+        cores = plural(self.processors, "core")
+        return f"{cores} and {self.memory} MB" if self.memory else cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def _pilot_size(ce: NewCe, partition: PartitionFacts, most: int) -> tuple[int, i
     fitting = [
         kind
         for kind in partition.common_kinds()
-        if kind.processors >= (ce.processors or 0) and kind.memory >= (ce.memory or 0)
+        if kind.processors >= (ce.processors or 0) and (not kind.memory or kind.memory >= (ce.memory or 0))
     ]
     if not fitting:
         wanted = [plural(ce.processors, "core")] if ce.processors else []

@@ -117,11 +117,11 @@ def read_partitions(document: ArcDocument) -> list[BatchPartition]:
 
 def _kinds(document: ArcDocument) -> Iterator[NodeSize]:
     """The kinds of nodes: of the environments that tell their number, else of the distribution of processors."""
-    memory = min((size for known in document.environments if (size := _memory(known))), default=1)
+    memory = min((size for known in document.environments if (size := _memory(known))), default=0)
     counted = [known for known in document.environments if _of(known, "TotalInstances")]
     if counted and all(_of(known, "LogicalCPUs") for known in counted):
         for known in counted:
-            yield NodeSize(_of(known, "TotalInstances"), _of(known, "LogicalCPUs"), _memory(known) or 1)
+            yield NodeSize(_of(known, "TotalInstances"), _of(known, "LogicalCPUs"), _memory(known))
         return
     distribution = re.findall(
         "([0-9]{1,6}):([0-9]{1,9})", text_of(document.manager, "LogicalCPUDistribution")
@@ -151,7 +151,7 @@ def refusal_of(shape: Shape, document: ArcDocument, options: ArcOptions) -> str:
     wall = _number(text_of(share, "MaxWallTime"))
     if shape.processors > most_cores:
         return f"no node of the CE has {shape.processors} cores; the largest has {most_cores}"
-    if shape.memory and all(1 < kind.memory < shape.memory for kind in kinds):
+    if shape.memory and all(0 < kind.memory < shape.memory for kind in kinds):
         return f"no node of the CE has {shape.memory} MB"
     if wall and shape.wall > wall:
         return f"the queue {queue_of(share)} allows {wall} s, not {shape.wall:g}"
@@ -219,7 +219,7 @@ def _host_classes(document: ArcDocument) -> tuple[HostClass, ...]:
     classes = []
     for kind in _kinds(document):
         own: dict[str, Value] = {"GlueHostArchitectureSMPSize": kind.processors}
-        if kind.memory > 1:
+        if kind.memory:
             own["GlueHostMainMemoryRAMSize"] = kind.memory
         classes.append(HostClass(kind.nodes, {**common, **own}))
     return tuple(classes)

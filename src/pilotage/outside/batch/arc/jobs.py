@@ -21,7 +21,7 @@ class ArcJob:
     """The job's name without the index."""
     index: int | None
     state: str
-    """The state in the CE's own records, without delay. A job in the batch system behind it may wait or run."""
+    """The state in the CE's own records, without delay. In the batch system behind it a job may wait or run."""
 
 
 class ArcJobs:
