@@ -63,7 +63,7 @@ def _fill(rucio: RucioServer, count: int, block: int) -> None:
             {"name": f"all.{number}", "bytes": 1000, "adler32": f"{number:08x}"}
             for number in range(first, min(count, first + block))
         ]
-        rucio.add_dataset(f"all.{first}", "DISK", files, container="all")
+        rucio.add_dataset(f"all.block{first}", "DISK", files, container="all")
 
 
 def _read_lists(rucio: RucioServer) -> float:

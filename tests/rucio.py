@@ -139,7 +139,16 @@ class RucioServer(BatchDaemons):
             self.controller,
             [
                 *(str(self._programs / "bin" / "gunicorn"), "-c", str(self.folder / "gunicorn.py")),
-                *("--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--graceful-timeout", "1"),
+                *(
+                    "--bind",
+                    f"127.0.0.1:{self.port}",
+                    "--workers",
+                    "1",
+                    "--timeout",
+                    "600",
+                    "--graceful-timeout",
+                    "1",
+                ),
                 *("--chdir", str(self.folder), "rucio.web.rest.flaskapi.v1.main:application"),
             ],
             self._environment,

@@ -53,7 +53,13 @@ def arc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArcSite]:
 def test_a_submission_to_a_ce_that_holds_nothing_is_released(arc: ArcSite) -> None:
     arc.site.bench.submit(10)
     arc.cycle()
-    print([c[:2] for c in arc.ce.calls], arc.duty._refusal, arc.duty._failure, [(r.phase, r.reason, r.pilots) for r in pilot_submissions.live(arc.site.bench.connection, "batch")], arc.site.summaries())
+    print(
+        [c[:2] for c in arc.ce.calls],
+        arc.duty._refusal,
+        arc.duty._failure,
+        [(r.phase, r.reason, r.pilots) for r in pilot_submissions.live(arc.site.bench.connection, "batch")],
+        arc.site.summaries(),
+    )
     assert len(arc.ce.jobs) == MAX_WAITING
     assert arc.phases() == {SubmissionPhase.RELEASING}
     arc.cycle()

@@ -94,7 +94,12 @@ STEP: Final = (
         PROCESSING,
         choices=STEP_TYPES,
     ),
-    _field("input", "paths", "Data sets to process. The first step needs `input` or `events`.", ()),
+    _field(
+        "input",
+        "paths",
+        "Data sets to process, `CATALOGUE:NAME` of an outside catalogue. The first step needs `input` or `events`.",
+        (),
+    ),
     _field(
         "after",
         "text",

@@ -103,9 +103,12 @@ async def record_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller
     """Submit, release and cancel two batch jobs that sleep, and return what the batch system has answered."""
     ce = ce_by_name(context.pool.policy, body.name)
     stamp = context.pool.secrets.token_hex(8)
-    return CeRecording(
-        *await asyncio.to_thread(record_rehearsal, ce, server_machine(context), COMMAND_TIMEOUT, stamp)
-    )
+
+    def rehearse() -> tuple[str, str]:
+        return record_rehearsal(ce, server_machine(context), COMMAND_TIMEOUT, stamp)
+
+    outside = context.pilots.outside
+    return CeRecording(*await asyncio.to_thread(outside.ask, "rehearsal", tuple[str, str], rehearse))
 
 
 @router.call(LIST_CE_JOBS)
