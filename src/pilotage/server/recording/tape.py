@@ -32,7 +32,7 @@ from pilotage.server.recording.turns import ThreadCall, present_call
 Value = TypeVar("Value")
 
 _TOLD = (Unreachable, NotAuthenticated, Forbidden, NotFound, Conflict, InvalidInput)
-"""Failures of calls whose class decides what happens next."""
+"""Failures of calls whose class decides about the next step."""
 _KINDS: dict[str, type[PilotageError]] = {kind.__name__: kind for kind in _TOLD}
 
 TIMED = frozenset({"/metrics"})

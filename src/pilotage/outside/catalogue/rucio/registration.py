@@ -1,6 +1,6 @@
 """Registers output blocks in Rucio: data set, replicas, attachment, end, rule. Each step may be repeated.
 
-A file that exists already is left as it is by Rucio, whatever facts are sent. So the data set is read back, and closed
+Rucio leaves a file as it is that exists already, also if other facts are sent. So the data set is read back, and closed
 only if it has the files of the block and no others.
 """
 

@@ -35,7 +35,7 @@ class RucioSession:
     """Logged-in calls to one server. Several threads may use it."""
 
     def __init__(self, options: RucioOptions, transport: httpx.BaseTransport | None = None) -> None:
-        """`transport`: what sends the requests; None: connections of this machine."""
+        """`transport`: sends the requests; None: connections of this machine do."""
         self._options = options
         self._transport = transport
         self._lock = threading.Lock()
