@@ -108,7 +108,7 @@ def check_own(row: DataSetRow) -> None:
     """Raise `Conflict` for a data set that is copied from an outside catalogue."""
     if row.catalogue and row.request is None:
         raise Conflict(
-            f"the data set {row.name} is a copy: its files and places are those that {row.catalogue} tells",
+            f"the data set {row.name} is a copy: {row.catalogue} alone tells its files and places",
             hint=f"change them there; `pilotage dataset follow {row.name}` reads them at once",
         )
 
