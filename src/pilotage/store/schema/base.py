@@ -10,6 +10,10 @@ from sqlalchemy.ext.compiler import compiles
 metadata = sa.MetaData()
 
 
+POSTGRESQL_ONLY = {"dialect": "postgresql"}
+"""The `info` of an index that SQLite does not have."""
+
+
 class CurrentTransaction(sa.sql.expression.ColumnElement[int]):
     """The default of a column with the id of the transaction that wrote the row; 0 on SQLite, which has none."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import CurrentTransaction, Id, metadata
+from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata
 
 # Archived jobs, which ended some time ago: their columns of `jobs`, and the columns that lists show and searches use,
 # as of archiving. On PostgreSQL partitioned by the month of the job's end (store/tables/partitions.py).
@@ -80,7 +80,7 @@ events = sa.Table(
     sa.Column("jobs", sa.Text, nullable=False),
     # The order of commits on PostgreSQL, where several servers write; the order of ids on SQLite.
     sa.Column("xid", sa.BigInteger, nullable=False, server_default=CurrentTransaction()),
-    sa.Index("ix_events_xid", "xid", "id").ddl_if(dialect="postgresql"),
+    sa.Index("ix_events_xid", "xid", "id", info=POSTGRESQL_ONLY).ddl_if(dialect="postgresql"),
     info={"partition_column": "at"},
     postgresql_partition_by="RANGE (at)",
 )

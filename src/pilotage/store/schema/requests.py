@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from pilotage.store.schema.base import CurrentTransaction, Id, metadata
+from pilotage.store.schema.base import POSTGRESQL_ONLY, CurrentTransaction, Id, metadata
 
 requests = sa.Table(
     "requests",
@@ -100,6 +100,6 @@ request_events = sa.Table(
     # As in `events`.
     sa.Column("xid", sa.BigInteger, nullable=False, server_default=CurrentTransaction()),
     sa.Index("ix_request_events_request", "request_id", "id"),
-    sa.Index("ix_request_events_xid", "xid", "id").ddl_if(dialect="postgresql"),
+    sa.Index("ix_request_events_xid", "xid", "id", info=POSTGRESQL_ONLY).ddl_if(dialect="postgresql"),
     sqlite_autoincrement=True,
 )

@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pilotage.store.engine.connection import Connection, has_table
 
@@ -95,8 +95,10 @@ def is_partition(name: str) -> bool:
     return re.search(PARTITION_NAMES, name) is not None
 
 
-def is_schema_object(_: object, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
-    """Alembic's `include_object`: ignore partitions when a database is compared with the schema."""
+def is_schema_object(found: Any, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
+    """Alembic's `include_object`: ignore partitions, and indexes that one of the databases does not have."""
+    if kind == "index":
+        return reflected or meant is not None or "dialect" not in found.info
     return not (kind == "table" and reflected and meant is None and name is not None and is_partition(name))
 
 
