@@ -132,7 +132,8 @@ def read_record(path: Path) -> WorkRecord:
 def _read(path: Path, text: BinaryIO | gzip.GzipFile) -> WorkRecord:
     header = _header(path, text.readline(LONGEST_LINE))
     try:
-        ces = parse_ces(header.ces)
+        # A server without jobs in the period may have had no pilots either.
+        ces = parse_ces(header.ces) if header.jobs else ()
     except InvalidInput as error:
         raise InvalidInput(f"{path}: its CEs cannot be read: {error.message}", hint=_HINT) from None
     jobs, decoder = TraceJobs(), msgspec.json.Decoder(_JobLine)

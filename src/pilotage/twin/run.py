@@ -17,6 +17,7 @@ from pilotage.core.errors import PilotageError
 from pilotage.core.policy import Ce, Policy
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission
+from pilotage.outside.batch.submission import NativeState
 from pilotage.server.http.routes.submissions import accept_jobs
 from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
@@ -48,6 +49,8 @@ from pilotage.wire.submissions import SubmitRequest
 
 BEGIN = 1_700_000_000.0
 """The instant at which each trace begins, in seconds since 1970."""
+LULL = 900.0
+"""Seconds before a submission in which duties run, however long nobody has sent a job. What comes before is skipped."""
 END_CHECK = 10.0
 """Seconds between two looks whether all jobs have ended."""
 HEARTBEAT = 600.0
@@ -57,6 +60,7 @@ POLL = 2.0
 SAMPLES = 400
 """Samples of a run, about."""
 PLATFORM = "x86_64"
+UNDER_WAY = frozenset({NativeState.HELD, NativeState.WAITING, NativeState.RUNNING})
 
 
 def run_twin(plan: TwinPlan, progress: Callable[[TwinProgress], None]) -> TwinResult:
@@ -131,9 +135,9 @@ class _TraceRun:
         self._samples = TwinSamples(groups)
         self._submitted = 0
         self._until = inf if plan.until is None else BEGIN + plan.until
-        systems = {ce.name: self._system(ce) for ce in plan.ces}
+        self._systems = {ce.name: self._system(ce) for ce in plan.ces}
         self._clients = _SimulatedBatchClients(
-            {name: TwinBatchAdapter(system) for name, system in systems.items()}, loop.time
+            {name: TwinBatchAdapter(system) for name, system in self._systems.items()}, loop.time
         )
         settings = TwinServerSettings(
             folder,
@@ -231,15 +235,25 @@ class _TraceRun:
         """Submit each job at its instant."""
         policy = self._server.context.pool.policy
         for job in self._plan.jobs:
-            wait = BEGIN + job.submit - self._loop.time()
-            if wait > 0:
-                await asyncio.sleep(wait)
+            await self._sleep_until(BEGIN + job.submit)
             properties = policy.groups[job.group].properties
             who = caller(job.owner, job.group, frozenset(properties))
             answer = await accept_jobs(_request_of(job), self._server.context, who)
             self._books.add(answer.first, job)
             self._idle_takes.changed(1)
             self._submitted += 1
+
+    async def _sleep_until(self, instant: float) -> None:
+        """Sleep, and skip the time in which nobody has a job or a pilot: the cycles of duties would change nothing."""
+        end = min(instant, self._until)
+        while self._loop.time() < instant:
+            if self._is_at_rest() and self._loop.time() < end - LULL:
+                self._loop.skip_to(end - LULL)
+            await asyncio.sleep(min(instant - self._loop.time(), LULL))
+
+    def _is_at_rest(self) -> bool:
+        tasks = (task for system in self._systems.values() for task in system.books.of_stamps(None))
+        return not self._books.open and not self._live and not any(task.state in UNDER_WAY for task in tasks)
 
     async def _sample(self) -> None:
         period = max(60.0, self._plan.span / SAMPLES)

@@ -30,3 +30,7 @@ class VirtualLoop(DecisionLoop):
 
     def __init__(self, begin: float, source: InputSource | None = None) -> None:
         super().__init__(begin, source or TimersOnly(), turns=False)
+
+    def skip_to(self, instant: float) -> None:
+        """Move the clock ahead. Timers that are due by then fire at that instant, each of them once."""
+        self._decisions.now = max(self._decisions.now, instant)

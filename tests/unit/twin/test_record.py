@@ -11,6 +11,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import parse
+from pilotage.main.twin_inputs import recorded_inputs
 from pilotage.twin.ces import TwinCe, TwinNodes
 from pilotage.twin.ces_file import ces_text, parse_ces
 from pilotage.twin.record import RecordHeader, WorkRecord, read_record, write_record
@@ -38,6 +39,7 @@ def header(**more: object) -> RecordHeader:
 
 def written(folder: Path, **more: object) -> Path:
     file = folder / "work.gz"
+    folder.mkdir(exist_ok=True)
     write_record(WorkRecord(header(**more), JOBS, CES), file)
     return file
 
@@ -134,6 +136,20 @@ def test_files_that_are_no_record_are_refused(tmp_path: Path) -> None:
 def test_ces_that_are_damaged_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, ces="[ces.grid]\n")
     assert refusal(file) == f"{file}: its CEs cannot be read: CE grid: the key nodes is missing"
+
+
+def test_an_empty_history_is_refused_because_it_has_no_jobs(tmp_path: Path) -> None:
+    """Its server had no pilots either, so it has no CEs. That is not what a person must hear."""
+    file = tmp_path / "work.gz"
+    write_record(
+        WorkRecord(header(jobs=0, ces="", left_out={"have not ended yet": 3}), TraceJobs(), ()), file
+    )
+    record = read_record(file)
+    assert (len(record.jobs), record.ces) == (0, ())
+    with pytest.raises(InvalidInput) as refused:
+        recorded_inputs("work.gz", record, None)
+    assert refused.value.message == "work.gz has no jobs; 3 jobs left out: have not ended yet"
+    assert "its CEs cannot be read" in refusal(written(tmp_path / "with jobs", ces=""))
 
 
 def test_jobs_that_a_policy_does_not_admit_are_counted() -> None:

@@ -102,6 +102,28 @@ def test_a_local_ce_starts_pilots_as_soon_as_jobs_come() -> None:
     assert np.all(result.samples.rows["busy"] <= 8)
 
 
+def test_days_without_jobs_cost_nothing() -> None:
+    """Two bursts of short jobs, weeks apart: with a cycle of the duties each second this would take minutes."""
+    weeks = 30 * 86400.0
+    jobs = TraceJobs(
+        replace(job, submit=job.submit + weeks * (job.number > 20), run=5.0) for job in small_trace()
+    )
+    result = run(jobs)
+    rows = result.jobs.rows
+    assert list(rows["outcome"]) == [TwinOutcome.DONE] * len(jobs)
+    assert np.all(rows["start"] > rows["submit"])
+    assert float((rows["start"] - rows["submit"]).max()) < 300
+    assert result.until > weeks
+    assert result.cpu_seconds < 60
+
+
+def test_a_run_may_end_while_nobody_has_jobs() -> None:
+    jobs = TraceJobs(replace(job, submit=job.submit + 86400.0 * (job.number > 20)) for job in small_trace())
+    result = run(jobs, until=40_000.0)
+    assert 40_000.0 <= result.until < 40_100.0
+    assert len(result.jobs.rows) == 20
+
+
 def test_duties_run_more_often_where_jobs_are_short() -> None:
     """A job of a second waits for seconds only, though duties of long jobs run every ten."""
     jobs = TraceJobs(replace(job, run=2.0, processors=1, submit=3.0 * job.number) for job in small_trace(30))

@@ -48,6 +48,28 @@ def test_timers_fire_in_the_order_of_their_instants() -> None:
     assert [instant for _, instant in seen] == pytest.approx([0.25, 30.0, 30.5, 86_400.0])
 
 
+def test_timers_of_time_that_is_skipped_fire_once_at_its_end() -> None:
+    fired: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(10.0)
+            fired.append(asyncio.get_running_loop().time() - BEGIN)
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        ticking = asyncio.ensure_future(tick())
+        await asyncio.sleep(15.0)
+        loop.skip_to(BEGIN + 86_400.0)
+        loop.skip_to(BEGIN)
+        await asyncio.sleep(15.0)
+        ticking.cancel()
+
+    run(work())
+    assert fired == pytest.approx([10.0, 86_400.0, 86_410.0])
+
+
 def test_the_clock_stands_still_while_callbacks_run() -> None:
     async def work() -> float:
         begun = asyncio.get_running_loop().time()
