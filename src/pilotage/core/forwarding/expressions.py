@@ -80,7 +80,7 @@ def _renamed(node: Expression, names: Mapping[str, str]) -> Expression | None:
 
 
 def _all_renamed(nodes: tuple[Expression, ...], names: Mapping[str, str]) -> tuple[Expression, ...] | None:
-    renamed = [found for node in nodes if (found := _renamed(node, names)) is not None]
+    renamed = [changed for node in nodes if (changed := _renamed(node, names)) is not None]
     return tuple(renamed) if len(renamed) == len(nodes) else None
 
 

@@ -13,7 +13,7 @@ from pilotage.core.setting import Setting
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}")
 _ADDRESS = re.compile(r"[A-Za-z0-9_.:,<>?&=\[\]-]{1,300}")
 _LINE = re.compile(r"[ -~]{0,1000}")
-"""A text that one line of a submit description can hold."""
+"""A text that fits on a line of a submit description."""
 _ATTRIBUTE = re.compile(r"\+?([A-Za-z_][A-Za-z0-9_]{0,99})\s*=(?!=)\s*(\S.*)")
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
@@ -116,8 +116,8 @@ class HtcondorOptions(BatchOptions, frozen=True):
     @property
     def own_attributes(self) -> dict[str, str]:
         """The expressions of `attributes`, by name."""
-        found = (_ATTRIBUTE.fullmatch(part.strip()) for part in split_attributes(self.attributes))
-        return {match[1]: match[2] for match in found if match is not None}
+        parts = (_ATTRIBUTE.fullmatch(part.strip()) for part in split_attributes(self.attributes))
+        return {match[1]: match[2] for match in parts if match is not None}
 
     def mistakes(self) -> Iterator[tuple[str, str]]:
         for key in ("conf", "token_folder", "scitoken", "script_folder", "log_folder"):

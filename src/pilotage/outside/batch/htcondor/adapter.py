@@ -160,7 +160,7 @@ class HtcondorBatch:
         counts = output.read_counts(self._client.check_output(commands.count_jobs(self._options)))
         return machines.describe_ce(schedd, self._options.pool, self._machines(), *counts)
 
-    def _machines(self) -> list[machines.Machine]:
+    def _machines(self) -> list[machines.PoolMachine]:
         command = commands.list_machines(self._options, frozenset(self._attributes.values()))
         return machines.read_machines(self._client.check_output(command), self._attributes)
 
@@ -174,12 +174,12 @@ class HtcondorBatch:
 
     def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
         known = self._machines()
-        told = {name for machine in known for name in machine.attributes}
+        published = {name for machine in known for name in machine.attributes}
         return [
             *(
                 f"forward.{name}: no machine has the attribute {rule.name}"
                 for name, rule in rules.items()
-                if isinstance(rule, AttributeRule) and name in self._attributes and name not in told
+                if isinstance(rule, AttributeRule) and name in self._attributes and name not in published
             ),
             *unknown_hosts(hosts, {machine.name for machine in known}),
         ]

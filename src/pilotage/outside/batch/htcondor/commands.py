@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
-from pilotage.outside.batch.adapter import BatchSubmission
+from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.pilot_logs import log_name
 from pilotage.outside.batch.properties import all_properties, write_properties
 
@@ -57,7 +57,7 @@ ACCOUNTED = (
 """Attributes of the history."""
 
 MOST_SCANNED = 200_000
-"""Ended jobs of the schedd that one question to its history reads."""
+"""Ended jobs that a question to the history of the schedd reads at most."""
 
 MACHINE = (
     *(
@@ -146,16 +146,56 @@ def script_in_arguments(script: str) -> dict[str, str]:
 def describe_submission(
     submission: BatchSubmission, options: HtcondorOptions, program: Mapping[str, str]
 ) -> str:
-    """The submit description of held pilots. `program`: its lines for their script.
+    """The submit description of held pilots. `program`: its lines for their script."""
+    stamp = submission.stamp
+    log = f"{options.log_folder}/{log_name(stamp, '$(Process)')}" if options.log_folder else "/dev/null"
+    streams = "true" if options.log_folder else "false"
+    native = dict(flag.removeprefix("--").split("=", 1) for flag in submission.flags)
+    forwarded = native.pop("requirements", "")
+    lines = {
+        "universe": "vanilla",
+        **program,
+        "when_to_transfer_output": "ON_EXIT",
+        "transfer_output_files": '""',
+        "initialdir": "/",
+        "output": log,
+        "error": log,
+        "stream_output": streams,
+        "stream_error": streams,
+        "environment": f'"{INDEX_VARIABLE}=$(Process) PILOTAGE_BATCH_ID=$(Cluster).$(Process)"',
+        "hold": "true",
+        "notification": "never",
+        "batch_name": stamp,
+        **_resources(submission.shape),
+        **_rules(submission.shape, options.requirements, forwarded),
+        f"My.{STAMP}": quoted(stamp),
+        f"My.{INDEX}": "$(Process)",
+        f"My.{PROPERTIES}": quoted(write_properties(all_properties(submission))),
+        **({"accounting_group": options.accounting_group} if options.accounting_group else {}),
+        **{f"My.{name}": value for name, value in options.own_attributes.items()},
+        **{name.replace("-", "_"): value for name, value in native.items()},
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in lines.items())
+    return f"{text}queue {submission.count}\n"
+
+
+def _resources(shape: Shape) -> dict[str, str]:
+    resources = {"request_cpus": str(shape.processors)}
+    if shape.memory:
+        resources["request_memory"] = str(shape.memory)
+    if shape.wall:
+        # Gateways to other batch systems read it, in minutes.
+        resources["My.maxWallTime"] = str(max(1, ceil(shape.wall / 60)))
+    return resources
+
+
+def _rules(shape: Shape, own: str, forwarded: str) -> dict[str, str]:
+    """The conditions over machines, and those under which the schedd removes a pilot.
 
     HTCondor starts an evicted job again: the second start would be another program with an old stamp. So no machine
     fits a job that has been started, and the schedd removes it.
     """
-    shape, stamp = submission.shape, submission.stamp
-    log = f"{options.log_folder}/{log_name(stamp, '$(Process)')}" if options.log_folder else "/dev/null"
-    native = dict(flag.removeprefix("--").split("=", 1) for flag in submission.flags)
-    forwarded = native.pop("requirements", "")
-    requirements = [options.requirements, forwarded, "MY.NumJobStarts =?= 0 || MY.NumJobStarts =?= undefined"]
+    requirements = [own, forwarded, "MY.NumJobStarts =?= 0 || MY.NumJobStarts =?= undefined"]
     removals = {
         "it was started and came back to the queue": "JobStatus == 1 && NumJobStarts > 0",
         "it was held and forgotten": f"JobStatus == 5 && time() - EnteredCurrentStatus > {FORGOTTEN}",
@@ -167,39 +207,11 @@ def describe_submission(
     reason = "undefined"
     for text, condition in removals.items():
         reason = f"ifThenElse({condition}, {quoted(text)}, {reason})"
-    lines = {
-        "universe": "vanilla",
-        **program,
-        "when_to_transfer_output": "ON_EXIT",
-        "transfer_output_files": '""',
-        "initialdir": "/",
-        "output": log,
-        "error": log,
-        "stream_output": "true" if options.log_folder else "false",
-        "stream_error": "true" if options.log_folder else "false",
-        "environment": f'"{INDEX_VARIABLE}=$(Process) PILOTAGE_BATCH_ID=$(Cluster).$(Process)"',
-        "hold": "true",
-        "notification": "never",
-        "batch_name": stamp,
-        "request_cpus": str(shape.processors),
+    return {
         "requirements": " && ".join(f"({part})" for part in requirements if part),
         "periodic_remove": " || ".join(f"({condition})" for condition in removals.values()),
         "My.PeriodicRemoveReason": reason,
-        f"My.{STAMP}": quoted(stamp),
-        f"My.{INDEX}": "$(Process)",
-        f"My.{PROPERTIES}": quoted(write_properties(all_properties(submission))),
     }
-    if shape.memory:
-        lines["request_memory"] = str(shape.memory)
-    if shape.wall:
-        # Gateways to other batch systems read it, in minutes.
-        lines["My.maxWallTime"] = str(max(1, ceil(shape.wall / 60)))
-    if options.accounting_group:
-        lines["accounting_group"] = options.accounting_group
-    lines |= {f"My.{name}": value for name, value in options.own_attributes.items()}
-    lines |= {name.replace("-", "_"): value for name, value in native.items()}
-    text = "".join(f"{name} = {value}\n" for name, value in lines.items())
-    return f"{text}queue {submission.count}\n"
 
 
 def of_stamps(stamps: Collection[str], owner: str = "") -> str:

@@ -15,7 +15,7 @@ from pilotage.outside.batch.htcondor.output import ScheddAd, read_ads
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class PoolMachine:
     """A machine, or one of the fixed slots of a machine."""
 
     name: str
@@ -41,7 +41,7 @@ _UNUSABLE = frozenset({"Owner", "Drained", "Delete", "Shutdown"})
 _PLATFORMS = {"X86_64": "x86_64", "INTEL": "i686"}
 
 
-def read_machines(output: str, own: Mapping[str, str]) -> list[Machine]:
+def read_machines(output: str, own: Mapping[str, str]) -> list[PoolMachine]:
     """Read the output of `commands.list_machines`. `own`: attributes of hosts → attributes of machines.
 
     A partitionable slot is a machine. Fixed slots are machines of their own, as HTCondor matches them.
@@ -49,7 +49,7 @@ def read_machines(output: str, own: Mapping[str, str]) -> list[Machine]:
     return [machine for ad in read_ads(output, dict) if (machine := _machine(ad, own)) is not None]
 
 
-def _machine(ad: Mapping[str, object], own: Mapping[str, str]) -> Machine | None:
+def _machine(ad: Mapping[str, object], own: Mapping[str, str]) -> PoolMachine | None:
     name = ad.get("Name") if ad.get("SlotType") == "Static" else ad.get("Machine")
     if not isinstance(name, str):
         return None
@@ -63,7 +63,7 @@ def _machine(ad: Mapping[str, object], own: Mapping[str, str]) -> Machine | None
         if (value := _value(name, ad.get(attribute))) is not None
     }
     free = 0 if busy else _number(ad.get("Cpus"))
-    return Machine(name, cores, memory, free if usable else 0, usable, attributes)
+    return PoolMachine(name, cores, memory, free if usable else 0, usable, attributes)
 
 
 def _number(value: object) -> int:
@@ -82,7 +82,7 @@ def _value(name: str, value: object) -> Value | None:
     return _PLATFORMS.get(value, value) if name == "GlueHostArchitecturePlatformType" else value
 
 
-def partition_of(machines: Sequence[Machine], name: str) -> BatchPartition:
+def partition_of(machines: Sequence[PoolMachine], name: str) -> BatchPartition:
     """The pool as the only partition. HTCondor has no limit on the time of batch jobs."""
     sizes = [(machine.cores, machine.memory) for machine in machines]
     kinds = tuple(NodeSize(sizes.count(size), *size) for size in sorted(set(sizes)))
@@ -90,7 +90,7 @@ def partition_of(machines: Sequence[Machine], name: str) -> BatchPartition:
 
 
 def describe_ce(
-    schedd: ScheddAd, pool: str, machines: Sequence[Machine], running: int, waiting: int
+    schedd: ScheddAd, pool: str, machines: Sequence[PoolMachine], running: int, waiting: int
 ) -> CeInformation:
     """The information of a CE. `running`, `waiting`: jobs of the schedd, of all users."""
     usable = [machine for machine in machines if machine.usable]

@@ -1,4 +1,4 @@
-"""Readers of what HTCondor's commands print. Pure, and tested on recorded outputs of real commands."""
+"""Readers of the output of HTCondor's commands. Pure, and tested on recorded outputs of real commands."""
 
 from __future__ import annotations
 
