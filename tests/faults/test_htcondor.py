@@ -31,6 +31,7 @@ case $fault in
   kill-me-after) "$real" "$@" >/dev/null; kill -9 $$ ;;
   silent-after) "$real" "$@" >/dev/null; exit 0 ;;
   kill-schedd-after) "$real" "$@"; kill -9 "$(cat "$FAULTS/schedd")" ;;
+  lose-script) "$real" "$@"; rm -f $SCRIPTS/pilotage-* ;;
   partial) "$real" "$@" | head -c 100 ;;
   empty) exit 0 ;;
   garbage) echo '{"version": 2, "jobs": []}'; exit 0 ;;
@@ -71,7 +72,8 @@ class Faulty:
         for made in (self._faults, programs):
             made.mkdir()
         # The server hands only some variables down, so the wrappers have their own in their text.
-        head = f"#!/bin/sh\nREAL={pool.folder}/bin\nFAULTS={self._faults}\n"
+        scripts = f"{htcondor.ROOT}/home/{htcondor.ACCOUNT}/.cache/pilotage/htcondor"
+        head = f"#!/bin/sh\nREAL={pool.folder}/bin\nFAULTS={self._faults}\nSCRIPTS={scripts}\n"
         for name in COMMANDS:
             (programs / name).write_text(WRAPPER.replace("#!/bin/sh\n", head, 1))
             (programs / name).chmod(0o755)
@@ -116,12 +118,17 @@ def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def instance(server: Instance, faulty: Faulty) -> Instance:
-    """The one server of all tests. A change of the CE ends the pause that the last test has caused."""
+    """The one server of all tests."""
+    end_pause(server)
+    faulty.clear()
+    return server
+
+
+def end_pause(server: Instance) -> None:
+    """A change of the CE ends the pause that a test has caused."""
     old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
     server.policy = server.policy.replace(old, new)
     server.apply()
-    faulty.clear()
-    return server
 
 
 def submit(instance: Instance, seconds: float = 0.2, count: int = JOBS) -> Selection:
@@ -241,20 +248,31 @@ def test_a_pilot_that_somebody_removes(instance: Instance, faulty: Faulty) -> No
     assert_all_done(instance, faulty.pool, jobs, 1)
 
 
-def test_a_pilot_that_somebody_holds_is_told_and_its_job_runs_elsewhere(
+def test_a_running_pilot_that_somebody_holds_is_removed_with_the_reason(
     instance: Instance, faulty: Faulty
 ) -> None:
+    """A pilot that has been started cannot start again, so it would be held for ever. Its job runs elsewhere."""
     jobs = submit(instance, seconds=3, count=1)
     batch_id = running_pilot(instance, jobs)
     faulty.pool.run("condor_hold", "-reason", "for the test", batch_id)
+    assert_all_done(instance, faulty.pool, jobs, 1)
+    told = faulty.pool.run("condor_history", batch_id, "-af", "RemoveReason")
+    assert "held after its start" in told
+    assert "for the test" in told
+
+
+def test_pilots_that_htcondor_holds_are_told_in_plain_words(instance: Instance, faulty: Faulty) -> None:
+    """They can never start, so they are cancelled, and the CE pauses."""
+    used = faulty.set("condor_submit", "lose-script")
+    jobs = submit(instance, count=1)
+    wait_for_use(used)
 
     def told() -> bool:
-        return "for the test" in instance.cli("ce", "show", "condor").stdout
+        return "could not be transferred" in instance.cli("ce", "show", "condor").stdout + instance.log()
 
     until(told, what="the reason of the hold")
-    client = instance.client()
-    until(lambda: client.counts(jobs).states.get("Done") == 1, what="the end of the job")
-    faulty.pool.run("condor_rm", batch_id)
+    until(lambda: "paused" in instance.cli("ce", "list").stdout, what="a pause")
+    end_pause(instance)
     assert_all_done(instance, faulty.pool, jobs, 1)
 
 

@@ -197,16 +197,17 @@ def _rules(shape: Shape, own: str, forwarded: str) -> dict[str, str]:
     """
     requirements = [own, forwarded, "MY.NumJobStarts =?= 0 || MY.NumJobStarts =?= undefined"]
     removals = {
-        "it was started and came back to the queue": "JobStatus == 1 && NumJobStarts > 0",
-        "it was held and forgotten": f"JobStatus == 5 && time() - EnteredCurrentStatus > {FORGOTTEN}",
+        quoted("it was started and came back to the queue"): "JobStatus == 1 && NumJobStarts > 0",
+        'strcat("it was held after its start: ", HoldReason)': "JobStatus == 5 && NumJobStarts > 0",
+        quoted("it was held and forgotten"): f"JobStatus == 5 && time() - EnteredCurrentStatus > {FORGOTTEN}",
     }
     if shape.wall:
-        removals["it ran for longer than its wall time"] = (
+        removals[quoted("it ran for longer than its wall time")] = (
             f"JobStatus == 2 && time() - JobCurrentStartDate > {ceil(shape.wall) + LATE}"
         )
     reason = "undefined"
     for text, condition in removals.items():
-        reason = f"ifThenElse({condition}, {quoted(text)}, {reason})"
+        reason = f"ifThenElse({condition}, {text}, {reason})"
     return {
         "requirements": " && ".join(f"({part})" for part in requirements if part),
         "periodic_remove": " || ".join(f"({condition})" for condition in removals.values()),
