@@ -83,7 +83,14 @@ class LoginNode:
         Path("/run/sshd").mkdir(exist_ok=True)
         options = (
             *(f"HostKey={self.folder / host_key}", f"AuthorizedKeysFile={self.folder}/authorized_keys"),
-            *("PidFile=none", "StrictModes=no", f"ListenAddress={self.address}", *self._options),
+            # Then bash reads no ~/.bashrc of this machine's account, which may take long.
+            *(
+                "SetEnv=SHLVL=5",
+                "PidFile=none",
+                "StrictModes=no",
+                f"ListenAddress={self.address}",
+                *self._options,
+            ),
         )
         words = [word for option in options for word in ("-o", option)]
         log = self.folder / "sshd.log"

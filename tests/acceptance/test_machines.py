@@ -25,7 +25,6 @@ site = "here"
 type = "machines"
 owners = "any"
 pilot_processors = 1
-wall = 1500
 max_waiting = 4
 max_running = 4
 listing_period = 0.5
@@ -53,8 +52,7 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, lease: float = 60.0, idle: float = 600.0) -> Iterator[Lab]:
-    """`idle`: by default so long that no pilot leaves."""
+def lab(folder: Path, lease: float = 60.0, wall: float = 1500.0) -> Iterator[Lab]:
     with (
         joined_namespaces() as (network, nodes),
         login_node(nodes, alone=True, name="ws1") as first,
@@ -63,7 +61,7 @@ def lab(folder: Path, lease: float = 60.0, idle: float = 600.0) -> Iterator[Lab]
         server = Instance(folder)
         hosts = ", ".join(f'"{machine.reach.removeprefix("ssh ")} 2"' for machine in (first, second))
         begin, _, rest = server.policy.partition("[ces.local]")
-        section = f"{CE}lease = {lease}\nidle = {idle}\n[ces.lab.machines]\nhosts = [{hosts}]\n"
+        section = f"{CE}lease = {lease}\nwall = {wall}\nidle = 2\n[ces.lab.machines]\nhosts = [{hosts}]\n"
         server.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
         server.network = network
         try:
@@ -86,7 +84,7 @@ def processes(found: Lab) -> list[str]:
 
 
 def test_jobs_run_on_both_machines(tmp_path: Path) -> None:
-    with lab(tmp_path, idle=2.0) as found:
+    with lab(tmp_path) as found:
         submission = found.site.submit(24, "sleep 0.5")
         found.site.wait(submission, 24)
         batch_ids = [pilot["batch_id"] for pilot in found.site.pilots()]
@@ -96,36 +94,34 @@ def test_jobs_run_on_both_machines(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_is_away_has_failed_nothing(tmp_path: Path) -> None:
-    with lab(tmp_path) as found:
-        submission = found.site.submit(4, "sleep 20")
-        until(lambda: len(found.live()) == 4, what="four pilots")
-        before = found.live()
+    with lab(tmp_path, lease=600.0) as found:
+        submission = found.site.submit(8, "sleep 10")
+        until(lambda: len(found.live()) > 1, what="pilots")
         with cut(found.nodes):
             until(lambda: "unreachable" in state(found), 2 * PATIENCE, "the end of answers")
-            assert found.live().keys() == before.keys()
-        found.site.wait(submission, 4)
+        found.site.wait(submission, 8)
         assert all(job["attempt"] <= 1 for job in jobs(found, submission))
-        assert {pilot["id"] for pilot in found.site.pilots()} == before.keys()
+        assert not {"Failed", "Aborted"} & {pilot["state"] for pilot in found.site.pilots()}
 
 
 def test_pilots_are_found_again_after_a_restart_of_the_server(tmp_path: Path) -> None:
     with lab(tmp_path) as found:
-        submission = found.site.submit(4, "sleep 10")
-        until(lambda: len(found.live()) == 4, what="four pilots")
-        before = found.live()
+        submission = found.site.submit(8, "sleep 5")
+        until(lambda: len(found.live()) > 1, what="pilots")
         found.server.kill_server()
         found.server.start("--listen", SERVER_ADDRESS)
-        found.site.wait(submission, 4)
-        assert {pilot["id"] for pilot in found.site.pilots()} == before.keys()
+        found.site.wait(submission, 8)
+        assert all(job["attempt"] <= 1 for job in jobs(found, submission))
+        assert not {"Failed", "Aborted"} & {pilot["state"] for pilot in found.site.pilots()}
 
 
 def test_nothing_stays_when_the_pool_is_gone(tmp_path: Path) -> None:
-    with lab(tmp_path, lease=10.0, idle=2.0) as found:
+    with lab(tmp_path, lease=10.0, wall=100.0) as found:
         found.site.submit(4, "sleep 3")
-        until(lambda: len(found.live()) == 4, what="four pilots")
+        until(lambda: found.live(), what="pilots")
         assert processes(found)
         found.server.kill_server()
-        until(lambda: not processes(found), what="the end of pilots without a pool")
+        until(lambda: not processes(found), 2 * PATIENCE, "the end of pilots without a pool")
 
 
 def state(found: Lab) -> str:

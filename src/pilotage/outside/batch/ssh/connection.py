@@ -10,6 +10,7 @@ import hashlib
 import re
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -132,19 +133,27 @@ class SshConnection:
         self, command: Sequence[str], timeout: float = _CONTROL_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
         """Run ssh without a session, which takes a moment. It has failed where it cannot be run."""
-        try:
-            return subprocess.run(
-                command,
-                env=self._environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return subprocess.CompletedProcess(command, 255, "", f"ssh cannot be run: {error}")
+        # A connection in the background may keep the errors open: a pipe would not end.
+        with (
+            tempfile.TemporaryFile("w+", errors="replace") as output,
+            tempfile.TemporaryFile("w+", errors="replace") as errors,
+        ):
+            try:
+                status = subprocess.run(
+                    command,
+                    env=self._environment,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    timeout=timeout,
+                    check=False,
+                ).returncode
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return subprocess.CompletedProcess(command, 255, "", f"ssh cannot be run: {error}")
+            output.seek(0)
+            errors.seek(0)
+            return subprocess.CompletedProcess(command, status, output.read(), errors.read())
 
     @property
     def closed_text(self) -> str:
@@ -164,9 +173,9 @@ class SshConnection:
     def login_command(self, *, batch: bool) -> list[str]:
         """The command that opens the connection, to be run in `folder`. `batch`: without a question to a person."""
         return [
-            *("ssh", "-M", "-S", f"./{self.socket}", "-T", "-o", "ControlPersist=yes"),
+            *("ssh", "-M", "-S", f"./{self.socket}", "-N", "-f"),
             *("-o", f"BatchMode={'yes' if batch else 'no'}", "-o", "ConnectTimeout=30", *_ALIVE),
-            *(*self.reach.options, "--", self.reach.host, "exec /bin/sh -c :"),
+            *(*self.reach.options, "--", self.reach.host),
         ]
 
     def start_session(self, shell: str = SHELL) -> ProcessGroup:
