@@ -25,7 +25,7 @@ RELAY = "The relay on a login node"
 
 def reason(site: SshSite) -> str:
     """Why no pilots are submitted to the CE; empty: they are."""
-    [ce] = site.json("ce", "list", "--json")
+    ce = site.json("ce", "show", "slurm", "--json")["ce"]
     return "" if ce["state"] == "active" else f"{ce['state']}: {ce['reason']}"
 
 

@@ -31,8 +31,8 @@ def login(
 ) -> int:
     """Open the ssh connections to the hosts of CEs, on the server's machine and under its account.
 
-    ssh itself asks for what the host wants: a password, a code, the passphrase of a key. The connection stays until
-    the host or the network ends it, also without a server. The exit code is 1 if one cannot be opened.
+    ssh itself asks the questions of the host: for a password, a code, the passphrase of a key. The connection stays
+    until the host or the network ends it, also without a server. The exit code is 1 if one cannot be opened.
     """
     from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 
@@ -73,13 +73,13 @@ def _reaches(session: Session, names: list[str], reach: str) -> dict[SshReach, l
             raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
         if not policy.ces[name].reaches:
             raise InvalidInput(f"CE {name} has no `reach`", hint='set reach = "ssh HOST" in its section')
-    found: dict[SshReach, list[str]] = {}
+    reaches: dict[SshReach, list[str]] = {}
     for name, ce in policy.ces.items():
         for each in ce.reaches if not names or name in names else ():
-            found.setdefault(each, []).append(name)
-    if not found:
+            reaches.setdefault(each, []).append(name)
+    if not reaches:
         session.screen.line("no CE of the policy is reached over ssh")
-    return found
+    return reaches
 
 
 def _open(session: Session, connection: SshConnection, ces: list[str]) -> str:

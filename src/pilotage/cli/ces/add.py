@@ -31,7 +31,7 @@ from pilotage.cli.ces.add_options import (
 )
 from pilotage.cli.policy.versions import ReasonOption
 from pilotage.cli.session import Session, connected
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, Unreachable
 
 if TYPE_CHECKING:
     from pilotage.client import Client
@@ -79,8 +79,7 @@ def add(
     options |= {"constraint": constraint, "log_folder": log_folder, "url": url}
     options = {key: value for key, value in options.items() if value}
     _check_usage(kind, options, max_waiting, max_running, reach or relay)
-    options = _with_settings(kind, options, settings or ())
-    name = kind if name is None else name
+    options, name = _with_settings(kind, options, settings or ()), kind if name is None else name
     with session.client() as client:
         current = client.policy()
         policy = parse(current.text)
@@ -99,12 +98,11 @@ def add(
             relay=relay,
         )
         text = insert_section(current.text, name, _section(client, kind, ce))
-        checked = client.apply_policy(text, dry_run=True, expect=current.version)
+        applied = client.apply_policy(text, dry_run=True, expect=current.version)
         _require_accepted(client, text, name)
-        applied = checked
         if not dry_run:
-            why = reason or f"ce add {kind}: {name}"
-            applied = client.apply_policy(text, reason=why, expect=current.version)
+            reason = reason or f"ce add {kind}: {name}"
+            applied = client.apply_policy(text, reason=reason, expect=current.version)
     _report(session, name, current, applied, dry_run)
     if is_experimental(kind) and not session.as_json:
         session.screen.note(
@@ -202,7 +200,13 @@ def _section(client: Client, kind: str, ce: NewCe) -> str:
 
     if kind == "local":
         return local_section(ce)
-    described = client.describe_batch_system(kind, ce.options, ce.reach)
+    try:
+        described = client.describe_batch_system(kind, ce.options, ce.reach)
+    except Unreachable as error:
+        if not ce.reach:
+            raise
+        hint = f'if the connection is not open: `pilotage ce login --reach "{ce.reach}"`'
+        raise Unreachable(error.message, hint=hint) from None
     partitions = [
         PartitionFacts(
             row.name, row.default, row.up, row.wall, tuple(NodeSize(**asdict(kind)) for kind in row.kinds)

@@ -17,7 +17,7 @@ _OPTIONS = {
     "-l": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,100}"),
     "-p": re.compile(r"[0-9]{1,5}"),
 }
-"""Options of ssh that say where, and never what is run. Everything else belongs into its own configuration."""
+"""Options of ssh that name a place, and never a program. Everything else belongs into its own configuration."""
 
 
 class SshReach(NamedTuple):

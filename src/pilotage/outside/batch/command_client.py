@@ -54,8 +54,7 @@ class CommandClient:
     def unreachable(self, command: str, result: CommandResult) -> Unreachable:
         """The error for a command that gave no answer."""
         if result.unreached:
-            hint = 'a host that the policy does not name yet: `pilotage ce login --reach "ssh HOST"`'
-            return Unreachable(result.unreached, hint=hint if result.status is None else "")
+            return Unreachable(result.unreached)
         if result.status is None:
             return Unreachable(f"{command} did not answer within {self.timeout:.0f} s", hint=self.hint)
         if result.status == MISSING:

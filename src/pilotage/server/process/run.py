@@ -185,12 +185,7 @@ class _Server:
             disk=Disk(sandbox, self._space(sandbox)),
             address=ServerAddress(instance_facts.uuid, self._rim.hostname, url, settings.pilot_server or url),
             tokens=tokens,
-            pilots=PilotService(
-                home.folder / "pilots",
-                exchange_handler(pool, self._clock),
-                SshConnections(home.folder / CONNECTIONS, outer_environment()),
-                self._rim.outside,
-            ),
+            pilots=self._pilot_service(pool),
             work=make_work_intake(
                 pool,
                 self._writer,
@@ -201,6 +196,15 @@ class _Server:
             ),
             duties=make_duty_state(pool, self._clock),
             catalogues=CatalogueClients(self._rim.outside),
+        )
+
+    def _pilot_service(self, pool: Pool) -> PilotService:
+        folder = self._settings.home.folder
+        return PilotService(
+            folder / "pilots",
+            exchange_handler(pool, self._clock),
+            SshConnections(folder / CONNECTIONS, outer_environment()),
+            self._rim.outside,
         )
 
     def _space(self, sandbox: DirectorySandbox) -> DiskSpace:

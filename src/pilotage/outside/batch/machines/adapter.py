@@ -27,7 +27,7 @@ from pilotage.outside.batch.adapter import (
     unknown_hosts,
 )
 from pilotage.outside.batch.ce_facts import job_counts, minima_of_hosts
-from pilotage.outside.batch.machines.far_machine import FarMachine, Start, StartOrder, Survey
+from pilotage.outside.batch.machines.far_machine import FarMachine, MachineSurvey, StartAnswer, StartOrder
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
 from pilotage.outside.batch.submission import (
     BatchListing,
@@ -62,7 +62,7 @@ class MachinesBatch:
     def _ask(
         self, names: Collection[str], call: Callable[[FarMachine], _Answer]
     ) -> tuple[dict[str, _Answer], dict[str, str]]:
-        """The answers of these machines, all at the same time, and the reasons of those that are away."""
+        """The answers of these machines, all at the same time, and the reasons of the machines that are away."""
         answers, away = dict[str, _Answer](), dict[str, str]()
         if not names:
             return answers, away
@@ -75,7 +75,7 @@ class MachinesBatch:
                 away[name] = error.message
         return answers, away
 
-    def _survey(self) -> tuple[dict[str, Survey], dict[str, str]]:
+    def _survey(self) -> tuple[dict[str, MachineSurvey], dict[str, str]]:
         return self._ask(self._machines, FarMachine.survey)
 
     def submit(self, submission: BatchSubmission) -> Receipt:
@@ -134,7 +134,7 @@ class MachinesBatch:
         return BatchListing(EPOCH, tasks, "; ".join(away.values()))
 
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """All pilots of the machines that answer, and as unknown those that may be on another one.
+        """All pilots of the machines that answer, and as unknown the pilots that may be on another one.
 
         The listing has failed only if no machine answers.
         """
@@ -173,7 +173,7 @@ class MachinesBatch:
         kinds = tuple(NodeSize(1, survey.cores, survey.memory) for survey in surveys.values())
         return [BatchPartition("machines", True, None, kinds, default=True)]
 
-    def _answering(self) -> dict[str, Survey]:
+    def _answering(self) -> dict[str, MachineSurvey]:
         """The machines that answer. `Unreachable` if none does."""
         surveys, away = self._survey()
         if not surveys:
@@ -231,7 +231,7 @@ class MachinesBatch:
             machine.close()
 
 
-def _choose(surveys: Mapping[str, Survey], submission: BatchSubmission) -> list[str]:
+def _choose(surveys: Mapping[str, MachineSurvey], submission: BatchSubmission) -> list[str]:
     """The machine of each pilot, the one with the most free cores first; fewer machines than pilots: no room."""
     each = max(1, submission.shape.processors)
     free = {name: survey.free for name, survey in surveys.items()}
@@ -245,7 +245,9 @@ def _choose(surveys: Mapping[str, Survey], submission: BatchSubmission) -> list[
     return chosen
 
 
-def _no_room(surveys: Mapping[str, Survey], away: Mapping[str, str], submission: BatchSubmission) -> str:
+def _no_room(
+    surveys: Mapping[str, MachineSurvey], away: Mapping[str, str], submission: BatchSubmission
+) -> str:
     free = sum(survey.free for survey in surveys.values())
     text = f"{plural(free, 'core')} free on {plural(len(surveys), 'machine')} that answer"
     wanted = f"{plural(submission.count, 'pilot')} of {plural(max(1, submission.shape.processors), 'core')}"
@@ -257,7 +259,7 @@ def _reasons(full: Mapping[str, str]) -> list[str]:
     return [f"{name}: {reason}" for name, reason in full.items()]
 
 
-def _ids(starts: Mapping[str, Start]) -> dict[int, str]:
+def _ids(starts: Mapping[str, StartAnswer]) -> dict[int, str]:
     """The batch ids of started pilots, by index."""
     return {
         pilot.index: f"{pilot.pid}:{pilot.started}:{start.boot}@{name}"
@@ -266,7 +268,7 @@ def _ids(starts: Mapping[str, Start]) -> dict[int, str]:
     }
 
 
-def _tasks(surveys: Mapping[str, Survey]) -> Iterator[ListedTask]:
+def _tasks(surveys: Mapping[str, MachineSurvey]) -> Iterator[ListedTask]:
     for name, survey in surveys.items():
         for pilot in survey.pilots:
             submission, index = split_stamp(pilot.stamp)

@@ -33,48 +33,48 @@ class FarPilot(msgspec.Struct, frozen=True):
     properties: str = ""
 
 
-class Survey(msgspec.Struct, frozen=True):
+class MachineSurvey(msgspec.Struct, frozen=True):
     """A machine, and the pilots on it."""
 
     boot: str
     host: str
     architecture: str
     cores: int
-    """Those that pilots may use."""
+    """The cores that pilots may use."""
     free: int
     memory: int
     """MB."""
     pilots: tuple[FarPilot, ...]
 
 
-class StartedPilot(msgspec.Struct, frozen=True):
+class StartedProcess(msgspec.Struct, frozen=True):
     index: int
     pid: int
     started: int
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartAnswer(msgspec.Struct, frozen=True):
     """The answer to an order to start pilots."""
 
     boot: str = ""
-    started: tuple[StartedPilot, ...] = ()
+    started: tuple[StartedProcess, ...] = ()
     full: str = ""
     """Why none was started; empty: all were."""
 
 
-class End(msgspec.Struct, frozen=True):
+class EndAnswer(msgspec.Struct, frozen=True):
     ended: int
 
 
-class Tail(msgspec.Struct, frozen=True):
+class TailAnswer(msgspec.Struct, frozen=True):
     output: str
 
 
-class _Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FarSideFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failure: str
 
 
-Answer = TypeVar("Answer", Survey, Start, End, Tail)
+Answer = TypeVar("Answer", MachineSurvey, StartAnswer, EndAnswer, TailAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class FarMachine:
     """A machine. Its calls raise `Unreachable` while it is away."""
 
     def __init__(self, connection: SshConnection, cores: int, timeout: float) -> None:
-        """`cores`: those that pilots may use; 0: all."""
+        """`cores`: the number that pilots may use; 0: all."""
         self._connection = connection
         self._cores = cores
         self._timeout = timeout
@@ -107,11 +107,11 @@ class FarMachine:
         """Its name in the policy, without the account."""
         return self._connection.reach.machine
 
-    def survey(self) -> Survey:
-        return self._ask(Survey, {"action": "survey", "cores": self._cores})
+    def survey(self) -> MachineSurvey:
+        return self._ask(MachineSurvey, {"action": "survey", "cores": self._cores})
 
-    def start(self, order: StartOrder, script: str) -> Start:
-        """Start pilots. `Unreachable`: perhaps they were started."""
+    def start(self, order: StartOrder, script: str) -> StartAnswer:
+        """StartAnswer pilots. `Unreachable`: perhaps they were started."""
         request = {
             "action": "start",
             "cores": self._cores,
@@ -120,15 +120,15 @@ class FarMachine:
             "processors": order.processors,
             "properties": order.properties,
         }
-        return self._ask(Start, request, script)
+        return self._ask(StartAnswer, request, script)
 
     def end(self, stamps: list[str], ids: list[str]) -> None:
         """Ask pilots to leave, by the stamps of their submissions or by their ids."""
-        self._ask(End, {"action": "end", "stamps": stamps, "ids": ids})
+        self._ask(EndAnswer, {"action": "end", "stamps": stamps, "ids": ids})
 
     def tail(self, stamp: str, most: int) -> str:
         """The end of the output of the pilot with this stamp."""
-        return self._ask(Tail, {"action": "tail", "stamp": stamp, "most": most}).output
+        return self._ask(TailAnswer, {"action": "tail", "stamp": stamp, "most": most}).output
 
     def _ask(self, kind: type[Answer], request: dict[str, Any], text: str = "") -> Answer:
         if away := self._connection.open_without_questions():
@@ -149,6 +149,6 @@ class FarMachine:
 
 def _failure(output: str) -> str:
     try:
-        return msgspec.json.decode(output, type=_Failure).failure
+        return msgspec.json.decode(output, type=FarSideFailure).failure
     except msgspec.MsgspecError:
         return ""

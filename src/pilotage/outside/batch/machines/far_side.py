@@ -1,4 +1,4 @@
-"""What runs on a plain machine: it starts, lists and ends pilots there. Its source is sent, so it is Python 3.9 alone.
+"""The program on a plain machine: it starts, lists and ends pilots. Its source is sent, so it is Python 3.9 alone.
 
 It keeps no state: a pilot is found by its stamp among the arguments of its process, as on the server's own machine.
 The request is the first argument, a JSON object; the answer is a line of JSON.
@@ -35,7 +35,7 @@ def boot() -> str:
 
 def pilots() -> List[Dict[str, Any]]:
     """The pilots of this account: of each the process that leads its session, or the oldest one that is left."""
-    found: Dict[str, Dict[str, Any]] = {}
+    by_stamp: Dict[str, Dict[str, Any]] = {}
     for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -46,9 +46,9 @@ def pilots() -> List[Dict[str, Any]]:
         stamp = next((word for word in words if _STAMP.fullmatch(word)), "")
         if not stamp or fields[0] in "ZX" or owner is None or int(owner[1]) != os.getuid():
             continue
-        if stamp not in found or fields[3] == str(pid):
-            found[stamp] = {"stamp": stamp, "pid": pid, "started": int(fields[19])}
-    return list(found.values())
+        if stamp not in by_stamp or fields[3] == str(pid):
+            by_stamp[stamp] = {"stamp": stamp, "pid": pid, "started": int(fields[19])}
+    return list(by_stamp.values())
 
 
 def cores_of(pid: int) -> Set[int]:
@@ -76,8 +76,8 @@ def name_of(stamp: str) -> str:
 
 def survey(request: Dict[str, Any]) -> Dict[str, Any]:
     """The machine and its pilots."""
-    found = pilots()
-    for pilot in found:
+    running = pilots()
+    for pilot in running:
         try:
             pilot["properties"] = (FOLDER / f"{name_of(pilot['stamp'])}.properties").read_text()
         except OSError:
@@ -90,7 +90,7 @@ def survey(request: Dict[str, Any]) -> Dict[str, Any]:
         "cores": len(allowed(request["cores"])),
         "free": len(free_cores(request["cores"])),
         "memory": int(memory[1]) >> 10 if memory else 0,
-        "pilots": found,
+        "pilots": running,
     }
 
 
@@ -159,7 +159,7 @@ def prepare_folder() -> None:
 
 
 def end(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Ask pilots to leave: those of some stamps, or those of some ids. Repeated requests change nothing."""
+    """Ask pilots to leave, by the stamps of submissions or by ids. Repeated requests change nothing."""
     ended = 0
     for pilot in pilots():
         submission = pilot["stamp"].partition("/")[0]

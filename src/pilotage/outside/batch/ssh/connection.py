@@ -23,14 +23,14 @@ from pilotage.outside.batch.process_group import ProcessGroup
 from pilotage.outside.batch.submission import in_short
 
 READY = b"pilotage-ready\n"
-"""Begins what a session prints of its own: the profiles of the account may print before."""
+"""Begins the output of a session itself: the profiles of the account may print before."""
 
 SHELL = (
     "exec /bin/sh -l -c 'echo pilotage-ready; echo pilotage-ready >&2;"
     ' IFS= read -r line || exit 0; eval "$line"\''
 )
 """The far side of a session. The command follows as the first line of the input, so no limit of an argument's length
-counts, and the login shell of the account, whichever it is, parses this text alone."""
+counts. The login shell of the account parses this text alone."""
 
 MOST_SESSIONS = 6
 """Sessions of one connection at a time. sshd allows ten as shipped (`MaxSessions`), and a person may want some."""
@@ -51,7 +51,7 @@ UNKNOWN_KEY = "its host key is not known"
 
 
 def plain_reason(errors: str) -> str:
-    """Why ssh opened no connection, in plain words, from what it printed."""
+    """Why ssh opened no connection, in plain words, from its errors."""
     if "IDENTIFICATION HAS CHANGED" in errors:
         return (
             "its host key is another one than before: the host was installed again, or another host answers for it;"
@@ -164,10 +164,10 @@ class SshConnection:
         """The account there, by ssh's own configuration. `Unreachable`: ssh refuses the configuration."""
         if not self._user:
             done = self._run(["ssh", "-G", *self.reach.options, "--", self.reach.host])
-            found = re.search(r"^user (.+)$", done.stdout, re.MULTILINE)
-            if done.returncode or found is None:
+            user = re.search(r"^user (.+)$", done.stdout, re.MULTILINE)
+            if done.returncode or user is None:
                 raise Unreachable(f"ssh refuses its configuration: {done.stderr.strip()}")
-            self._user = found[1]
+            self._user = user[1]
         return self._user
 
     def login_command(self, *, batch: bool) -> list[str]:

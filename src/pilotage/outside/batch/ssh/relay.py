@@ -58,7 +58,7 @@ class RelayState(NamedTuple):
 
 
 class _RelayFacts(msgspec.Struct, frozen=True):
-    """What the program tells of itself."""
+    """The facts that the program tells of itself."""
 
     socket: str = ""
     host: str = ""
@@ -135,7 +135,7 @@ class SshRelay:
             return 0
 
     def _told(self, host: str, port: int) -> _RelayFacts:
-        """Start the program, and read what it tells. `OSError`: it told nothing, with its errors."""
+        """Start the program, and read its facts. `OSError`: it told nothing, with its errors."""
         session = self._connection.start_session()
         self._session = session
         session.feed(_line(host, port), keep_open=True)
@@ -178,7 +178,7 @@ def _line(host: str, port: int) -> bytes:
 
 
 def _facts_in(output: bytearray) -> _RelayFacts | None:
-    """What the program has told so far; None: nothing yet."""
+    """The facts that the program has told so far; None: nothing yet."""
     for line in bytes(output).partition(READY)[2].splitlines(keepends=True):
         if line.startswith(_TOLD) and line.endswith(b"\n"):
             with suppress(msgspec.MsgspecError):

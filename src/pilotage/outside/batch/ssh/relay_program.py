@@ -1,6 +1,6 @@
 """The relay on a login node. Its source is sent over the connection, so it needs nothing but Python 3.9.
 
-It listens for the nodes, and passes what they send to a socket of its own, which ssh forwards to the server. TLS goes
+It listens for the nodes, and passes their bytes to a socket of its own, which ssh forwards to the server. TLS goes
 through it from end to end: it can read nothing. It ends with its standard input, or when the server is silent.
 """
 
@@ -103,8 +103,8 @@ async def run(host: str, port: int, folder: str) -> str | None:
         server = await listen(Relay(path), host, port)
     except OSError as error:
         return f"port {port} cannot be used: {error.strerror}"
-    told = {"socket": path, "host": socket.gethostname(), "port": port_of(server)}
-    print("relay", json.dumps(told), flush=True)
+    facts = {"socket": path, "host": socket.gethostname(), "port": port_of(server)}
+    print("relay", json.dumps(facts), flush=True)
     await wait_for_end()
     server.close()
     return None

@@ -48,7 +48,7 @@ def quote(*words: str) -> tuple[str, str]:
 
 
 class SshRunner:
-    """Runs commands over one connection. `variables` are set for each command beside those of the account."""
+    """Runs commands over one connection. `variables` are set for each command beside the account's own."""
 
     def __init__(self, connection: SshConnection, variables: Mapping[str, str]) -> None:
         self._connection = connection
