@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from pilotage.wire.jobs import Selection
 from tests import arc
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
+from tests.ports import free_port
 
 JOBS = 50
 QUICK = """\
@@ -97,3 +101,82 @@ def test_jobs_of_several_owners_run_and_nothing_stays_at_the_ce(
     assert "owner" in shown or not ce.jobs()
     assert_nothing_left(instance, ce)
     assert len(list(logs.iterdir())) == len(list(client.pilots())), "the output of each pilot was fetched"
+
+
+def test_a_wrong_address_and_an_identity_without_access_are_told_once_and_others_go_on(
+    instance: Instance, ce: arc.ArcCe
+) -> None:
+    client = instance.client()
+    before = client.policy().text
+    stranger = ce.authority.issue("stranger", ce.folder / "stranger")
+    wrong = {
+        "away": f'url = "https://localhost:{free_port()}/arex"',
+        "stranger": f'url = "{ce.url}"\ncertificate = "{stranger.certificate}"\nkey = "{stranger.key}"',
+        "untrusted": f'url = "{ce.url}"\nca = "{ce.host.certificate}"',
+    }
+    words = {
+        "away": "no connection to localhost",
+        "stranger": "403 User can't be assigned configuration",
+        "untrusted": "the certificate of localhost is not accepted",
+    }
+    own = before.partition("[ces.arc.arc]")[2].partition("[")[0]
+    sections = ""
+    for name, keys in wrong.items():
+        given = {line.partition(" =")[0] for line in keys.splitlines()}
+        kept = [line for line in own.splitlines() if line.strip() and line.partition(" =")[0] not in given]
+        table = "\n".join([keys, *kept])
+        sections += f'\n[ces.{name}]\nsite = "here"\ntype = "arc"\nowners = "any"\n{QUICK}\n[ces.{name}.arc]\n{table}\n'
+    client.apply_policy(before + sections)
+    try:
+        until(
+            lambda: all(client.ce(name).ce.state == "unreachable" for name in wrong),
+            2 * PATIENCE,
+            f"the states: {client.ces()}",
+        )
+        sent = client.submit({"executable": "true"}, values=range(2))
+        selection = Selection(submission=sent.submission)
+        until(
+            lambda: client.counts(selection).states == {"Done": 2}, 4 * PATIENCE, "the jobs at the right CE"
+        )
+        listed, log = instance.cli("ce", "list").stdout, instance.log()
+        for name, reason in words.items():
+            assert reason in client.ce(name).ce.reason
+            assert reason in listed
+            told = [line for line in log.splitlines() if f"CE {name}:" in line]
+            assert len(told) == 1, told
+            assert reason in told[0]
+    finally:
+        client.apply_policy(before)
+
+
+def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: arc.ArcCe) -> None:
+    """The daemon that runs jobs dies after the CE has acknowledged them; pilots are killed behind the server's back."""
+    client = instance.client()
+    assert_nothing_left(instance, ce)
+    ce.kill("arex")
+    sent = client.submit({"executable": "sleep", "arguments": ["3"]}, values=range(6))
+    selection = Selection(submission=sent.submission)
+    until(lambda: client.ce("arc").ce.waiting == 4, 2 * PATIENCE, "accepted jobs that count as waiting")
+    assert len(ce.jobs()) == 4, "no more than may wait"
+    ce.start_arex()
+    until(lambda: client.ce("arc").ce.running, 2 * PATIENCE, "a pilot that runs")
+    killed = next(pilot for pilot in client.pilots() if pilot.started is not None and pilot.ended is None)
+    for pid in ce.processes(killed.batch_id):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: client.counts(selection).states == {"Done": 6}, 4 * PATIENCE, "the end of all jobs")
+    until(lambda: client.pilot(killed.id).ended is not None, PATIENCE, "the end of the killed pilot")
+    assert_nothing_left(instance, ce)
+
+
+def test_a_server_that_stops_ends_its_pilots(instance: Instance, ce: arc.ArcCe) -> None:
+    client = instance.client()
+    client.submit({"executable": "sleep", "arguments": ["600"]}, values=range(2))
+    until(lambda: client.ce("arc").ce.running, 2 * PATIENCE, "a pilot that runs")
+    stopped = instance.cli("down", "--cancel-pilots")
+    assert stopped.returncode == 0, stopped.stderr
+    until(
+        lambda: not [pid for job in ce.jobs() for pid in ce.processes(job)],
+        2 * PATIENCE,
+        "the end of the pilots",
+    )

@@ -23,6 +23,9 @@ def without_doubles(
     row: PilotSubmissionRow, tasks: Sequence[ListedTask]
 ) -> tuple[list[ListedTask], list[str]]:
     """The tasks of the one array that is kept, and the ids of all others with the same stamp that have not ended."""
+    if not any(task.array for task in tasks):
+        copies = _copies(tasks, row.batch_id)
+        return [task for task in tasks if task.batch_id not in copies], copies
     arrays = sorted(sorted(_live_arrays(tasks)), key=_age)
     if len(arrays) < 2:
         return list(tasks), []
@@ -34,12 +37,22 @@ def without_doubles(
 
 
 def has_doubles(tasks: Sequence[ListedTask]) -> bool:
-    """Whether batch jobs of several arrays have not ended."""
-    return len(_live_arrays(tasks)) > 1
+    """Whether batch jobs of several arrays, or several of one pilot, have not ended."""
+    if any(task.array for task in tasks):
+        return len(_live_arrays(tasks)) > 1
+    return bool(_copies(tasks, ""))
 
 
 def _live_arrays(tasks: Sequence[ListedTask]) -> set[str]:
     return {array_of(task) for task in tasks if task.state is not NativeState.ENDED}
+
+
+def _copies(tasks: Sequence[ListedTask], known: str) -> list[str]:
+    """The ids of batch jobs without an array beside an older one of the same pilot. `known`: it is kept."""
+    live = [task for task in tasks if task.state is not NativeState.ENDED]
+    live.sort(key=lambda task: _age(task.batch_id))
+    kept = {task.index: task for task in live if task.batch_id == known}
+    return [task.batch_id for task in live if kept.setdefault(task.index, task) is not task]
 
 
 def array_of(task: ListedTask) -> str:
