@@ -165,7 +165,7 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     until(lambda: client.counts(selection).states == {"Done": 6}, 4 * PATIENCE, "the end of all jobs")
-    until(lambda: client.pilot(killed.id).ended is not None, PATIENCE, "the end of the killed pilot")
+    until(lambda: client.pilot(killed.id).pilot.ended is not None, PATIENCE, "the end of the killed pilot")
     assert_nothing_left(instance, ce)
 
 

@@ -90,7 +90,7 @@ def test_ended_jobs_are_removed_when_their_ends_are_stored(arc: ArcSite) -> None
 
 
 def test_a_submission_whose_answer_was_lost_is_adopted_and_not_made_again(arc: ArcSite) -> None:
-    arc.ce.after["action=new"] = http.client.RemoteDisconnected()
+    arc.ce.after["action=new"] = http.client.RemoteDisconnected("closed")
     arc.site.bench.submit(10)
     arc.cycle()
     assert arc.phases() == {SubmissionPhase.IN_DOUBT}
