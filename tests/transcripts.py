@@ -14,7 +14,14 @@ from pathlib import Path
 
 from pilotage.outside.batch.https_connection import BatchConnection, HttpReply
 from pilotage.outside.batch.runner import TIMEOUT, CommandResult, Runner
-from pilotage.outside.batch.transcript import Answer, Command, Phase, Transcript, digest, write_transcript
+from pilotage.outside.batch.transcript import (
+    Command,
+    Phase,
+    RecordedAnswer,
+    Transcript,
+    digest,
+    write_transcript,
+)
 
 FOLDER = Path(__file__).parent / "contract" / "transcripts"
 MOST_REPEATS = 100
@@ -127,7 +134,7 @@ def load(file: Path) -> Transcript:
             result = CommandResult(
                 line.get("status", 0), text_of(line.get("output", "")), text_of(line.get("errors", ""))
             )
-            answer = Answer(result, line.get("stdin", ""), line.get("times", 1))
+            answer = RecordedAnswer(result, line.get("stdin", ""), line.get("times", 1))
             phases[-1][1].setdefault(tuple(line["run"]), []).append(answer)
     return transcript
 

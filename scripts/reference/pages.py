@@ -250,12 +250,12 @@ Each `type` of a CE has an adapter. Two states tell how far it was tested:
 - *experimental*: nobody could install the batch system where Pilotage is made. The adapter follows the documentation
   and the sources of the system. The tests run it against a *double*: programs with the same names, options and
   answers, which start real processes. `pilotage ce add`, `pilotage ce show` and this page say so. Try such a CE with
-  [`pilotage ce test`](cli.md), and send what `pilotage ce test --record` has written: it becomes a test.
+  [`pilotage ce test`](cli.md), and send the file of `pilotage ce test --record`: it becomes a test.
 
 {batch_systems_markdown()}
 
-[Forwarding](forwarding.md) has the flags of each type, and [Information of CEs](ce-information.md) what each type tells
-of its hosts. How-to pages: [Slurm](../how-to/slurm.md), [Grid Engine](../how-to/grid-engine.md),
+[Forwarding](forwarding.md) has the flags of each type, and [Information of CEs](ce-information.md) the facts about
+its hosts. How-to pages: [Slurm](../how-to/slurm.md), [Grid Engine](../how-to/grid-engine.md),
 [PBS and Torque](../how-to/pbs.md), [LSF](../how-to/lsf.md).
 """
 

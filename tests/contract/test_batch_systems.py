@@ -56,7 +56,7 @@ from pilotage.outside.batch.submission import (
     SubmissionFailed,
     SubmissionRefusal,
 )
-from pilotage.outside.batch.transcript import Recorder, Transcript, marked
+from pilotage.outside.batch.transcript import CommandRecorder, Transcript, marked
 from pilotage.twin.batch.adapter import TwinBatchAdapter
 from pilotage.twin.batch.faults import BatchFault, BatchFaultKind, NoFaults
 from pilotage.twin.batch.system import BatchSystemSettings, TwinBatchSystem
@@ -268,7 +268,7 @@ def on_slurm(folder: Path) -> Iterator[World]:
     with slurm.cluster(nodes=1, processors=16) as made:
         options = SlurmOptions(log_folder=str(folder))
         places = {"LOGS": str(folder), "FOLDER": str(made.folder), "HOST": socket.gethostname().split(".")[0]}
-        runner = Recorder(
+        runner = CommandRecorder(
             Transcript(SLURM_HEADER, values=places),
             LocalRunner(made.environment),
             "(?<=data as of )\\S+",
@@ -314,7 +314,7 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
             "HOST": made.host,
             "PORT": str(made.cell.port),
         }
-        runner = Recorder(
+        runner = CommandRecorder(
             Transcript(SGE_HEADER, values=places),
             LocalRunner(made.environment),
             *(
@@ -484,7 +484,7 @@ site = "here"
 """
 
 
-def with_marks(world: World, runner: Recorder | Player, transcript: Transcript) -> World:
+def with_marks(world: World, runner: CommandRecorder | Player, transcript: Transcript) -> World:
     """The same world, which tells its transcript of each change."""
 
     def restart() -> None:
@@ -518,7 +518,7 @@ def with_marks(world: World, runner: Recorder | Player, transcript: Transcript) 
 
 
 @contextmanager
-def recording(world: World, runner: Recorder, system: str) -> Iterator[World]:
+def recording(world: World, runner: CommandRecorder, system: str) -> Iterator[World]:
     """The world, with its transcript if one is asked for."""
     if not RECORDS:
         yield world

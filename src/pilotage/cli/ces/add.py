@@ -104,6 +104,10 @@ def add(
             reason = reason or f"ce add {kind}: {name}"
             applied = client.apply_policy(text, reason=reason, expect=current.version)
     _report(session, name, current, applied, dry_run)
+    _warn_of_experiment(session, kind, name)
+
+
+def _warn_of_experiment(session: Session, kind: str, name: str) -> None:
     if is_experimental(kind) and not session.as_json:
         session.screen.note(
             f"type {kind} is experimental: it was never tested with the batch system itself; try it with"

@@ -201,7 +201,7 @@ def _constraint(parts: Sequence[FeatureGroups], table: ForwardTable, own: str) -
 
 
 def _properties(parts: Sequence[FeatureGroups], table: ForwardTable, own: str) -> list[str] | None:
-    """All features, with those of the policy; None: one of several would be enough."""
+    """All features, with the features of the policy; None: one of several would be enough."""
     single = combined_features(parts)
     if single is None or len(single.groups) != 1:
         return None
@@ -216,7 +216,7 @@ _INVERSE = {"<=": ">=", "<": ">", "==": "==", ">=": "<=", ">": "<"}
 def _selection(
     features: Sequence[FeatureGroups], bounds: Sequence[BoundRequest], table: ForwardTable
 ) -> tuple[str, ...] | None:
-    """One expression for everything. What the policy selects stands in an option of its own."""
+    """One expression for everything. The selection of the policy stands in an option of its own."""
     if sum(len(group) for part in features for group in part.groups) > MAX_FEATURES:
         return None
     terms = [_any_of(["&&".join(group) for group in part.groups]) for part in features]

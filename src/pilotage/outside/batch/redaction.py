@@ -1,4 +1,4 @@
-"""Removes from the text of a transcript what is nobody's business, by its kind; equal words stay equal. Pure.
+"""Removes private words from the text of a transcript, by their kind; equal words stay equal. Pure.
 
 Accounts, hosts with their domains, addresses of networks and of mail, paths, long random words, variables of jobs, and
 jobs of other accounts.
@@ -48,7 +48,7 @@ class Redactor:
             self._word("machine", host.split(".", 1)[0])
 
     def __call__(self, text: str) -> str:
-        """The text without what is nobody's business."""
+        """The text without private words."""
         text = _own_jobs(text, self._account)
         text = _VARIABLES.sub(_own_variables, text)
         text = _ARGUMENTS.sub("", text)
@@ -100,5 +100,5 @@ def _own_jobs(text: str, account: str) -> str:
     records = re.split(r"(?m)^(?=Job Id:)", text)
     owner = re.compile(r"^    Job_Owner = (.*?)@", re.MULTILINE)
     return "".join(
-        record for record in records if (found := owner.search(record)) is None or found[1] == account
+        record for record in records if (owned := owner.search(record)) is None or owned[1] == account
     )

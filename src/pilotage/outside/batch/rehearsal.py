@@ -19,12 +19,12 @@ PILOTS = 2
 SCRIPT = "#!/bin/sh\ntrap 'kill $!; exit 0' TERM INT\nsleep 60 &\nwait\n"
 
 Wait = Callable[[Callable[[], bool], str], None]
-"""Waits until a condition holds. It raises, or gives up, when it takes too long; the text says what it waits for."""
+"""Waits until a condition holds. It raises when it takes too long; the text names the awaited thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a batch system has said."""
+    """The answers of a batch system."""
 
     partitions: list[BatchPartition]
     information: CeInformation

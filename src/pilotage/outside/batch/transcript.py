@@ -44,7 +44,7 @@ Command = tuple[str, ...]
 
 
 @dataclass
-class Answer:
+class RecordedAnswer:
     """The answer to equal commands, `times` in a row."""
 
     result: CommandResult
@@ -52,7 +52,7 @@ class Answer:
     times: int = 1
 
 
-Phase = dict[Command, list[Answer]]
+Phase = dict[Command, list[RecordedAnswer]]
 """The answers between two marks, by command."""
 
 
@@ -62,14 +62,14 @@ def digest(text: str) -> str:
 
 @dataclass
 class Transcript:
-    """The cases of one batch system. `values`: what the placeholders stand for, by name without @.
+    """The cases of one batch system. `values`: the texts of placeholders, by name without @.
 
-    `redact` takes away what is nobody's business before a text is written.
+    `redact` takes private words away before a text is written.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
     cases: dict[str, list[tuple[str, Phase]]] = field(default_factory=dict)
-    """By name, the phases with the mark that begins each."""
+    """Phases by case, each with the mark that begins it."""
     values: dict[str, str] = field(default_factory=dict)
     case: str = ""
     phase: int = 0
@@ -98,8 +98,8 @@ class Transcript:
         return {**self.values, "CUT": stamp[:CUT]} if len(stamp) > CUT else self.values
 
 
-class Recorder:
-    """A `Runner` that writes down what another one answers.
+class CommandRecorder:
+    """A `Runner` that writes down the answers of another one.
 
     `volatile`: patterns of text that is left out: it is new at each call, as the time, or tells of the machine.
     """
@@ -125,7 +125,7 @@ class Recorder:
         if answers and answers[-1].result == written:
             answers[-1].times += 1
         else:
-            answers.append(Answer(written, digest(known.written(text))))
+            answers.append(RecordedAnswer(written, digest(known.written(text))))
         return result
 
 
@@ -144,13 +144,13 @@ class MarkedAdapter:
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._batch, name)
+        member = getattr(self._batch, name)
         if name not in CHANGES:
-            return found
+            return member
 
         def change(*arguments: Any, **named: Any) -> Any:
             self._runner.mark(name)
-            return found(*arguments, **named)
+            return member(*arguments, **named)
 
         return change
 
@@ -161,7 +161,7 @@ def marked(batch: BatchAdapter, runner: MarkedRunner) -> BatchAdapter:
 
 def write_transcript(transcript: Transcript) -> str:
     """The text of the file."""
-    writer = _Writer([transcript.header])
+    writer = _TranscriptWriter([transcript.header])
     for case, phases in sorted(transcript.cases.items()):
         if not case:
             continue
@@ -176,7 +176,7 @@ def write_transcript(transcript: Transcript) -> str:
 
 
 @dataclass
-class _Writer:
+class _TranscriptWriter:
     """The lines of a file, with each long text once."""
 
     lines: list[Mapping[str, Any]]
@@ -190,7 +190,7 @@ class _Writer:
             self.lines.append({"text": self.texts[text], "is": text})
         return {"text": self.texts[text]}
 
-    def told(self, answer: Answer) -> Iterator[tuple[str, Any]]:
+    def told(self, answer: RecordedAnswer) -> Iterator[tuple[str, Any]]:
         result = answer.result
         if result.status != 0:
             yield "status", result.status

@@ -16,7 +16,7 @@ from pilotage.outside.batch.redaction import ACCOUNT, Redactor
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.rehearsal import CASE, rehearse
 from pilotage.outside.batch.submission import STAMP_PREFIX, SubmissionFailed
-from pilotage.outside.batch.transcript import Recorder, Transcript, marked, write_transcript
+from pilotage.outside.batch.transcript import CommandRecorder, Transcript, marked, write_transcript
 
 MOST_LOOKS = 60
 """Looks at one step of a rehearsal."""
@@ -45,11 +45,11 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
     }
     transcript = Transcript(header, values={"STAMP": stamp}, redact=redactor)
     transcript.begin(CASE)
-    recorders: list[Recorder] = []
+    recorders: list[CommandRecorder] = []
 
-    def recorded(environment: object) -> Recorder:
+    def recorded(environment: object) -> CommandRecorder:
         assert isinstance(environment, dict)
-        recorders.append(Recorder(transcript, machine.runner(environment)))
+        recorders.append(CommandRecorder(transcript, machine.runner(environment)))
         return recorders[-1]
 
     adapter = make_adapter_of(ce, replace(machine, runner=recorded), timeout)

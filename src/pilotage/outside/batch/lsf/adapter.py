@@ -171,7 +171,7 @@ class LsfBatch:
         return []
 
     def check(self, shape: Shape) -> str:
-        """By the limits of queue and hosts: LSF has no question that submits nothing."""
+        """Compare the limits of queue and hosts: LSF has no question that submits nothing."""
         return hosts.why_refused(shape, hosts.named_queue(self._queues(), self._options.queue), self._hosts())
 
     def check_terms(self, rules: Mapping[str, Rule], named: Collection[str]) -> list[str]:

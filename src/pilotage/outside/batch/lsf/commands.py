@@ -20,7 +20,7 @@ PILOT_OPTIONS: Mapping[str, str] = {"--batch-id": "${LSB_JOBID}[${LSB_JOBINDEX}]
 """The `BatchAdapter.pilot_options` of LSF."""
 
 FIELDS = "jobid jobindex stat user job_name job_description exec_host exit_code exit_reason pend_reason"
-"""Fields of a listing. Those without a width are never cut."""
+"""Fields of a listing. A field without a width is never cut."""
 
 DESCRIPTION_START = "pilotage "
 
@@ -50,7 +50,7 @@ def _needs(shape: Shape, options: LsfOptions) -> list[str]:
     """Options for cores on one host, memory, time, queue and project. Sizes have units: sites change the default."""
     words = ["-n", str(shape.processors), "-R", "span[hosts=1]"]
     if shape.memory:
-        # Without /host some sites reserve so much for each core.
+        # Without /host some sites reserve the memory for each core.
         words += ["-R", f"rusage[mem={shape.memory}MB/host]", "-M", f"{shape.memory}MB"]
     if shape.wall:
         words += ["-W", str(max(1, ceil(shape.wall / 60)))]
@@ -94,7 +94,7 @@ def cancel_tasks(batch_ids: Sequence[str]) -> list[str]:
 
 
 def list_jobs(user: str) -> list[str]:
-    """List the jobs of the account, also those that ended within CLEAN_PERIOD; one record for each job of an array."""
+    """List the jobs of the account, also jobs that ended within CLEAN_PERIOD; one record for each job of an array."""
     return ["bjobs", "-a", "-u", user, "-json", "-o", FIELDS]
 
 

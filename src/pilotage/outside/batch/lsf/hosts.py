@@ -25,7 +25,7 @@ _PLATFORMS |= {"LINUX_ARM64": "aarch64", "LINUXAARCH64": "aarch64", "LINUX86": "
 
 @dataclass(frozen=True, slots=True)
 class LsfCluster:
-    """What `lsid` tells."""
+    """The answer of `lsid`."""
 
     name: str
     version: str
@@ -159,12 +159,12 @@ def _megabytes(text: str) -> int:
 
 def named_queue(queues: Sequence[LsfQueue], queue: str) -> LsfQueue:
     """The queue of a CE's pilots. `UnreadableOutput`: the cluster has none of this name."""
-    found = [known for known in queues if (known.name == queue if queue else known.default)]
-    if not found:
+    named = [known for known in queues if (known.name == queue if queue else known.default)]
+    if not named:
         raise UnreadableOutput(
             f"the cluster has no queue {queue[:100]!r}" if queue else "it has no default queue"
         )
-    return found[0]
+    return named[0]
 
 
 def hosts_of(queue: LsfQueue, hosts: Sequence[LsfHost]) -> list[LsfHost]:

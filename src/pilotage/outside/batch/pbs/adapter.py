@@ -23,7 +23,7 @@ from pilotage.outside.batch.adapter import (
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.pbs import commands, nodes, output
 from pilotage.outside.batch.pbs.commands import Dialect
-from pilotage.outside.batch.pbs.records import Record
+from pilotage.outside.batch.pbs.records import PbsRecord
 from pilotage.outside.batch.pbs.rules import mistakes_in_rules
 from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import TIMEOUT, Runner
@@ -77,7 +77,7 @@ class PbsBatch:
         self._change(commands.release, [task.array for task in held])
 
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
-        """Of an array that runs in part, the waiting jobs alone are cancelled one by one."""
+        """The waiting jobs of an array that runs in part are cancelled one by one."""
         if not waiting_only:
             tasks = self._found(stamps, lambda task: task.state is not NativeState.ENDED)
             self._change(commands.cancel, [task.array for task in tasks])
@@ -125,7 +125,7 @@ class PbsBatch:
         tasks = output.read_tasks(self._records())
         return tuple(task for task in tasks if stamps is None or task.stamp in stamps)
 
-    def _records(self) -> list[Record]:
+    def _records(self) -> list[PbsRecord]:
         """The whole listing. `UnreadableOutput` if it lacks a job that the server had before and has afterwards."""
         before = output.read_ids(self._client.check_output(commands.select_jobs(self._user)))
         listing = self._client.check_output(self._dialect.list_jobs(self._user))
@@ -175,7 +175,7 @@ class PbsBatch:
         """Three questions, however many hosts there are."""
         return nodes.describe_ce(*self._shown(), self._dialect.queue, self._dialect.lrms_type)
 
-    def _shown(self) -> tuple[Record, list[nodes.PbsQueue], list[nodes.PbsHost]]:
+    def _shown(self) -> tuple[PbsRecord, list[nodes.PbsQueue], list[nodes.PbsHost]]:
         server = output.read_server(self._client.check_output(commands.show_server()))
         queues = nodes.read_queues(self._client.check_output(commands.list_queues()))
         hosts = nodes.read_hosts(self._client.check_output(commands.list_nodes()))
@@ -186,7 +186,7 @@ class PbsBatch:
         return []
 
     def check(self, shape: Shape) -> str:
-        """By the limits of queue and hosts: PBS has no question that submits nothing."""
+        """Compare the limits of queue and hosts: PBS has no question that submits nothing."""
         server, queues, hosts = self._shown()
         return nodes.why_refused(shape, nodes.named_queue(server, queues, self._dialect.queue), hosts)
 

@@ -53,10 +53,10 @@ class Dialect(Protocol):
         """The options of `qsub` for name, array, size, queue, and account, with the flags of core/forwarding."""
 
     def list_jobs(self, user: str) -> list[str]:
-        """List the jobs that have not ended, those of arrays too. It may list jobs of others."""
+        """List the jobs that have not ended, jobs of arrays too. It may list jobs of others."""
 
     def list_history(self, user: str) -> list[str]:
-        """List the jobs with those that have ended."""
+        """List the jobs, also jobs that have ended."""
 
 
 class OpenPbs:

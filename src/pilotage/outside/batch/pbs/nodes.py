@@ -12,7 +12,7 @@ from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import BatchPartition, Shape
 from pilotage.outside.batch.ce_facts import job_counts, known_limits, minima_of_hosts
 from pilotage.outside.batch.command_client import UnreadableOutput
-from pilotage.outside.batch.pbs.records import Record, read_records
+from pilotage.outside.batch.pbs.records import PbsRecord, read_records
 
 PROPERTIES = "TorqueProperties"
 """The attribute with the properties of a node of Torque."""
@@ -101,7 +101,7 @@ def read_hosts(output: str) -> list[PbsHost]:
     return hosts
 
 
-def _openpbs_host(record: Record, usable: bool) -> PbsHost:
+def _openpbs_host(record: PbsRecord, usable: bool) -> PbsHost:
     prefix = "resources_available."
     resources = {
         name.removeprefix(prefix): value for name, value in record.values.items() if name.startswith(prefix)
@@ -117,7 +117,7 @@ def _openpbs_host(record: Record, usable: bool) -> PbsHost:
     return PbsHost(record.name, usable, processors, memory >> 20, used, record.get("queue"), attributes, own)
 
 
-def _torque_host(record: Record, usable: bool) -> PbsHost:
+def _torque_host(record: PbsRecord, usable: bool) -> PbsHost:
     status = dict(word.partition("=")[::2] for word in record.get("status").split(","))
     processors = _integer(record.get("np"))
     memory = (read_memory(status.get("physmem", "")) or 0) >> 20
@@ -179,11 +179,11 @@ def read_value(text: str) -> Value:
     return text
 
 
-def named_queue(server: Record, queues: Sequence[PbsQueue], queue: str) -> PbsQueue:
+def named_queue(server: PbsRecord, queues: Sequence[PbsQueue], queue: str) -> PbsQueue:
     """The queue of a CE's pilots. `UnreadableOutput`: the server has none of this name."""
     name = queue or server.get("default_queue")
-    if (found := next((known for known in queues if known.name == name), None)) is not None:
-        return found
+    if (named := next((known for known in queues if known.name == name), None)) is not None:
+        return named
     if not queue and len(queues) == 1:
         return queues[0]
     raise UnreadableOutput(
@@ -196,7 +196,7 @@ def _hosts_of(queue: str, hosts: Iterable[PbsHost]) -> list[PbsHost]:
 
 
 def describe_queues(
-    server: Record, queues: Sequence[PbsQueue], hosts: Sequence[PbsHost]
+    server: PbsRecord, queues: Sequence[PbsQueue], hosts: Sequence[PbsHost]
 ) -> list[BatchPartition]:
     """The queues that jobs run from, each with the sizes of its hosts."""
     default = server.get("default_queue") or (queues[0].name if len(queues) == 1 else "")
@@ -210,7 +210,7 @@ def describe_queues(
 
 
 def describe_ce(
-    server: Record, queues: Sequence[PbsQueue], hosts: Sequence[PbsHost], queue: str, lrms_type: str
+    server: PbsRecord, queues: Sequence[PbsQueue], hosts: Sequence[PbsHost], queue: str, lrms_type: str
 ) -> CeInformation:
     """The information of a CE. `queue`: of the policy; empty: the default one of the server."""
     chosen = named_queue(server, queues, queue)

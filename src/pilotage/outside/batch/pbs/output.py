@@ -1,4 +1,4 @@
-"""Readers of what the commands of PBS print: ids, jobs and errors. Pure, of all dialects."""
+"""Readers of the output of the commands of PBS: ids, jobs and errors. Pure, of all dialects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from pilotage.outside.batch.command_client import UnreadableOutput, describe_end
 from pilotage.outside.batch.pbs.commands import PROPERTIES_VARIABLE, STAMP_VARIABLE
-from pilotage.outside.batch.pbs.records import Record, read_records
+from pilotage.outside.batch.pbs.records import PbsRecord, read_records
 from pilotage.outside.batch.pbs.wait_reasons import classify_comment, describe_hold, plain_comment
 from pilotage.outside.batch.properties import read_properties
 from pilotage.outside.batch.submission import ListedTask, NativeState, SubmissionRefusal, in_short
@@ -66,7 +66,7 @@ def read_ids(output: str) -> list[str]:
     return [read_id(line.strip()) for line in output.splitlines() if line.strip()]
 
 
-def read_jobs(output: str, user: str) -> list[Record]:
+def read_jobs(output: str, user: str) -> list[PbsRecord]:
     """The jobs of an account in a listing with whole records. Jobs of others are left out."""
     return [
         record
@@ -75,13 +75,13 @@ def read_jobs(output: str, user: str) -> list[Record]:
     ]
 
 
-def missing_from(listed: Iterable[Record], ids: Iterable[str]) -> set[str]:
+def missing_from(listed: Iterable[PbsRecord], ids: Iterable[str]) -> set[str]:
     """The ids that a listing should have, and has not. Jobs of arrays and whole arrays have one number."""
     numbers = {number_of(record.name) for record in listed}
     return {batch_id for batch_id in ids if number_of(batch_id) not in numbers}
 
 
-def read_tasks(records: Collection[Record]) -> Iterator[ListedTask]:
+def read_tasks(records: Collection[PbsRecord]) -> Iterator[ListedTask]:
     """A task for each job; for an array the listing of its jobs, else one for all of them."""
     arrays = {number_of(record.name): record for record in records if "[]" in record.name}
     divided = {number_of(record.name) for record in records if re.search(r"\[[0-9]+\]", record.name)}
@@ -92,7 +92,7 @@ def read_tasks(records: Collection[Record]) -> Iterator[ListedTask]:
             yield _task(record, arrays.get(number_of(record.name)))
 
 
-def _task(record: Record, array: Record | None) -> ListedTask:
+def _task(record: PbsRecord, array: PbsRecord | None) -> ListedTask:
     read_id(record.name)
     letter, holder = record.values["job_state"][0], record
     if letter == "Q" and array is not None and array.values["job_state"][0] == "H":
@@ -120,19 +120,19 @@ def _task(record: Record, array: Record | None) -> ListedTask:
     )
 
 
-def _variables(record: Record) -> dict[str, str]:
+def _variables(record: PbsRecord) -> dict[str, str]:
     """The variables of a job that Pilotage has set. The others may have odd escapes, and are nobody's business."""
     words = re.split(r"(?<!\\),", record.get("Variable_List"))
     pairs = (word.partition("=") for word in words if word.startswith("PILOTAGE_"))
     return {name: value for name, _, value in pairs}
 
 
-def read_job_properties(record: Record) -> dict[str, str]:
+def read_job_properties(record: PbsRecord) -> dict[str, str]:
     """The properties of a pilot; empty: it has none."""
     return read_properties(_variables(record).get(PROPERTIES_VARIABLE, "").replace(";", ","))
 
 
-def read_ended(records: Collection[Record]) -> Iterator[ListedTask]:
+def read_ended(records: Collection[PbsRecord]) -> Iterator[ListedTask]:
     """The tasks of a listing with history that have ended or run, with the reason of their end."""
     by_id = {record.name: record for record in records}
     for task in read_tasks(records):
@@ -160,7 +160,7 @@ _OF_PBS = {
 """Negative exit codes of OpenPBS and Torque that are said otherwise than by their number."""
 
 
-def _reason_of_end(record: Record) -> tuple[str, str]:
+def _reason_of_end(record: PbsRecord) -> tuple[str, str]:
     text = record.get("Exit_status") or record.get("exit_status")
     if not re.fullmatch(r"-?[0-9]{1,9}", text):
         return "ended", in_short(plain_comment(record.get("comment")))
@@ -238,7 +238,7 @@ def is_without_history(errors: str) -> bool:
     return "not configured to maintain job history" in errors
 
 
-def read_server(output: str) -> Record:
+def read_server(output: str) -> PbsRecord:
     """The server in the output of `commands.show_server`. `UnreadableOutput`: there is none."""
     servers = read_records(output, "Server:")
     if not servers or not servers[0].name:

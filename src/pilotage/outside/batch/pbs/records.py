@@ -17,7 +17,7 @@ MOST_RECORDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PbsRecord:
     """One object of a listing. Sub-values have names such as resources_available.mem."""
 
     name: str
@@ -27,7 +27,7 @@ class Record:
         return self.values.get(name, "")
 
 
-def read_records(output: str, head: str) -> list[Record]:
+def read_records(output: str, head: str) -> list[PbsRecord]:
     """The records that begin with `head`, such as `Job Id: `; empty: a name alone begins one, after an empty line.
 
     A long value goes on in lines that begin with a tab. A value with line ends of its own goes on in any line: so the
@@ -41,14 +41,14 @@ def read_records(output: str, head: str) -> list[Record]:
     return records
 
 
-def _read(output: str, head: str) -> Iterator[Record]:
-    record: Record | None = None
+def _read(output: str, head: str) -> Iterator[PbsRecord]:
+    record: PbsRecord | None = None
     last, after_empty = "", True
     for line in output.split("\n"):
         if line.startswith(head) if head else after_empty and line[:1].strip():
             if record is not None:
                 yield record
-            record, last = Record(line[len(head) :].strip()), ""
+            record, last = PbsRecord(line[len(head) :].strip()), ""
         elif record is None:
             if line.strip():
                 raise UnreadableOutput(f"not a line of a listing: {line[:200]!r}")

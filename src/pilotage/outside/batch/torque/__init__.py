@@ -1,4 +1,4 @@
-"""Torque: the words in which its commands differ from those of PBS. Adapter and readers are those of PBS."""
+"""Torque: the words of its commands. PBS has the adapter and the readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Torque:
         return words + [word for option, value in named.items() if value for word in (option, value)]
 
     def _size(self, shape: Shape, flags: Sequence[str]) -> list[str]:
-        """One node with all cores of the pilot. Forwarded properties include those of the policy."""
+        """One node with all cores of the pilot. Forwarded properties include the properties of the policy."""
         properties, others = self._options.properties, list[str]()
         for option, value in zip(flags[::2], flags[1::2], strict=True):
             if option == "-l":

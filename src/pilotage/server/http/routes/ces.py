@@ -100,7 +100,7 @@ async def check_ce(body: CeCheck, context: TheContext, caller: TheCaller) -> CeR
 
 @router.call(RECORD_CE)
 async def record_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller) -> CeRecording:
-    """Submit, release and cancel two batch jobs that sleep, and return what the batch system has answered."""
+    """Submit, release and cancel two batch jobs that sleep, and return the answers of the batch system."""
     ce = ce_by_name(context.pool.policy, body.name)
     stamp = context.pool.secrets.token_hex(8)
 
