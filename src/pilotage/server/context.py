@@ -80,6 +80,8 @@ class WorkIntake:
     prospects: Prospects
     work_queue: WorkQueue
     work_queue_depth: CachedCounts[WorkQueueDepth]
+    catalogues: CatalogueClients
+    """Outside catalogues, whose data sets requests read and write."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,6 @@ class Context:
     pilots: PilotService
     work: WorkIntake
     duties: DutyState
-    catalogues: CatalogueClients
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
     feed: ChangeFeed = field(init=False)

@@ -10,7 +10,6 @@ from pathlib import Path
 from pilotage.core.policy import Policy
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace
 from pilotage.server.duties.batch_clients import BatchClients
@@ -136,9 +135,9 @@ class TwinServer:
                 on_file=self.connection.dialect == "sqlite",
                 clock=clock,
                 monotonic=monotonic,
+                outside=DirectCalls(),
             ),
             duties=make_duty_state(pool, clock),
-            catalogues=CatalogueClients(DirectCalls()),
         )
 
     def _load(self, tx: Transaction) -> tuple[str, Pool]:

@@ -98,7 +98,7 @@ class Copies:
         self.bench = Bench(folder, POLICY.replace("[requests]", f"{policy}\n[requests]"))
         self.pool = Pool(QueueBench(self.bench), monkeypatch)
         self.paper = Paper()
-        self.pool.context.catalogues = SimpleNamespace(
+        self.pool.context.work.catalogues = SimpleNamespace(
             adapter=lambda policy, name: self.paper, close=lambda: None
         )
         self.duty = CatalogueDuty(self.pool.context)

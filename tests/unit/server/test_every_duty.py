@@ -24,6 +24,7 @@ from pilotage.core.ids import PilotId, QueueId, SubmissionId
 from pilotage.server.duties import (
     addresses,
     agents,
+    catalogues,
     ces,
     costs,
     director,
@@ -39,6 +40,7 @@ from pilotage.server.duties import (
     peers,
     propagation,
     queues,
+    registrations,
     release,
     retention,
     roll_up,
@@ -377,6 +379,7 @@ def _local_information(pool: Pool) -> Case:
 
 WHOLE: dict[type[Duty], str] = {
     addresses.AddressDuty: "the addresses of this server",
+    catalogues.CatalogueDuty: "each data set keeps its own problem, which `catalogue show` tells",
     director.DirectorDuty: "one iteration decides over all queues and CEs together",
     embedded_agent.EmbeddedAgentDuty: "one process",
     feed.FeedDuty: "changes have one order, and their listeners wait for all of them",
@@ -389,6 +392,7 @@ WHOLE: dict[type[Duty], str] = {
     peers.PeersDuty: "changes of other servers have an order that none may leave",
     peers.RebalanceDuty: "the room of all limits is shared out together",
     peers.ServersDuty: "silent servers are evicted by one decision",
+    registrations.RegistrationDuty: "each block keeps its own problem, which `catalogue show` tells",
     shares.LedgerDuty: "one sum over all attempts",
     shares.PriorityDuty: "one computation over all queues in memory",
     shares.ShareDuty: "one sum over all attempts",

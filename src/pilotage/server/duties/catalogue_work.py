@@ -69,7 +69,7 @@ class CatalogueWork(Duty):
 
     async def _serve(self, name: str) -> None:
         try:
-            adapter = self._context.catalogues.adapter(self._context.pool.policy, name)
+            adapter = self._context.work.catalogues.adapter(self._context.pool.policy, name)
             software = await self.call(adapter.greet)
             await self.serve(name, adapter)
         except OF_THE_CATALOGUE as error:
@@ -98,7 +98,7 @@ class CatalogueWork(Duty):
         """End the work. Nobody waits for calls that hang."""
         for task in self._running.values():
             task.cancel()
-        self._context.catalogues.close()
+        self._context.work.catalogues.close()
 
 
 def told(error: PilotageError) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import DutyState, WorkIntake
 from pilotage.server.director_state import DirectorState, new_seed
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.metrics_cache import CachedCounts
+from pilotage.server.outside_calls import OutsideCalls
 from pilotage.server.prospects import Prospects
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
@@ -28,13 +30,18 @@ def make_work_intake(
     on_file: bool,
     clock: Callable[[], float],
     monotonic: Callable[[], float],
+    outside: OutsideCalls,
 ) -> WorkIntake:
-    """`on_file`: the store is a file of this server, so that large writes hold up its other work."""
+    """`on_file`: the store is a file of this server, so that large writes hold up its other work.
+
+    `outside`: makes the calls of outside catalogues.
+    """
     return WorkIntake(
         SubmissionGate(writer, new_pace(monotonic, AIM if on_file else POSTGRESQL_TARGET)),
         Prospects(pool, writer, clock),
         WorkQueue(pool),
         CachedCounts(readers, monotonic, work_queue_depth.read),
+        CatalogueClients(outside),
     )
 
 

@@ -17,7 +17,6 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.catalogue_clients import CatalogueClients
 from pilotage.server.context import Context, Disk, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
@@ -193,9 +192,9 @@ class _Server:
                 on_file=self._connection.dialect == "sqlite",
                 clock=self._clock,
                 monotonic=self._rim.monotonic,
+                outside=self._rim.outside,
             ),
             duties=make_duty_state(pool, self._clock),
-            catalogues=CatalogueClients(self._rim.outside),
         )
 
     def _pilot_service(self, pool: Pool) -> PilotService:

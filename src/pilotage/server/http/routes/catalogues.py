@@ -92,7 +92,7 @@ def show_catalogue(name: GivenName, context: TheContext, _: TheCaller) -> Catalo
 @router.call(TEST_CATALOGUE)
 async def ask_catalogue(name: GivenName, context: TheContext, _: TheCaller) -> CatalogueSummary:
     """Log in to an outside catalogue now. The answer, or the problem, is stored and returned."""
-    adapter = context.catalogues.adapter(context.pool.policy, name)
+    adapter = context.work.catalogues.adapter(context.pool.policy, name)
     problem = software = ""
     try:
         software = await _ask(adapter.greet)
@@ -136,7 +136,7 @@ async def ensure_followed(context: Context, name: str, *, owner: str, group: str
         raise InvalidInput(f"the data set {name} is registered here, and copied from no catalogue")
     warning = ""
     if known is None:
-        adapter = context.catalogues.adapter(policy, catalogue or name.partition(":")[0])
+        adapter = context.work.catalogues.adapter(policy, catalogue or name.partition(":")[0])
         there = name.partition(":")[2]
         try:
             await _ask(lambda: adapter.check(there))
