@@ -232,7 +232,13 @@ def close(tx: Transaction, name: str, *, changer: Viewer) -> DataSetRow:
             f"request {writer} writes the data set {name}, and closes it at its end",
             hint=f"`pilotage request force-complete {writer}` ends it now",
         )
-    for block in datasets.open_blocks(tx.connection, row.id):
+    blocks = datasets.open_blocks(tx.connection, row.id)
+    if blocks and row.catalogue and row.request is None:
+        raise Conflict(
+            f"blocks of the data set {name} are being copied from {row.catalogue}",
+            hint="close it when the reading is complete: see `pilotage catalogue show`",
+        )
+    for block in blocks:
         datasets.close_block(tx.connection, row.id, block.id)
     datasets.close(tx.connection, row.id)
     return row._replace(open=False)

@@ -33,7 +33,3 @@ def by_name(connection: Connection) -> dict[str, CatalogueRow]:
 
 def save(connection: Connection, row: CatalogueRow) -> None:
     connection.execute(_SAVE, values(row))
-
-
-def delete(connection: Connection, name: str) -> None:
-    connection.execute("DELETE FROM catalogues WHERE name = ?", (name,))
