@@ -374,7 +374,7 @@ def on_htcondor(folder: Path) -> Iterator[World]:
             "PORT": str(made.port),
         }
         # A listing begins with the address of the schedd and the time.
-        runner = Recorder(
+        runner = CommandRecorder(
             Transcript(HTCONDOR_HEADER, values=places), LocalRunner(made.environment), "^-- Schedd:[^\n]*"
         )
 
@@ -416,7 +416,7 @@ def on_arc(folder: Path) -> Iterator[World]:
         def connect(host: str, port: int, context: ssl.SSLContext, timeout: float) -> BatchConnection:
             connection = HttpsConnection(host, port, context, timeout)
             return RunnerConnection(
-                lambda headers: Recorder(transcript, HttpsRunner(connection, headers), *volatile)
+                lambda headers: CommandRecorder(transcript, HttpsRunner(connection, headers), *volatile)
             )
 
         def another(timeout: float = 60.0, queue: str = "") -> ArcBatch:
@@ -444,7 +444,7 @@ def on_arc(folder: Path) -> Iterator[World]:
                 + made.shown()
             ),
         )
-        with recording(world, Recorder(transcript, LocalRunner({})), "arc") as recorded_world:
+        with recording(world, CommandRecorder(transcript, LocalRunner({})), "arc") as recorded_world:
             yield recorded_world
 
 
