@@ -190,7 +190,7 @@ def _resources(shape: Shape) -> dict[str, str]:
 
 
 def _rules(shape: Shape, own: str, forwarded: str) -> dict[str, str]:
-    """The conditions over machines, and those under which the schedd removes a pilot.
+    """The conditions over machines, and the conditions under which the schedd removes a pilot.
 
     HTCondor starts an evicted job again: the second start would be another program with an old stamp. So no machine
     fits a job that has been started, and the schedd removes it.
