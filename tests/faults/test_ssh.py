@@ -88,7 +88,7 @@ def test_a_lost_connection_is_told_and_opened_by_a_person_only(tmp_path: Path) -
 
 
 def ssh_masters(control: str) -> list[int]:
-    """The processes that hold a control socket open."""
+    """The processes that have opened this connection."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -96,7 +96,7 @@ def ssh_masters(control: str) -> list[int]:
                 words = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
             except OSError:
                 continue
-            if words.startswith("ssh: ") and control in words and "mux" in words:
+            if words.startswith("ssh -M ") and control in words:
                 found.append(int(folder.name))
     return found
 
