@@ -154,11 +154,13 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
     client = instance.client()
     assert_nothing_left(instance, ce)
     ce.kill("arex")
-    sent = client.submit({"executable": "sleep", "arguments": ["3"]}, values=range(6))
-    selection = Selection(submission=sent.submission)
-    until(lambda: client.ce("arc").ce.waiting == 4, 2 * PATIENCE, "accepted jobs that count as waiting")
-    assert len(ce.jobs()) == 4, "no more than may wait"
-    ce.start_arex()
+    try:
+        sent = client.submit({"executable": "sleep", "arguments": ["3"]}, values=range(6))
+        selection = Selection(submission=sent.submission)
+        until(lambda: len(ce.jobs()) == 4, 2 * PATIENCE, "four accepted jobs, which no daemon takes up")
+        until(lambda: client.ce("arc").ce.waiting == 4, 2 * PATIENCE, "jobs that count as waiting")
+    finally:
+        ce.start_arex()
     until(lambda: client.ce("arc").ce.running, 2 * PATIENCE, "a pilot that runs")
     killed = next(pilot for pilot in client.pilots() if pilot.started is not None and pilot.ended is None)
     for pid in ce.processes(killed.batch_id):

@@ -95,8 +95,8 @@ class World:
     """Start the pilots that wait."""
     kill: Callable[[ListedTask], object] = lambda task: None
     """End a batch job behind the adapter's back."""
-    farewell: signal.Signals = signal.SIGTERM
-    """The signal by which it asks a running batch job to leave. Pilots leave on both."""
+    farewell: signal.Signals | None = signal.SIGTERM
+    """The signal by which it asks a running batch job to leave. Pilots leave on both. None: it kills at once."""
     shown: Callable[[], str] | None = None
     """All that every account of the machine is shown of the batch jobs. None: scripts do not run."""
     files: Path | None = None
@@ -439,6 +439,7 @@ def on_arc(folder: Path) -> Iterator[World]:
             lambda: another(queue="nosuch"),
             silent,
             kill=kill,
+            farewell=None,
             shown=lambda: (
                 subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
                 + made.shown()
@@ -825,6 +826,8 @@ def test_a_batch_job_that_was_killed_is_absent_by_id_and_by_stamp(world: World, 
 
 def test_a_cancelled_pilot_can_say_goodbye(world: World, stamp: str) -> None:
     world.needs(world.shown, "scripts do not run here")
+    world.needs(world.farewell, "ARC signals the wrapper of a job that is a process of its own machine")
+    assert world.farewell is not None
     # Batch jobs may run under another account.
     folder = Path(tempfile.mkdtemp(dir=world.files or arc.REACHABLE))
     folder.chmod(0o777)
