@@ -10,7 +10,7 @@ import pytest
 
 from pilotage.client import Client
 from pilotage.core.errors import CursorExpired, InvalidInput
-from pilotage.wire.changes import Change, ChangesQuery
+from pilotage.wire.changes import ChangesQuery, FeedChange
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
 
@@ -21,9 +21,9 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield one
 
 
-def read_until_final(client: Client, cursor: str, jobs: int) -> list[Change]:
+def read_until_final(client: Client, cursor: str, jobs: int) -> list[FeedChange]:
     """All changes until so many jobs are final."""
-    found: list[Change] = []
+    found: list[FeedChange] = []
     end = time.monotonic() + PATIENCE
     while sum(change.kind == "job" and change.state in ("Done", "Failed") for change in found) < jobs:
         assert time.monotonic() < end, found
@@ -58,7 +58,7 @@ def test_every_change_comes_once_and_in_order(instance: Instance) -> None:
 def test_a_waiting_listener_is_told_at_once(instance: Instance) -> None:
     client = instance.client()
     cursor = client.read_changes(ChangesQuery()).cursor
-    told: list[Change] = []
+    told: list[FeedChange] = []
     listener = threading.Thread(
         target=lambda: told.extend(client.read_changes(ChangesQuery(cursor, wait=60.0)).changes)
     )

@@ -1,4 +1,4 @@
-"""The change feed: what has become of jobs, without asking for their lists again."""
+"""The change feed: the changes of jobs, without asking for their lists again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import CursorExpired
 
 if TYPE_CHECKING:
-    from pilotage.wire.changes import Change, ChangesPage, ChangesQuery
+    from pilotage.wire.changes import ChangesPage, ChangesQuery, FeedChange
     from pilotage.wire.jobs import Selection
 
 
@@ -20,7 +20,7 @@ class ChangeMethods(TypedRequests):
     """The part of the client for the change feed."""
 
     def read_changes(self, query: ChangesQuery) -> ChangesPage:
-        """One page of changes. With `query.wait` it comes with the first change, or after so many seconds.
+        """One page of changes. With `query.wait`, in seconds, it comes with the first change or when they are over.
 
         Raises CursorExpired if changes after the cursor may be gone.
         """
@@ -34,9 +34,9 @@ class ChangeMethods(TypedRequests):
         owner: str | None = None,
         group: str | None = None,
     ) -> Iterator[ChangesPage]:
-        """Iterate over pages of changes without an end: of all jobs that you may see, or of those that fit.
+        """Iterate over pages of changes without an end: of all jobs that you may see, or of jobs that fit.
 
-        Begins with the changes after a cursor, else with those after this call. Keep the `cursor` of the last page
+        Begins after a cursor, else with this call. Keep the `cursor` of the last page
         whose changes you have handled: nothing is missed or told twice if you go on from it later.
         """
         query = wire.changes.ChangesQuery(after, submission=submission, owner=owner, group=group)
@@ -74,7 +74,7 @@ class ChangeCursor:
         self._query.after = self._read(self._query).cursor
 
     def await_change(self, seconds: float) -> None:
-        """Wait until a job of the selection or the request has changed, for at most so many seconds."""
+        """Wait until a job of the selection or the request has changed, or until `seconds` are over."""
         end = time.monotonic() + seconds
         try:
             while True:
@@ -86,7 +86,7 @@ class ChangeCursor:
         except CursorExpired:
             self._begin()
 
-    def _concerns(self, change: Change) -> bool:
+    def _concerns(self, change: FeedChange) -> bool:
         if self._request is not None:
             return change.kind == "request" and change.id == self._request
         if self._ids:

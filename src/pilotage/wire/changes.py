@@ -1,7 +1,7 @@
-"""Messages of the change feed: what has become of jobs, submissions and requests, in the order of commits.
+"""Messages of the change feed: changes of jobs, submissions and requests, in the order of commits.
 
-A cursor stands for everything told before it. Whoever keeps the last cursor misses no change and gets none twice, also
-over restarts of the server and from another server of the pool.
+A cursor stands for everything told before it. A client that keeps the last cursor misses no change and gets none twice,
+also after a restart of the server, and from another server of the pool.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ class ChangesQuery:
 
 
 @dataclass
-class Change:
+class FeedChange:
     """A job, submission or request has got a state."""
 
     kind: str
     """job, submission or request."""
     id: int
     state: str
-    """Of a submission: of its new jobs, which come into being with it and have no change of their own."""
+    """A submission tells that of its new jobs, which have no change of their own."""
     at: float
     submission: int = 0
-    """Of a job."""
+    """The submission of a job."""
     epoch: int = 0
-    """Of a job: the number of its assignments to pilots."""
+    """How often a job was assigned to a pilot."""
     exit_code: Optional[int] = None
-    """Of a job, if it is still in this state."""
+    """Known of a job that is still in this state."""
     jobs: int = 0
-    """Of a submission: its new jobs."""
+    """The number of new jobs of a submission."""
     first: int = 0
-    """Of a submission: the first of its new jobs."""
+    """The first new job of a submission."""
 
 
 @dataclass
 class ChangesPage:
-    changes: List[Change]
+    changes: List[FeedChange]
     cursor: str
     """For the next page."""
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from typing import Any
 
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
-from pilotage.core.key_lines import line_of
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.budget import parse_budget
-from pilotage.core.policy.ce_attributes import attribute_mistakes
 from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
-from pilotage.core.policy.reach import RELAY, parse_reach
+from pilotage.core.policy.outside_validation import check_batch_options, check_catalogues
+from pilotage.core.policy.refuser import Refuser, known_names
 from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.queues.limits import ATTRIBUTES
 from pilotage.core.shares.corrector import CorrectorInstance
@@ -28,19 +26,17 @@ from pilotage.core.shares.use import HOURS_KEPT
 
 _PROXY = re.compile(r"http://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}/?")
 
-_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
-
 _NO_STORAGE = frozenset({"/", "//", "/proc", "/dev", "/sys"})
 
 
 def validate(policy: Policy, text: str) -> None:
     """Raise `InvalidInput` with its line for the first contradiction or value out of range."""
-    refuse = _Refuser(text)
+    refuse = Refuser(text)
     _check_people(policy, refuse)
     _check_sites(policy, refuse)
     _check_places(policy, refuse)
-    _check_batch_options(policy, refuse)
-    _check_catalogues(policy, refuse)
+    check_batch_options(policy, refuse)
+    check_catalogues(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)
     _check_jobs(policy.jobs, refuse)
@@ -57,17 +53,7 @@ def validate(policy: Policy, text: str) -> None:
         refuse(reason, *keys)
 
 
-class _Refuser:
-    """Raises `InvalidInput` with the line of the given keys."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __call__(self, message: str, *keys: str, hint: str = "") -> None:
-        raise InvalidInput(message, hint=hint, line=line_of(self._text, list(keys)), field=".".join(keys))
-
-
-def _check_people(policy: Policy, refuse: _Refuser) -> None:
+def _check_people(policy: Policy, refuse: Refuser) -> None:
     if policy.groups and not any(group.share for group in policy.groups.values()):
         hint = "give at least one group a share above 0"
         refuse("all shares are 0, so no group would be entitled to anything", "groups", hint=hint)
@@ -90,88 +76,30 @@ def _check_people(policy: Policy, refuse: _Refuser) -> None:
                 "users",
                 name,
                 "groups",
-                hint=_known(policy.groups),
+                hint=known_names(policy.groups),
             )
 
 
-def _check_sites(policy: Policy, refuse: _Refuser) -> None:
+def _check_sites(policy: Policy, refuse: Refuser) -> None:
     for name, site in policy.sites.items():
         for user in (user for user in site.administrators if user not in policy.users):
             reason = f"site {name}: there is no user {user}"
-            refuse(reason, "sites", name, "administrators", hint=_known(policy.users))
+            refuse(reason, "sites", name, "administrators", hint=known_names(policy.users))
         for path in site.storage:
             if not path.startswith("/") or posixpath.normpath(path) in _NO_STORAGE:
                 reason = f"site {name}: {path!r} cannot be a storage place"
                 refuse(reason, "sites", name, "storage", hint="name an absolute path, such as /data/pilotage")
 
 
-def _check_batch_options(policy: Policy, refuse: _Refuser) -> None:
-    for name, ce in policy.ces.items():
-        for system, options in BATCH_SYSTEMS.items():
-            # A table that is not there has no mistakes, unless the CE is of its type.
-            if ce.type != system and getattr(ce, system) == options():
-                continue
-            for key, reason in getattr(ce, system).mistakes():
-                refuse(f"CE {name}: {reason}", "ces", name, system, key)
-        if ce.type != "local" and (limit := ce.batch_options().largest_pilot) is not None:
-            most, reason = limit
-            if ce.pilot_processors > most:
-                refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
-        _check_reach(name, ce, refuse)
-        for keys, reason, hint in attribute_mistakes(name, ce):
-            refuse(f"CE {name}: {reason}", "ces", name, *keys, hint=hint)
-        for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
-            refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
-        hook = ce.forward_hook
-        if hook and (ce.type == "local" or not hook.startswith("/") or not hook.isprintable()):
-            hint = "name an absolute path of a program; a local CE has no flags and no hook"
-            refuse(f"CE {name}: forward_hook cannot be used", "ces", name, "forward_hook", hint=hint)
-
-
-def _check_catalogues(policy: Policy, refuse: _Refuser) -> None:
-    for name, catalogue in policy.catalogues.items():
-        here = ("catalogues", name)
-        if not _CATALOGUE_NAME.fullmatch(name):
-            hint = "it begins the names of data sets: use letters, digits, - and _"
-            refuse(f"the name {name[:80]!r} of a catalogue cannot be used", *here, hint=hint)
-        for key, reason in catalogue.catalogue_options().mistakes():
-            refuse(f"catalogue {name}: {reason}", *here, catalogue.type, key)
-        for place, row in catalogue.places.items():
-            if row.site != "*" and row.site not in policy.sites:
-                message = f"catalogue {name}: {place}: there is no site {row.site}"
-                refuse(message, *here, "places", place, "site", hint=_known(policy.sites))
-            if row.prefix and not row.prefix.startswith("/") and "://" not in row.prefix:
-                message = f"catalogue {name}: {place}: {row.prefix!r} is neither an absolute path nor a URL"
-                refuse(message, *here, "places", place, "prefix")
-
-
-def _check_reach(name: str, ce: Ce, refuse: _Refuser) -> None:
-    if ce.reach and ce.type == "local":
-        hint = "name the type of a batch system on that host, or `machines` for machines without one"
-        refuse(f"CE {name}: a local CE is the server's own machine", "ces", name, "reach", hint=hint)
-    if ce.reach:
-        try:
-            parse_reach(ce.reach)
-        except InvalidInput as error:
-            refuse(f"CE {name}: reach: {error.message}", "ces", name, "reach", hint=error.hint)
-    if ce.reach and ce.type != "local" and ce.batch_options().own_reaches:
-        hint = "remove reach"
-        refuse(f"CE {name}: its table names the hosts", "ces", name, "reach", hint=hint)
-    if ce.relay and not ce.reach:
-        hint = 'set reach = "ssh HOST", or remove relay'
-        refuse(f"CE {name}: a relay runs on the host of `reach`", "ces", name, "relay", hint=hint)
-    if ce.relay and not RELAY.fullmatch(ce.relay):
-        hint = 'write "auto", HOST or HOST:PORT'
-        refuse(f"CE {name}: {ce.relay[:80]!r} is no relay", "ces", name, "relay", hint=hint)
-
-
-def _check_places(policy: Policy, refuse: _Refuser) -> None:
+def _check_places(policy: Policy, refuse: Refuser) -> None:
     for name, ce in policy.ces.items():
         if reason := mistake_in_name(name):
             hint = f"use {PLAIN_CHARACTERS}"
             refuse(f"the name {name[:80]!r} of a CE {reason}", "ces", name, hint=hint)
         if ce.site not in policy.sites:
-            refuse(f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=_known(policy.sites))
+            refuse(
+                f"CE {name}: there is no site {ce.site}", "ces", name, "site", hint=known_names(policy.sites)
+            )
         for path in map(visible_path, ce.visible):
             if not path.startswith("/") or posixpath.normpath(path) in ("/", "//", "/proc", "/dev"):
                 reason = f"CE {name}: {path!r} cannot be made visible"
@@ -197,7 +125,7 @@ def _check_places(policy: Policy, refuse: _Refuser) -> None:
             refuse(f"CE {name}: the proxy is not http://HOST:PORT", "ces", name, "proxy", hint=hint)
 
 
-def _check_budget(policy: Policy, name: str, refuse: _Refuser) -> None:
+def _check_budget(policy: Policy, name: str, refuse: Refuser) -> None:
     text = policy.ces[name].budget
     if not text:
         return
@@ -213,7 +141,7 @@ def _check_budget(policy: Policy, name: str, refuse: _Refuser) -> None:
         refuse(message, "ces", name, "budget", hint=hint)
 
 
-def _check_limits(policy: Policy, refuse: _Refuser) -> None:
+def _check_limits(policy: Policy, refuse: Refuser) -> None:
     for place, limit in enumerate(policy.limits):
         here = ("limits", str(place))
         if limit.attribute not in ATTRIBUTES:
@@ -226,12 +154,12 @@ def _check_limits(policy: Policy, refuse: _Refuser) -> None:
                 "a limit needs running (at least 0) or delay (above 0), and burst must be at least 1", *here
             )
         if limit.site and limit.site not in policy.sites:
-            refuse(f"limits: there is no site {limit.site}", *here, "site", hint=_known(policy.sites))
+            refuse(f"limits: there is no site {limit.site}", *here, "site", hint=known_names(policy.sites))
         if limit.ce and limit.ce not in policy.ces:
-            refuse(f"limits: there is no CE {limit.ce}", *here, "ce", hint=_known(policy.ces))
+            refuse(f"limits: there is no CE {limit.ce}", *here, "ce", hint=known_names(policy.ces))
 
 
-def _check_director(policy: Policy, refuse: _Refuser) -> None:
+def _check_director(policy: Policy, refuse: Refuser) -> None:
     director = policy.director
     known = policy.submit_pools()
     for name in director.default_pools or ():
@@ -249,7 +177,7 @@ def _check_director(policy: Policy, refuse: _Refuser) -> None:
     _check_pools(policy, refuse)
 
 
-def _check_pools(policy: Policy, refuse: _Refuser) -> None:
+def _check_pools(policy: Policy, refuse: Refuser) -> None:
     known = policy.submit_pools()
     for name, pool in policy.director.pools.items():
         here = ("director", "pools", name)
@@ -287,7 +215,7 @@ def _endpoint_hint(policy: Policy, pool: str) -> str:
     return "; ".join([advice, *reasons])
 
 
-def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
+def _check_jobs(jobs: Jobs, refuse: Refuser) -> None:
     for key in jobs.__struct_fields__:
         if not 0 <= getattr(jobs, key) < math.inf:
             refuse(f"jobs.{key} must be a finite number, at least 0", "jobs", key)
@@ -295,7 +223,7 @@ def _check_jobs(jobs: Jobs, refuse: _Refuser) -> None:
         refuse("jobs.offer_timeout must be above 0", "jobs", "offer_timeout")
 
 
-def _check_retention(policy: Policy, refuse: _Refuser) -> None:
+def _check_retention(policy: Policy, refuse: Refuser) -> None:
     retention = policy.retention
     for key in retention.__struct_fields__:
         seconds = getattr(retention, key)
@@ -313,7 +241,7 @@ def _check_retention(policy: Policy, refuse: _Refuser) -> None:
             refuse(message, "retention", "attempts", hint=hint)
 
 
-def _check_requests(policy: Policy, refuse: _Refuser) -> None:
+def _check_requests(policy: Policy, refuse: Refuser) -> None:
     requests = policy.requests
     bands = requests.priority_bands
     if list(bands) != sorted(set(bands)):
@@ -330,7 +258,7 @@ def _check_requests(policy: Policy, refuse: _Refuser) -> None:
         here = ("requests", "thresholds", str(place))
         if entry.site and entry.site not in policy.sites:
             message = f"requests.thresholds: there is no site {entry.site}"
-            refuse(message, *here, "site", hint=_known(policy.sites))
+            refuse(message, *here, "site", hint=known_names(policy.sites))
         if entry.pending is None and entry.running is None:
             refuse("a threshold needs pending or running", *here)
         if (entry.site, entry.type) in places:
@@ -338,7 +266,7 @@ def _check_requests(policy: Policy, refuse: _Refuser) -> None:
         places.add((entry.site, entry.type))
 
 
-def _check_correction(policy: Policy, refuse: _Refuser) -> None:
+def _check_correction(policy: Policy, refuse: Refuser) -> None:
     correction = policy.correction
     for name in correction.correctors:
         if name not in CORRECTORS:
@@ -355,7 +283,7 @@ def _check_correction(policy: Policy, refuse: _Refuser) -> None:
         _check_corrector(corrector, policy, refuse)
 
 
-def _check_corrector(corrector: str, policy: Policy, refuse: _Refuser) -> None:
+def _check_corrector(corrector: str, policy: Policy, refuse: Refuser) -> None:
     started = corrector in policy.correction.correctors
     instances = policy.correction.instances_of(corrector)
     if instances and not started:
@@ -380,11 +308,11 @@ def _check_corrector(corrector: str, policy: Policy, refuse: _Refuser) -> None:
 
 
 def _check_instance(
-    corrector: str, name: str, instance: CorrectorInstance, policy: Policy, refuse: _Refuser
+    corrector: str, name: str, instance: CorrectorInstance, policy: Policy, refuse: Refuser
 ) -> None:
     here = ("correction", corrector, name)
     if instance.group and instance.group not in policy.groups:
-        refuse(f"{name}: there is no group {instance.group}", *here, "group", hint=_known(policy.groups))
+        refuse(f"{name}: there is no group {instance.group}", *here, "group", hint=known_names(policy.groups))
     if instance.group and policy.sharing(instance.group):
         hint = "the share belongs to the group as a whole; remove the instance"
         refuse(
@@ -395,7 +323,3 @@ def _check_instance(
     for fault in instance.faults(policy.accounting.history):
         where = f"{name}, {fault.part}" if fault.part else name
         refuse(f"{where}: {fault.message}", *here, *fault.keys, hint=fault.hint)
-
-
-def _known(names: dict[str, Any]) -> str:
-    return f"there are: {', '.join(sorted(names)) or 'none'}"

@@ -25,7 +25,7 @@ class ChangeFeed:
         """Set when the first listener has come."""
         self._listeners = 0
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        """By owner of the jobs that a listener waits for; "": those of several."""
+        """The key is the owner of the jobs that a listener waits for; "": several owners."""
 
     @property
     def has_listeners(self) -> bool:
@@ -56,11 +56,11 @@ class ChangeFeed:
         for recent, reader in ((self.jobs, self.of_jobs), (self.requests, self.of_requests)):
             more = True
             while more:
-                found = await reader.after(recent.end)
-                more = found.more
-                recent.extend(found.rows, found.end)
-                if found.rows:
-                    self._wake({row.owner for row in found.rows})
+                part = await reader.after(recent.end)
+                more = part.more
+                recent.extend(part.rows, part.end)
+                if part.rows:
+                    self._wake({row.owner for row in part.rows})
 
     def forget(self) -> None:
         """Drop the recent changes: nobody listens."""
@@ -94,10 +94,10 @@ class ChangeFeed:
         recent, reader = (self.requests, self.of_requests) if of_requests else (self.jobs, self.of_jobs)
         if recent is not None and recent.covers(position):
             return recent.after(position), max(position, recent.end), False
-        found = await reader.after(position)
-        end = found.end
+        part = await reader.after(position)
+        end = part.end
         if (
-            recent is not None and not found.more
+            recent is not None and not part.more
         ):  # all that was committed before the recent changes began is read
             end = max(end, recent.begin)
-        return found.rows, end, found.more
+        return part.rows, end, part.more

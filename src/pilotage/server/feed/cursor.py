@@ -23,7 +23,7 @@ class FeedCursor(NamedTuple):
     """Everything told so far: a position in the log of jobs and one in that of requests."""
 
     incarnation: int
-    """Of the database: a restored one has other changes."""
+    """The database's: a restored one has other changes."""
     jobs: StreamPosition
     requests: StreamPosition
     at: int
@@ -37,11 +37,11 @@ class FeedCursor(NamedTuple):
 
 def parse_cursor(text: str) -> FeedCursor:
     """The cursor that was written as this text."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise InvalidInput(
             f"{text[:60]!r} is no cursor", hint="use the `cursor` of a page, or none", field="after"
         )
-    incarnation, xid, id_, entry, request_xid, request_id, at = map(int, found.groups())
+    incarnation, xid, id_, entry, request_xid, request_id, at = map(int, match.groups())
     requests = StreamPosition(LogPosition(request_xid, request_id), 1)
     return FeedCursor(incarnation, StreamPosition(LogPosition(xid, id_), entry), requests, at)

@@ -28,7 +28,7 @@ class Read(Protocol):
     def __call__(self, query: Callable[[Connection], Answer], /) -> Awaitable[Answer]: ...
 
 
-class Slice(NamedTuple):
+class LogSlice(NamedTuple):
     """The changes of one part of a log."""
 
     rows: list[FeedRow]
@@ -51,7 +51,7 @@ class LogReader:
         log = await self.read(lambda connection: feed.newest(connection, of_requests=self.of_requests))
         return StreamPosition(log, feed.MAX_ENTRIES)
 
-    async def after(self, position: StreamPosition) -> Slice:
+    async def after(self, position: StreamPosition) -> LogSlice:
         """The next changes after a position; none of them where `rows` is empty and `more` is False."""
         rows = await self.read(
             lambda connection: feed.read_log(connection, position.log, LOG_ROWS, of_requests=self.of_requests)
@@ -59,17 +59,17 @@ class LogReader:
         changes: list[FeedRow] = []
         end = position
         for row in rows:
-            told = position.entry if row.log == position.log else 0
+            done = position.entry if row.log == position.log else 0
             entries = list(enumerate(feed.entries_of(row), 1))
             end = max(end, StreamPosition(row.log, 0))
-            for start in range(told, len(entries), ENTRIES):
+            for start in range(done, len(entries), ENTRIES):
                 some = entries[start : start + ENTRIES]
                 changes += await self._changes(row, some)
                 await asyncio.sleep(0)  # queries may run in the event loop
                 end = StreamPosition(row.log, some[-1][0])
                 if len(changes) >= ENTRIES:
-                    return Slice(changes, end, more=True)
-        return Slice(changes, end, more=len(rows) == LOG_ROWS)
+                    return LogSlice(changes, end, more=True)
+        return LogSlice(changes, end, more=len(rows) == LOG_ROWS)
 
     async def _changes(self, row: LogRow, entries: list[tuple[int, tuple[int, int]]]) -> list[FeedRow]:
         if self.of_requests:
@@ -115,7 +115,7 @@ class LogReader:
         """Read the owners that are not known yet."""
         missing = sorted({id_ for id_ in ids if id_ not in self.owners})
         if missing:
-            found = await self.read(lambda connection: feed.owners_of(connection, table, missing))
-            if len(self.owners) + len(found) > KNOWN_OWNERS:
+            learnt = await self.read(lambda connection: feed.owners_of(connection, table, missing))
+            if len(self.owners) + len(learnt) > KNOWN_OWNERS:
                 self.owners.clear()
-            self.owners.update(found)
+            self.owners.update(learnt)

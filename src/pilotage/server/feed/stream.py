@@ -9,7 +9,7 @@ from pilotage.server.feed.cursor import StreamPosition
 from pilotage.store.tables.feed import FeedRow
 
 CAPACITY = 20_000
-"""Changes that are kept at least, once there were so many. A listener further behind reads the store."""
+"""The least number of changes that are kept, once there were more. A listener further behind reads the store."""
 
 
 class RecentChanges:

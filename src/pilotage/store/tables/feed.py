@@ -39,11 +39,11 @@ class FeedRow(NamedTuple):
     """job, submission or request."""
     id: int
     submission: int
-    """Of a job; 0 for a request."""
+    """The submission of a job; its first job for a submission; 0 for a request."""
     state: str
     epoch: int
     exit_code: int | None
-    """Of a job that is in this state now."""
+    """Known of a job that is in this state now."""
     jobs: int
     """New jobs of a submission; else 1."""
     owner: str

@@ -96,7 +96,7 @@ def is_partition(name: str) -> bool:
 
 
 def is_schema_object(found: Any, name: str | None, kind: str, reflected: bool, meant: object) -> bool:
-    """Alembic's `include_object`: ignore partitions, and indexes that one of the databases does not have."""
+    """Alembic's `include_object`: ignore partitions, and indexes that only one kind of database has."""
     if kind == "index":
         return reflected or meant is not None or "dialect" not in found.info
     return not (kind == "table" and reflected and meant is None and name is not None and is_partition(name))

@@ -11,7 +11,7 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.store.tables.feed import FeedRow
 from pilotage.store.tables.selections import Viewer
-from pilotage.wire.changes import READ_CHANGES, Change, ChangesPage, ChangesQuery
+from pilotage.wire.changes import READ_CHANGES, ChangesPage, ChangesQuery, FeedChange
 
 router = CallRouter("changes")
 
@@ -20,7 +20,7 @@ router = CallRouter("changes")
 async def changes(asked: ChangesQuery, context: TheContext, caller: TheCaller) -> ChangesPage:
     """Changes after a cursor. Without one, answers at once with the cursor of now.
 
-    With `wait` the answer comes with the first change, or after so many seconds without one.
+    With `wait`, in seconds, the answer comes with the first change or when they are over.
     """
     viewer, feed = caller.viewer(), context.feed
     with feed.listening():
@@ -32,11 +32,11 @@ async def changes(asked: ChangesQuery, context: TheContext, caller: TheCaller) -
         try:
             while True:
                 change = feed.next_change(_awaited_owner(viewer, asked))
-                found, cursor, more = await _read(context, cursor, viewer, asked)
+                shown, cursor, more = await _read(context, cursor, viewer, asked)
                 left = end - context.monotonic()
-                if found or more or left <= 0 or stop.done():
+                if shown or more or left <= 0 or stop.done():
                     change.cancel()
-                    return ChangesPage(found, str(cursor))
+                    return ChangesPage(shown, str(cursor))
                 await asyncio.wait((change, stop), timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
         finally:
@@ -65,19 +65,19 @@ def _usable(context: Context, cursor: FeedCursor) -> FeedCursor:
 
 async def _read(
     context: Context, cursor: FeedCursor, viewer: Viewer, asked: ChangesQuery
-) -> tuple[list[Change], FeedCursor, bool]:
+) -> tuple[list[FeedChange], FeedCursor, bool]:
     """(visible changes, cursor behind them, whether more may follow at once)."""
     feed = context.feed
     rows, jobs, more = await feed.changes(cursor.jobs, of_requests=False)
     rows, jobs, cut = _first(rows, jobs, viewer, asked, asked.limit)
-    found, requests = list(map(_shown, rows)), cursor.requests
+    shown, requests = list(map(_shown, rows)), cursor.requests
     if not cut and asked.submission is None:
         rows, requests, more_requests = await feed.changes(requests, of_requests=True)
-        rows, requests, cut = _first(rows, requests, viewer, asked, asked.limit - len(found))
-        found += map(_shown, rows)
+        rows, requests, cut = _first(rows, requests, viewer, asked, asked.limit - len(shown))
+        shown += map(_shown, rows)
         more = more or more_requests
     at = cursor.at if more or cut else int(context.clock())
-    return found, FeedCursor(cursor.incarnation, jobs, requests, at), more or cut
+    return shown, FeedCursor(cursor.incarnation, jobs, requests, at), more or cut
 
 
 def _first(
@@ -109,9 +109,9 @@ def _submission_of(row: FeedRow) -> int:
     return row.id if row.kind == "submission" else row.submission
 
 
-def _shown(row: FeedRow) -> Change:
+def _shown(row: FeedRow) -> FeedChange:
     is_job, is_submission = row.kind == "job", row.kind == "submission"
-    return Change(
+    return FeedChange(
         row.kind,
         row.id,
         row.state,

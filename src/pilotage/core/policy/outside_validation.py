@@ -1,0 +1,77 @@
+"""Checks of the systems outside that a policy names: batch systems, their reach, and catalogues."""
+
+from __future__ import annotations
+
+import re
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
+from pilotage.core.policy.ce_attributes import attribute_mistakes
+from pilotage.core.policy.ce_model import Ce
+from pilotage.core.policy.model import Policy
+from pilotage.core.policy.reach import RELAY, parse_reach
+from pilotage.core.policy.refuser import Refuser, known_names
+
+_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+
+
+def check_batch_options(policy: Policy, refuse: Refuser) -> None:
+    """Refuse mistakes in the tables of batch systems."""
+    for name, ce in policy.ces.items():
+        for system, options in BATCH_SYSTEMS.items():
+            # A table that is not there has no mistakes, unless the CE is of its type.
+            if ce.type != system and getattr(ce, system) == options():
+                continue
+            for key, reason in getattr(ce, system).mistakes():
+                refuse(f"CE {name}: {reason}", "ces", name, system, key)
+        if ce.type != "local" and (limit := ce.batch_options().largest_pilot) is not None:
+            most, reason = limit
+            if ce.pilot_processors > most:
+                refuse(f"CE {name}: {reason}", "ces", name, "pilot_processors")
+        _check_reach(name, ce, refuse)
+        for keys, reason, hint in attribute_mistakes(name, ce):
+            refuse(f"CE {name}: {reason}", "ces", name, *keys, hint=hint)
+        for attribute, reason, hint in ce.forward_table.mistakes(ce.forward):
+            refuse(f"CE {name}: forward: {reason}", "ces", name, "forward", attribute, hint=hint)
+        hook = ce.forward_hook
+        if hook and (ce.type == "local" or not hook.startswith("/") or not hook.isprintable()):
+            hint = "name an absolute path of a program; a local CE has no flags and no hook"
+            refuse(f"CE {name}: forward_hook cannot be used", "ces", name, "forward_hook", hint=hint)
+
+
+def check_catalogues(policy: Policy, refuse: Refuser) -> None:
+    """Refuse mistakes in the tables of catalogues."""
+    for name, catalogue in policy.catalogues.items():
+        here = ("catalogues", name)
+        if not _CATALOGUE_NAME.fullmatch(name):
+            hint = "it begins the names of data sets: use letters, digits, - and _"
+            refuse(f"the name {name[:80]!r} of a catalogue cannot be used", *here, hint=hint)
+        for key, reason in catalogue.catalogue_options().mistakes():
+            refuse(f"catalogue {name}: {reason}", *here, catalogue.type, key)
+        for place, row in catalogue.places.items():
+            if row.site != "*" and row.site not in policy.sites:
+                message = f"catalogue {name}: {place}: there is no site {row.site}"
+                refuse(message, *here, "places", place, "site", hint=known_names(policy.sites))
+            if row.prefix and not row.prefix.startswith("/") and "://" not in row.prefix:
+                message = f"catalogue {name}: {place}: {row.prefix!r} is neither an absolute path nor a URL"
+                refuse(message, *here, "places", place, "prefix")
+
+
+def _check_reach(name: str, ce: Ce, refuse: Refuser) -> None:
+    if ce.reach and ce.type == "local":
+        hint = "name the type of a batch system on that host, or `machines` for machines without one"
+        refuse(f"CE {name}: a local CE is the server's own machine", "ces", name, "reach", hint=hint)
+    if ce.reach:
+        try:
+            parse_reach(ce.reach)
+        except InvalidInput as error:
+            refuse(f"CE {name}: reach: {error.message}", "ces", name, "reach", hint=error.hint)
+    if ce.reach and ce.type != "local" and ce.batch_options().own_reaches:
+        hint = "remove reach"
+        refuse(f"CE {name}: its table names the hosts", "ces", name, "reach", hint=hint)
+    if ce.relay and not ce.reach:
+        hint = 'set reach = "ssh HOST", or remove relay'
+        refuse(f"CE {name}: a relay runs on the host of `reach`", "ces", name, "relay", hint=hint)
+    if ce.relay and not RELAY.fullmatch(ce.relay):
+        hint = 'write "auto", HOST or HOST:PORT'
+        refuse(f"CE {name}: {ce.relay[:80]!r} is no relay", "ces", name, "relay", hint=hint)
