@@ -50,7 +50,7 @@ from pilotage.wire.submissions import SubmitRequest
 BEGIN = 1_700_000_000.0
 """The instant at which each trace begins, in seconds since 1970."""
 LULL = 900.0
-"""Seconds before a submission in which duties run, however long nobody has sent a job. What comes before is skipped."""
+"""Seconds before a submission from which on duties run again. Earlier time without jobs and pilots is skipped."""
 END_CHECK = 10.0
 """Seconds between two looks whether all jobs have ended."""
 HEARTBEAT = 600.0
