@@ -1,7 +1,7 @@
 """Messages of the change feed: changes of jobs, submissions and requests, in the order of commits.
 
-A cursor stands for everything told before it. A client that keeps the last cursor misses no change and gets none twice,
-also after a restart of the server, and from another server of the pool.
+A cursor stands for everything told before it. A client that keeps the last cursor misses no change and gets none twice.
+It holds after a restart of the server too, and at another server of the pool.
 """
 
 from __future__ import annotations

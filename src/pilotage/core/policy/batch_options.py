@@ -22,6 +22,9 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     is_experimental: ClassVar[bool] = False
     """The adapter is written after documentation, and was never tested with the batch system itself."""
 
+    grid_flavours: ClassVar[tuple[str, ...]] = ()
+    """Its CEs' service types in GOCDB and flavours in CRIC; case and characters that are no letters do not matter."""
+
     forwarding: ClassVar[ForwardTable] = ForwardTable()
     """The native terms for requirements over hosts. Empty: all requirements are left to the match."""
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
-CE_TYPES = {
-    "arcce": "arc",
-    "htcondorce": "htcondor",
-    "orgopensciencegridhtcondorce": "htcondor",
-}
-"""The type of a CE of a policy, by the letters of its service type in GOCDB or its flavour in CRIC."""
+from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 
 MAX_NAME = 255
 LAST_INSTANT = 10_000_000_000.0
@@ -40,7 +36,7 @@ class ListedCe:
     @property
     def type(self) -> str:
         """The type of CE that reaches it; empty: there is none."""
-        return CE_TYPES.get(_letters(self.flavour), "")
+        return _ce_types().get(_letters(self.flavour), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +113,20 @@ def _end(down: Downtime) -> float:
 def is_ce(flavour: str) -> bool:
     """Whether a service type of GOCDB or a flavour of CRIC is a computing element."""
     return (
-        _letters(flavour) in CE_TYPES or re.search(r"(^|\W)CE$", flavour.strip(), re.IGNORECASE) is not None
+        _letters(flavour) in _ce_types()
+        or re.search(r"(^|\W)CE$", flavour.strip(), re.IGNORECASE) is not None
     )
 
 
 def usable_name(name: object) -> str | None:
     """The name of a site or host; None: it is none that a policy takes."""
     return name if isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() else None
+
+
+@cache
+def _ce_types() -> dict[str, str]:
+    """The type of a CE of a policy, by the letters of its service type or flavour."""
+    return {_letters(flavour): name for name, kind in BATCH_SYSTEMS.items() for flavour in kind.grid_flavours}
 
 
 def _letters(text: str) -> str:

@@ -41,6 +41,7 @@ class HtcondorOptions(BatchOptions, frozen=True):
         "HTCondor's commands find one schedd by its name; another schedd is a CE with its own"
         " [ces.NAME.htcondor] schedd"
     )
+    grid_flavours: ClassVar[tuple[str, ...]] = ("HTCONDOR-CE", "org.opensciencegrid.htcondorce")
     forwarding: ClassVar[ForwardTable] = _FORWARDING
 
     conf: Annotated[
