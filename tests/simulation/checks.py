@@ -136,8 +136,8 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks, restores: Restor
     """
     runs: dict[tuple[int, int], PayloadEntry] = {}
     by_pilot: dict[tuple[int, int, str], PayloadEntry] = {}
-    for entry in payloads.entries:
-        runs[entry.job, entry.epoch] = by_pilot[entry.job, entry.epoch, entry.batch_id] = entry
+    for one in payloads.entries:
+        runs[one.job, one.epoch] = by_pilot[one.job, one.epoch, one.batch_id] = one
     need(not payloads.doubled, f"a try was started twice: {payloads.doubled[:3]}")
     rows = connection.execute(
         "SELECT a.job_id, a.epoch, a.exit_code, a.failure, p.batch_id, j.state, j.finished_epoch"
