@@ -169,16 +169,3 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
     until(lambda: client.counts(selection).states == {"Done": 6}, 4 * PATIENCE, "the end of all jobs")
     until(lambda: client.pilot(killed.id).pilot.ended is not None, PATIENCE, "the end of the killed pilot")
     assert_nothing_left(instance, ce)
-
-
-def test_a_server_that_stops_ends_its_pilots(instance: Instance, ce: arc.ArcCe) -> None:
-    client = instance.client()
-    client.submit({"executable": "sleep", "arguments": ["600"]}, values=range(2))
-    until(lambda: client.ce("arc").ce.running, 2 * PATIENCE, "a pilot that runs")
-    stopped = instance.cli("down", "--cancel-pilots")
-    assert stopped.returncode == 0, stopped.stderr
-    until(
-        lambda: not [pid for job in ce.jobs() for pid in ce.processes(job)],
-        2 * PATIENCE,
-        "the end of the pilots",
-    )
