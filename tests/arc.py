@@ -192,6 +192,7 @@ class ArcCe(BatchDaemons):
             "joblog": f"{folder}/log/jobs.log",
             "controldir": f"{folder}/control",
             "sessiondir": f"{folder}/session",
+            "tmpdir": f"{folder}/tmp",
             "delegationdb": "sqlite",
             "wakeupperiod": "2",
             **self._settings,
