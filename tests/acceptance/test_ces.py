@@ -140,7 +140,7 @@ def test_a_machine_without_slurm(tmp_path: Path) -> None:
         assert ended.returncode == 6
         assert "sinfo is not installed here" in ended.stderr
         assert "install Slurm's client commands" in ended.stderr
-        assert instance.cli("ce", "add", "pbs").returncode == 2
+        assert instance.cli("ce", "add", "nqs").returncode == 2
         assert "--partition" in instance.cli("ce", "add", "local", "--partition", "x").stderr
         added = instance.cli("ce", "add", "local", "--name", "more", "--processors", "1", "--json")
         assert added.returncode == 0, added.stderr

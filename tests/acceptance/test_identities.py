@@ -128,6 +128,7 @@ class World:
             "version": [1, 2],
             "stream": ["stdout", "stderr"],
             "name": ["zq-output", "stdout"],
+            "catalogue": ["rucio"],
             "digest": ["0" * 64],
         }
         for path, methods in paths.items():

@@ -52,7 +52,7 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, lease: float = 60.0, wall: float = 1500.0) -> Iterator[Lab]:
+def lab(folder: Path, lease: float = 60.0, wall: float = 1500.0, cpu_power: float = 1.0) -> Iterator[Lab]:
     with (
         joined_namespaces() as (network, nodes),
         login_node(nodes, alone=True, name="ws1") as first,
@@ -61,7 +61,8 @@ def lab(folder: Path, lease: float = 60.0, wall: float = 1500.0) -> Iterator[Lab
         server = Instance(folder)
         hosts = ", ".join(f'"{machine.reach.removeprefix("ssh ")} 2"' for machine in (first, second))
         begin, _, rest = server.policy.partition("[ces.local]")
-        section = f"{CE}lease = {lease}\nwall = {wall}\nidle = 2\n[ces.lab.machines]\nhosts = [{hosts}]\n"
+        section = f"{CE}lease = {lease}\nwall = {wall}\ncpu_power = {cpu_power}\nidle = 2\n"
+        section += f"[ces.lab.machines]\nhosts = [{hosts}]\n"
         server.policy = begin + section + "[jobs]" + rest.partition("[jobs]")[2]
         server.network = network
         try:
@@ -86,7 +87,7 @@ def processes(found: Lab) -> list[str]:
 def test_jobs_run_on_both_machines(tmp_path: Path) -> None:
     with lab(tmp_path) as found:
         submission = found.site.submit(24, "sleep 0.5")
-        found.site.wait(submission, 24)
+        found.site.wait(submission, count=24)
         batch_ids = [pilot["batch_id"] for pilot in found.site.pilots()]
         assert {batch_id.partition("@")[2] for batch_id in batch_ids} == {"ws1", "ws2"}
         until(lambda: all(pilot["ended"] for pilot in found.site.pilots()), what="the end of idle pilots")
@@ -99,7 +100,7 @@ def test_a_machine_that_is_away_has_failed_nothing(tmp_path: Path) -> None:
         until(lambda: len(found.live()) > 1, what="pilots")
         with cut(found.nodes):
             until(lambda: "unreachable" in state(found), 2 * PATIENCE, "the end of answers")
-        found.site.wait(submission, 8)
+        found.site.wait(submission, count=8)
         assert all(job["attempt"] <= 1 for job in jobs(found, submission))
         assert not {"Failed", "Aborted"} & {pilot["state"] for pilot in found.site.pilots()}
 
@@ -110,13 +111,13 @@ def test_pilots_are_found_again_after_a_restart_of_the_server(tmp_path: Path) ->
         until(lambda: len(found.live()) > 1, what="pilots")
         found.server.kill_server()
         found.server.start("--listen", SERVER_ADDRESS)
-        found.site.wait(submission, 8)
+        found.site.wait(submission, count=8)
         assert all(job["attempt"] <= 1 for job in jobs(found, submission))
         assert not {"Failed", "Aborted"} & {pilot["state"] for pilot in found.site.pilots()}
 
 
 def test_nothing_stays_when_the_pool_is_gone(tmp_path: Path) -> None:
-    with lab(tmp_path, lease=10.0, wall=100.0) as found:
+    with lab(tmp_path, lease=10.0, wall=100.0, cpu_power=20.0) as found:
         found.site.submit(4, "sleep 3")
         until(lambda: found.live(), what="pilots")
         assert processes(found)

@@ -16,7 +16,7 @@ def test_jobs_run_in_a_slurm_behind_ssh(tmp_path: Path) -> None:
     with ssh_site(tmp_path) as site:
         submission = site.submit(200, "true")
         site.log_in()
-        site.wait(submission, 200)
+        site.wait(submission, count=200)
         assert all(pilot["ce"] == "slurm" for pilot in site.pilots())
         site.assert_all_ended()
 
@@ -25,5 +25,5 @@ def test_pilots_reach_a_hidden_server_through_a_relay(tmp_path: Path) -> None:
     with ssh_site(tmp_path, hidden=True, relay=f'"{CLIENT_ADDRESS}"') as site:
         site.log_in()
         submission = site.submit(200, "true")
-        site.wait(submission, 200)
+        site.wait(submission, count=200)
         site.assert_all_ended()

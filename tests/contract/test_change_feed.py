@@ -66,7 +66,7 @@ class Reader:
         self._text = str(cursor)
         self.seen: list[str] = []
 
-    async def read(self, feed: ChangeFeed, most: int) -> int:
+    async def read(self, feed: FeedOfStore, most: int) -> int:
         cursor = parse_cursor(self._text)
         rows, end, _ = await feed.changes(cursor.jobs, of_requests=False)
         if len(rows) > most:
@@ -91,15 +91,27 @@ def writers(store: Store, connection: WriterConnection) -> Iterator[list[WriterO
         other.close()
 
 
-def feed_of(store: Store) -> ChangeFeed:
-    async def read(query: Callable[[Connection], Answer]) -> Answer:
-        return query(store.readers.connection())
+class FeedOfStore:
+    """A feed with the readers of a store."""
 
-    return ChangeFeed(read)
+    def __init__(self, store: Store) -> None:
+        self.feed = ChangeFeed()
+        self._readers = store.readers
 
+    async def read(self, query: Callable[[Connection], Answer]) -> Answer:
+        return query(self._readers.connection())
 
-async def newest(feed: ChangeFeed) -> FeedCursor:
-    return FeedCursor(1, await feed.of_jobs.newest(), await feed.of_requests.newest(), 1)
+    async def advance(self) -> None:
+        await self.feed.advance(self.read)
+
+    async def changes(
+        self, position: StreamPosition, *, of_requests: bool
+    ) -> tuple[list[FeedRow], StreamPosition, bool]:
+        return await self.feed.changes(self.read, position, of_requests=of_requests)
+
+    async def newest(self) -> FeedCursor:
+        of_jobs, of_requests = self.feed.of_jobs, self.feed.of_requests
+        return FeedCursor(1, await of_jobs.newest(self.read), await of_requests.newest(self.read), 1)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -109,8 +121,8 @@ def test_nothing_is_missed_and_nothing_comes_twice(
     rng = random.Random(seed)
 
     async def history() -> None:
-        feed = feed_of(store)
-        begin = await newest(feed)
+        feed = FeedOfStore(store)
+        begin = await feed.newest()
         readers = [Reader(begin) for _ in range(3)]
         for step in range(150):
             writer = rng.choice(writers)
@@ -122,7 +134,7 @@ def test_nothing_is_missed_and_nothing_comes_twice(
             elif act < 0.7:
                 await feed.advance()
             elif act < 0.75:
-                feed.forget()
+                feed.feed.forget()
             else:
                 await rng.choice(readers).read(feed, rng.choice((1, 2, 100)))
         for writer in writers:
@@ -143,8 +155,8 @@ def test_nothing_is_missed_and_nothing_comes_twice(
 
 def test_a_change_of_very_many_jobs_comes_in_parts(store: Store, writers: list[WriterOfBlock]) -> None:
     async def history() -> None:
-        feed = feed_of(store)
-        reader = Reader(await newest(feed))
+        feed = FeedOfStore(store)
+        reader = Reader(await feed.newest())
         jobs = 3 * ENTRIES + 7
         writers[0].write("Killed", jobs)
         writers[0].end(commit=True)
@@ -163,10 +175,10 @@ def test_listeners_are_woken_by_changes_of_their_owner_only(
     [owner] = {row[0] for row in connection.execute("SELECT owner FROM submissions")}
 
     async def history() -> None:
-        feed = feed_of(store)
-        with feed.listening():
+        feed = FeedOfStore(store)
+        with feed.feed.listening():
             await feed.advance()
-            mine, others, anybody = (feed.next_change(name) for name in (owner, "nobody", ""))
+            mine, others, anybody = (feed.feed.next_change(name) for name in (owner, "nobody", ""))
             writers[0].write("Done")
             writers[0].end(commit=True)
             await feed.advance()
@@ -177,8 +189,8 @@ def test_listeners_are_woken_by_changes_of_their_owner_only(
 
 def test_changes_of_requests(store: Store, connection: WriterConnection) -> None:
     async def history() -> list[FeedRow]:
-        feed = feed_of(store)
-        begin = await feed.of_requests.newest()
+        feed = FeedOfStore(store)
+        begin = (await feed.newest()).requests
         connection.begin()
         for state in ("acquired", "", "running"):
             connection.execute(REQUEST_EVENT, (state,))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pilotage import wire
 from pilotage.client.polling import LONGEST_POLL
 from pilotage.client.typed_requests import TypedRequests
-from pilotage.core.errors import CursorExpired
+from pilotage.core.errors import Conflict, CursorExpired
 
 if TYPE_CHECKING:
     from pilotage.wire.changes import ChangesPage, ChangesQuery, FeedChange
@@ -50,6 +50,10 @@ class ChangeMethods(TypedRequests):
                 yield page
 
 
+WITHOUT_FEED = 1.0
+"""Seconds between two looks at a server that tells no changes."""
+
+
 class ChangeCursor:
     """Waits for changes of a selection of jobs or of one request, from its making on."""
 
@@ -71,10 +75,16 @@ class ChangeCursor:
 
     def _begin(self) -> None:
         self._query.after, self._query.wait = "", 0.0
-        self._query.after = self._read(self._query).cursor
+        try:
+            self._query.after = self._read(self._query).cursor
+        except Conflict:
+            self._query.after = ""  # this server has no feed
 
     def await_change(self, seconds: float) -> None:
         """Wait until a job of the selection or the request has changed, or until `seconds` are over."""
+        if not self._query.after:
+            time.sleep(min(seconds, WITHOUT_FEED))
+            return
         end = time.monotonic() + seconds
         try:
             while True:

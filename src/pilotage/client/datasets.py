@@ -65,11 +65,11 @@ class DataSetMethods(TypedRequests):
 
     def catalogue(self, name: str) -> CatalogueReport:
         """One outside catalogue with its data sets. Raises NotFound."""
-        return self.call(wire.catalogues.SHOW_CATALOGUE, name=name)
+        return self.call(wire.catalogues.SHOW_CATALOGUE, catalogue=name)
 
     def test_catalogue(self, name: str) -> CatalogueSummary:
         """Log in to an outside catalogue now. The answer has the problem, if there is one."""
-        return self.call(wire.catalogues.TEST_CATALOGUE, name=name)
+        return self.call(wire.catalogues.TEST_CATALOGUE, catalogue=name)
 
     create_dataset = verb(lambda: wire.datasets.CREATE_DATASET)
 

@@ -94,6 +94,8 @@ class DutyState:
     """The rows that duties cannot process."""
     submit_pools: SubmitPools
     director: DirectorState
+    feed: ChangeFeed = field(default_factory=ChangeFeed)
+    """The changes of jobs and requests, for clients that wait for one."""
     retention_ran_at: float | None = None
     """When the retention duty last finished a cycle; None: not yet."""
 
@@ -117,11 +119,6 @@ class Context:
     duties: DutyState
     wake: Wake = field(default_factory=Wake)
     stop: Stop = field(default_factory=Stop)
-    feed: ChangeFeed = field(init=False)
-    """The changes of jobs and requests, for clients that wait for one."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "feed", ChangeFeed(self.quick_read))
 
     async def quick_read(self, query: Callable[[Connection], Answer]) -> Answer:
         """Run a short query on a reader's connection.

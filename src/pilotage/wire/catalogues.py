@@ -72,8 +72,8 @@ class CatalogueReport:
 
 
 LIST_CATALOGUES = ApiCall("GET", "/v1/catalogues", NoRequest, List[CatalogueSummary], PERSON)
-SHOW_CATALOGUE = ApiCall("GET", "/v1/catalogues/{name}", NoRequest, CatalogueReport, PERSON)
+SHOW_CATALOGUE = ApiCall("GET", "/v1/catalogues/{catalogue}", NoRequest, CatalogueReport, PERSON)
 TEST_CATALOGUE = ApiCall(
-    "POST", "/v1/catalogues/{name}/test", NoRequest, CatalogueSummary, PERSON, repeatable=True
+    "POST", "/v1/catalogues/{catalogue}/test", NoRequest, CatalogueSummary, PERSON, repeatable=True
 )
 FOLLOW_DATASET = ApiCall("POST", "/v1/datasets/follow", DataSetFollow, DataSetFollowed, DATA, repeatable=True)

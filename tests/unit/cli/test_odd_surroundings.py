@@ -90,6 +90,7 @@ WORDS: dict[str, list[list[str]]] = {
     "dataset close": [["dataset", "close", "/x"]],
     "dataset remove": [["dataset", "remove", "/x"]],
     "agent": [["agent", "--team", "t"], ["agent"]],
+    "ce login": [["ce", "login"], ["ce", "login", "nowhere"], ["ce", "login", "--reach", "x"]],
     "ce add": [["ce", "add", "local"], ["ce", "add", "slurm", "--dry-run"]],
     "ce list": [["ce", "list"]],
     "ce show": [["ce", "show", "local"]],

@@ -72,7 +72,7 @@ def document(pattern: str, value: str) -> str:
     table, _, key = pattern.rpartition(".")
     if pattern.endswith(("_buckets", "_bands")):
         value = f"[{value}]"
-    table = {"groups.*": "groups.g", "ces.*": "ces.c"}.get(table, table)
+    table = table.replace("groups.*", "groups.g").replace("ces.*", "ces.c")
     header = f"[{table}]\n"
     text = HEAD if header in HEAD else HEAD + header
     return text.replace(header, f"{header}{key} = {value}\n")

@@ -365,12 +365,12 @@ def test_a_batch_system_can_be_added_to_a_policy(copy: Path) -> None:
 from pilotage.cli.ces.add import _check_usage
 from pilotage.core.policy import initial, parse
 from pilotage.core.policy.new_ce import NewCe, NodeSize, PartitionFacts, batch_section, insert_section
-_check_usage("karma", {"lane": "fast"}, 3, None)
+_check_usage("karma", {"lane": "fast"}, 3, None, "")
 partition = PartitionFacts("all", True, True, None, (NodeSize(1, 8, 8000),))
 section = batch_section(NewCe("more", "here", options={"lane": "fast"}), "karma", partition)
 ce = parse(insert_section(initial("ada", "here"), "more", section)).ces["more"]
 print(ce.type, ce.karma.lane, ce.pilot_processors)
-_check_usage("karma", {"partition": "all"}, None, None)
+_check_usage("karma", {"partition": "all"}, None, None, "")
 """
     done = python(copy, "-c", code)
     assert done.stdout == "karma fast 4\n", done.stderr

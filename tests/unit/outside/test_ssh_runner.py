@@ -23,6 +23,7 @@ from pilotage.outside.batch.ssh import runner as ssh_runner
 from pilotage.outside.batch.ssh.connection import SHELL, SshConnection
 from pilotage.outside.batch.ssh.runner import SshRunner, far_line
 from tests.deadlines import PATIENCE
+from tests.instance import until
 
 PRINT = [
     sys.executable,
@@ -61,7 +62,7 @@ def test_every_login_shell_passes_the_words_on(shell: str) -> None:
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[SshConnection]:
     """A connection whose ssh is a script; its control socket exists."""
-    yield from _connection(tmp_path, 'for text; do :; done; exec sh -c "$text"')
+    yield from _connection(tmp_path, 'echo >> begun; for text; do :; done; exec sh -c "$text"')
 
 
 def _connection(folder: Path, script: str) -> Iterator[SshConnection]:
@@ -93,7 +94,11 @@ def test_a_command_gets_its_input_and_its_output_comes_back(connection: SshConne
 
 def test_the_session_of_the_next_command_waits_for_it(connection: SshConnection) -> None:
     assert SshRunner(connection, {}).run(["echo", "hello"]).output == "hello\n"
+    # The session of the next command has begun: its shell has read the program to the end.
+    until(lambda: len((connection.folder / "begun").read_text()) == 2, what="two sessions")
+    (connection.folder / "bin/ssh").unlink()
     (connection.folder / "bin/ssh").write_text("#!/bin/sh\nexit 1\n")
+    (connection.folder / "bin/ssh").chmod(0o755)
     assert SshRunner(connection, {}).run(["echo", "again"]).output == "again\n"
     assert "broke" in SshRunner(connection, {}).run(["true"]).unreached
 

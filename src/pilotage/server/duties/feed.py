@@ -25,16 +25,16 @@ class FeedDuty(Duty):
 
     def period(self) -> float:
         """Seconds until the next read. Without a listener for a while: until one comes."""
-        if self._context.feed.has_listeners:
+        if self._context.duties.feed.has_listeners:
             return PERIOD
-        return REST if self._context.feed.is_read else inf
+        return REST if self._context.duties.feed.is_read else inf
 
     async def work(self) -> None:
         """Read the changes since the last cycle. On SQLite the next cycle waits for a commit."""
         context, now = self._context, self._context.monotonic()
-        if context.feed.has_listeners:
+        if context.duties.feed.has_listeners:
             self._listened = now
             self.idle_until = inf
-            await context.feed.advance()
+            await context.duties.feed.advance(context.quick_read)
         elif now - self._listened >= REST:
-            context.feed.forget()
+            context.duties.feed.forget()

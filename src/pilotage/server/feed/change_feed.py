@@ -15,9 +15,11 @@ from pilotage.store.tables.feed import FeedRow
 class ChangeFeed:
     """Reads the logs once for all listeners, and only while there are any. For the thread of the event loop."""
 
-    def __init__(self, read: Read) -> None:
-        self.of_jobs = LogReader(read, False, {})
-        self.of_requests = LogReader(read, True, {})
+    def __init__(self) -> None:
+        self.of_jobs = LogReader(False, {})
+        self.of_requests = LogReader(True, {})
+        self.closed = ""
+        """Why this server tells no changes; empty: it does."""
         self.jobs: RecentChanges | None = None
         """None: nobody has listened for a while."""
         self.requests: RecentChanges | None = None
@@ -46,17 +48,17 @@ class ChangeFeed:
         finally:
             self._listeners -= 1
 
-    async def advance(self) -> None:
+    async def advance(self, read: Read) -> None:
         """Read new changes, and wake the listeners that may see one. One task at a time calls it."""
         if self.jobs is None or self.requests is None:
-            self.jobs = RecentChanges(await self.of_jobs.newest())
-            self.requests = RecentChanges(await self.of_requests.newest())
+            self.jobs = RecentChanges(await self.of_jobs.newest(read))
+            self.requests = RecentChanges(await self.of_requests.newest(read))
             self._wake(None)  # their cursors may be older
             return
         for recent, reader in ((self.jobs, self.of_jobs), (self.requests, self.of_requests)):
             more = True
             while more:
-                part = await reader.after(recent.end)
+                part = await reader.after(read, recent.end)
                 more = part.more
                 recent.extend(part.rows, part.end)
                 if part.rows:
@@ -88,13 +90,13 @@ class ChangeFeed:
                 del self._waiting[owner]
 
     async def changes(
-        self, position: StreamPosition, *, of_requests: bool
+        self, read: Read, position: StreamPosition, *, of_requests: bool
     ) -> tuple[list[FeedRow], StreamPosition, bool]:
         """(changes after a position, where they end, whether more may follow), from memory if it has them."""
         recent, reader = (self.requests, self.of_requests) if of_requests else (self.jobs, self.of_jobs)
         if recent is not None and recent.covers(position):
             return recent.after(position), max(position, recent.end), False
-        part = await reader.after(position)
+        part = await reader.after(read, position)
         end = part.end
         if (
             recent is not None and not part.more

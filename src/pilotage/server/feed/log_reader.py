@@ -41,19 +41,18 @@ class LogSlice(NamedTuple):
 class LogReader:
     """Reads one log. Several readers may share the owners."""
 
-    read: Read
     of_requests: bool
     owners: dict[int, tuple[str, str]]
     """Owner and group by submission or request."""
 
-    async def newest(self) -> StreamPosition:
+    async def newest(self, read: Read) -> StreamPosition:
         """The position behind all committed changes."""
-        log = await self.read(lambda connection: feed.newest(connection, of_requests=self.of_requests))
+        log = await read(lambda connection: feed.newest(connection, of_requests=self.of_requests))
         return StreamPosition(log, feed.MAX_ENTRIES)
 
-    async def after(self, position: StreamPosition) -> LogSlice:
+    async def after(self, read: Read, position: StreamPosition) -> LogSlice:
         """The next changes after a position; none of them where `rows` is empty and `more` is False."""
-        rows = await self.read(
+        rows = await read(
             lambda connection: feed.read_log(connection, position.log, LOG_ROWS, of_requests=self.of_requests)
         )
         changes: list[FeedRow] = []
@@ -64,23 +63,25 @@ class LogReader:
             end = max(end, StreamPosition(row.log, 0))
             for start in range(done, len(entries), ENTRIES):
                 some = entries[start : start + ENTRIES]
-                changes += await self._changes(row, some)
+                changes += await self._changes(read, row, some)
                 await asyncio.sleep(0)  # queries may run in the event loop
                 end = StreamPosition(row.log, some[-1][0])
                 if len(changes) >= ENTRIES:
                     return LogSlice(changes, end, more=True)
         return LogSlice(changes, end, more=len(rows) == LOG_ROWS)
 
-    async def _changes(self, row: LogRow, entries: list[tuple[int, tuple[int, int]]]) -> list[FeedRow]:
+    async def _changes(
+        self, read: Read, row: LogRow, entries: list[tuple[int, tuple[int, int]]]
+    ) -> list[FeedRow]:
         if self.of_requests:
-            return await self._changes_of_requests(row, entries)
+            return await self._changes_of_requests(read, row, entries)
         if row.kind == "submitted":
-            return await self._new_submission(row, entries[0][0], *entries[0][1])
+            return await self._new_submission(read, row, entries[0][0], *entries[0][1])
         if not row.new:
             return []
         jobs = [job for _, (job, _) in entries]
-        facts = await self.read(lambda connection: feed.job_facts(connection, jobs))
-        await self._learn("submissions", [fact.submission for fact in facts.values()])
+        facts = await read(lambda connection: feed.job_facts(connection, jobs))
+        await self._learn(read, "submissions", [fact.submission for fact in facts.values()])
         changes = []
         for entry, (job, epoch) in entries:
             fact = facts.get(job)
@@ -91,31 +92,33 @@ class LogReader:
                 changes.append(FeedRow(*place, *self.owners[fact.submission]))
         return changes
 
-    async def _new_submission(self, row: LogRow, entry: int, first: int, count: int) -> list[FeedRow]:
+    async def _new_submission(
+        self, read: Read, row: LogRow, entry: int, first: int, count: int
+    ) -> list[FeedRow]:
         submission = int(row.detail.rpartition(" ")[2])
-        await self._learn("submissions", [submission])
+        await self._learn(read, "submissions", [submission])
         if submission not in self.owners:
             return []
         place = (row.log, entry, row.at, "submission", submission, first, row.new, 0, None, count)
         return [FeedRow(*place, *self.owners[submission])]
 
     async def _changes_of_requests(
-        self, row: LogRow, entries: list[tuple[int, tuple[int, int]]]
+        self, read: Read, row: LogRow, entries: list[tuple[int, tuple[int, int]]]
     ) -> list[FeedRow]:
         [(entry, (request, _))] = entries
         if not row.new:
             return []
-        await self._learn("requests", [request])
+        await self._learn(read, "requests", [request])
         if request not in self.owners:
             return []
         place = (row.log, entry, row.at, "request", request, 0, row.new, 0, None, 1)
         return [FeedRow(*place, *self.owners[request])]
 
-    async def _learn(self, table: str, ids: list[int]) -> None:
+    async def _learn(self, read: Read, table: str, ids: list[int]) -> None:
         """Read the owners that are not known yet."""
         missing = sorted({id_ for id_ in ids if id_ not in self.owners})
         if missing:
-            learnt = await self.read(lambda connection: feed.owners_of(connection, table, missing))
+            learnt = await read(lambda connection: feed.owners_of(connection, table, missing))
             if len(self.owners) + len(learnt) > KNOWN_OWNERS:
                 self.owners.clear()
             self.owners.update(learnt)

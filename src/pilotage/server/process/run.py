@@ -263,6 +263,11 @@ class _Server:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
         peers, duty_leases = context.pool.peers, None
+        if peers.shared and self._rim.inline:
+            # A replay has another database, whose transactions have other numbers.
+            context.duties.feed.closed = (
+                "a server on PostgreSQL whose decisions are recorded tells no changes"
+            )
         if peers.shared:
             duty_leases = DutyLeases(
                 self._writer, peers.server, DUTIES, clock=context.clock, monotonic=context.monotonic

@@ -145,7 +145,7 @@ class DutySchedule:
             run(RollUpDuty(context)),
             run(JobCountsDuty(context)),
             run(PropagationDuty(context)),
-            run(FeedDuty(context), context.feed.wanted),
+            run(FeedDuty(context), context.duties.feed.wanted),
         ]
 
     def _peer_duties(self, leases: DutyLeases) -> list[Coroutine[None, None, None]]:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pilotage.core.forwarding.table import ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
-from pilotage.core.setting import Setting
+from pilotage.core.setting import SECONDS, Setting
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,127}"
 _ENVIRONMENT = r"[A-Za-z0-9_][A-Za-z0-9_.:+/-]{0,127}"
@@ -52,7 +52,8 @@ class ArcOptions(BatchOptions, frozen=True):
     credential_left: Annotated[
         float,
         Setting(
-            "seconds that the credential must be valid for at a submission; else nothing is submitted", 0
+            "seconds that the credential must be valid for at a submission; else nothing is submitted",
+            *SECONDS,
         ),
     ] = 300
     rte: Annotated[

@@ -43,6 +43,7 @@ class LsfBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from LSF."""
 
     holds = True
+    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
     place = ""

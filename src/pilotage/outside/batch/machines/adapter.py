@@ -50,6 +50,7 @@ class MachinesBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state."""
 
     holds = False
+    keeps_ended = False
     index_variable = "PILOTAGE_INDEX"
     pilot_options: Mapping[str, str] = MappingProxyType({})
     place = ""

@@ -45,6 +45,7 @@ class PbsBatch:
     """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the server."""
 
     holds = True
+    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
     place = ""

@@ -79,31 +79,31 @@ def _summary(context: Context, connection: Connection, name: str) -> CatalogueSu
 
 
 @router.call(SHOW_CATALOGUE)
-def show_catalogue(name: GivenName, context: TheContext, _: TheCaller) -> CatalogueReport:
+def show_catalogue(catalogue: GivenName, context: TheContext, _: TheCaller) -> CatalogueReport:
     """One outside catalogue, and the data sets that are copied from it."""
     connection = context.readers.connection()
-    summary = _summary(context, connection, name)
-    rows = followed_datasets.of_catalogue(connection, name)
+    summary = _summary(context, connection, catalogue)
+    rows = followed_datasets.of_catalogue(connection, catalogue)
     return CatalogueReport(
         summary, [FollowedSummary(row.name, row.read, row.problem, row.note) for row in rows]
     )
 
 
 @router.call(TEST_CATALOGUE)
-async def ask_catalogue(name: GivenName, context: TheContext, _: TheCaller) -> CatalogueSummary:
+async def ask_catalogue(catalogue: GivenName, context: TheContext, _: TheCaller) -> CatalogueSummary:
     """Log in to an outside catalogue now. The answer, or the problem, is stored and returned."""
-    adapter = context.work.catalogues.adapter(context.pool.policy, name)
+    adapter = context.work.catalogues.adapter(context.pool.policy, catalogue)
     problem = software = ""
     try:
         software = await _ask(adapter.greet)
     except PilotageError as error:
         problem = str(error)
     await context.writer.acall(
-        lambda tx: following.record_answer(tx, name, context.clock(), problem=problem, software=software)
+        lambda tx: following.record_answer(tx, catalogue, context.clock(), problem=problem, software=software)
     )
     if not problem:
         context.wake.catalogues.set()
-    return await context.quick_read(partial(_summary, context, name=name))
+    return await context.quick_read(partial(_summary, context, name=catalogue))
 
 
 @router.call(FOLLOW_DATASET)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pilotage.core.errors import CursorExpired
+from pilotage.core.errors import Conflict, CursorExpired
 from pilotage.server.context import Context
 from pilotage.server.feed.cursor import FeedCursor, StreamPosition, parse_cursor
 from pilotage.server.http.call_router import CallRouter
@@ -22,7 +22,9 @@ async def changes(asked: ChangesQuery, context: TheContext, caller: TheCaller) -
 
     With `wait`, in seconds, the answer comes with the first change or when they are over.
     """
-    viewer, feed = caller.viewer(), context.feed
+    viewer, feed = caller.viewer(), context.duties.feed
+    if feed.closed:
+        raise Conflict(feed.closed, hint="look at the jobs again and again, or ask another server")
     with feed.listening():
         if not asked.after:
             return ChangesPage([], str(await _newest(context)))
@@ -49,7 +51,8 @@ def _awaited_owner(viewer: Viewer, asked: ChangesQuery) -> str:
 
 
 async def _newest(context: Context) -> FeedCursor:
-    jobs, requests = await context.feed.of_jobs.newest(), await context.feed.of_requests.newest()
+    feed, read = context.duties.feed, context.quick_read
+    jobs, requests = await feed.of_jobs.newest(read), await feed.of_requests.newest(read)
     return FeedCursor(context.pool.server.incarnation, jobs, requests, int(context.clock()))
 
 
@@ -67,12 +70,12 @@ async def _read(
     context: Context, cursor: FeedCursor, viewer: Viewer, asked: ChangesQuery
 ) -> tuple[list[FeedChange], FeedCursor, bool]:
     """(visible changes, cursor behind them, whether more may follow at once)."""
-    feed = context.feed
-    rows, jobs, more = await feed.changes(cursor.jobs, of_requests=False)
+    feed, read = context.duties.feed, context.quick_read
+    rows, jobs, more = await feed.changes(read, cursor.jobs, of_requests=False)
     rows, jobs, cut = _first(rows, jobs, viewer, asked, asked.limit)
     shown, requests = list(map(_shown, rows)), cursor.requests
     if not cut and asked.submission is None:
-        rows, requests, more_requests = await feed.changes(requests, of_requests=True)
+        rows, requests, more_requests = await feed.changes(read, requests, of_requests=True)
         rows, requests, cut = _first(rows, requests, viewer, asked, asked.limit - len(shown))
         shown += map(_shown, rows)
         more = more or more_requests
