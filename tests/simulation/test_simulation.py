@@ -79,7 +79,7 @@ def test_a_seed_gives_the_same_history_in_another_process() -> None:
 
 FOUND_AT = {
     "the key of a submission is ignored": 1,
-    "limits are not counted again after a failed commit": 1,
+    "limits are not counted again after a failed commit": 8,
     "queues are not read again after a failed commit": 1,
     "jobs of a pilot that has ended are not taken back": 1,
     "the index forgets jobs that wait again": 1,
