@@ -79,9 +79,10 @@ class HtcondorBatch:
 
     def _program(self, submission: BatchSubmission) -> dict[str, str]:
         """The lines of the submit description for the script of the pilots, which lies in a file if it is long."""
+        script = commands.with_one_stream(submission.script)
         if self._options.fetches_program:
-            return commands.script_in_arguments(submission.script)
-        written = self._client.run(commands.write_script(submission.stamp, self._options), submission.script)
+            return commands.script_in_arguments(script)
+        written = self._client.run(commands.write_script(submission.stamp, self._options), script)
         path = written.output.strip()
         if not written.succeeded or not path:
             reason = output.read_error(written.errors) or "the script of the pilots could not be written"

@@ -124,6 +124,12 @@ def submit(options: HtcondorOptions) -> list[str]:
     return ["condor_submit", "-terse", *at_schedd(options), "-"]
 
 
+def with_one_stream(script: str) -> str:
+    """The script with its errors in its output: of two streams to one file, each writes over the other."""
+    first, _, rest = script.partition("\n")
+    return f"{first}\nexec 2>&1\n{rest}"
+
+
 def script_in_file(path: str) -> dict[str, str]:
     """The lines for a script that HTCondor transfers from the schedd's machine."""
     return {"executable": path, "transfer_executable": "true", "should_transfer_files": "YES"}
