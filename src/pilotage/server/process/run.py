@@ -17,7 +17,7 @@ from pilotage.core.errors import InvalidInput
 from pilotage.outside.batch.script import pilot_program
 from pilotage.outside.batch.ssh.connections import CONNECTIONS, SshConnections
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.server.context import Context, Disk, PilotService, Tokens
+from pilotage.server.context import Context, Disk, DutyState, PilotService, Tokens
 from pilotage.server.disk_space import DiskSpace, Reserve
 from pilotage.server.duties.addresses import AddressDuty
 from pilotage.server.duties.batch_clients import OwnBatchClients, outer_environment
@@ -194,8 +194,15 @@ class _Server:
                 monotonic=self._rim.monotonic,
                 outside=self._rim.outside,
             ),
-            duties=make_duty_state(pool, self._clock),
+            duties=self._duty_state(pool),
         )
+
+    def _duty_state(self, pool: Pool) -> DutyState:
+        state = make_duty_state(pool, self._clock)
+        if pool.peers.shared and self._rim.inline:
+            # A replay has another database, whose transactions have other numbers.
+            state.feed.closed = "a server on PostgreSQL whose decisions are recorded tells no changes"
+        return state
 
     def _pilot_service(self, pool: Pool) -> PilotService:
         folder = self._settings.home.folder
@@ -263,11 +270,6 @@ class _Server:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, context.stop.set)
         peers, duty_leases = context.pool.peers, None
-        if peers.shared and self._rim.inline:
-            # A replay has another database, whose transactions have other numbers.
-            context.duties.feed.closed = (
-                "a server on PostgreSQL whose decisions are recorded tells no changes"
-            )
         if peers.shared:
             duty_leases = DutyLeases(
                 self._writer, peers.server, DUTIES, clock=context.clock, monotonic=context.monotonic
