@@ -1,4 +1,4 @@
-"""For the report of a failed test: the state of its servers, as `ce list` tells it, and the ends of their logs."""
+"""For the report of a failed test: the state of its servers, as commands tell it, and the ends of their logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LINES = 40
 """Lines of a log."""
-QUESTIONS = (("ce", "list"), ("pilot", "list"))
+QUESTIONS = (("ce", "list"), ("pilot", "list"), ("status",), ("queue", "list"), ("director",))
 TIMEOUT = PATIENCE / 8
 """Seconds for an answer of a server that may be the failure."""
 
@@ -44,7 +44,10 @@ def sections() -> Iterator[tuple[str, str]]:
 
 def _state_of(instance: Instance) -> str:
     texts = []
-    if instance.process is not None and instance.process.poll() is None:
+    status = None if instance.process is None else instance.process.poll()
+    if status is not None:
+        texts.append(f"the server has ended with status {status} (below 0: by this signal)")
+    elif instance.process is not None:
         for words in QUESTIONS:
             try:
                 answer = instance.cli(*words, timeout=TIMEOUT)
