@@ -13,19 +13,21 @@ from benchmarks.figure import Figure, part
 from benchmarks.processes import cpu
 from benchmarks.server import served, server_pid
 from pilotage.client import Client
-from pilotage.wire.changes import ChangesQuery
+from pilotage.wire.changes import MAX_WAIT, ChangesQuery
 
 SUMMARY = "% of a core for idle listeners at the change feed, and the ms until a change reaches them"
 
 SETTLE = 20.0
 """Seconds for the work of a server that has just started."""
-WAIT = 55
+SPREAD = 20
+"""Seconds in which the listeners come."""
+WAIT = MAX_WAIT
 """Seconds of a long poll, as the client asks for."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listeners", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=WAIT * 2.0, help="of the idle time")
+    parser.add_argument("--seconds", type=float, default=110.0, help="of the idle time")
     parser.add_argument("--changes", type=int, default=20)
 
 
@@ -38,7 +40,7 @@ def run(asked: argparse.Namespace) -> Figure:
         idle, delays = asyncio.run(_listen(client, process, token, asked))
     delays.sort()
     notes = {
-        "listeners": f"{asked.listeners:,}, each asks again after {WAIT} s without a change",
+        "listeners": f"{asked.listeners:,}, each asks again after {WAIT:.0f} s without a change",
         "the server without listeners": f"{alone:.2f} % of a core",
         "a change reaches a listener": f"{median(delays) * 1000:.0f} ms after the answer to its submission (median),"
         f" {part(delays, 0.95) * 1000:.0f} ms (95 %)",
@@ -64,7 +66,7 @@ async def _listen(
         asyncio.create_task(_follow(client.url, token, cursor, number / asked.listeners, heard))
         for number in range(asked.listeners)
     ]
-    await asyncio.sleep(WAIT + 5)  # their polls are spread over the time of one
+    await asyncio.sleep(SPREAD + 5)
     idle = await asyncio.to_thread(_cost, process, asked.seconds)
     delays = []
     for _ in range(asked.changes):
@@ -79,21 +81,37 @@ async def _listen(
 
 
 async def _follow(url: str, token: str, cursor: str, phase: float, heard: asyncio.Queue[float]) -> None:
-    """One listener over one connection: the polls of a client, without its processor time."""
+    """One listener over one connection: the polls of a client, without its processor time.
+
+    Its first poll ends after a part of the time of one: so the polls of all are spread over that time.
+    """
     host, port = url.removeprefix("http://").rsplit(":", 1)
-    await asyncio.sleep(phase * WAIT)
+    await asyncio.sleep(phase * SPREAD)
     reader, writer = await asyncio.open_connection(host, int(port))
+    wait = phase * WAIT
     try:
         while True:
-            target = f"/v1/changes?after={cursor}&wait={WAIT}"
+            target = f"/v1/changes?after={cursor}&wait={wait}"
             writer.write(
                 f"GET {target} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
             )
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-            body = (await reader.readexactly(length)).decode()
-            cursor = body.rpartition('"cursor":"')[2].partition('"')[0]
+            body = await _body(reader)
+            wait, cursor = WAIT, body.rpartition('"cursor":"')[2].partition('"')[0]
             if '"changes":[]' not in body:
                 heard.put_nowait(time.monotonic())
     finally:
         writer.close()
+
+
+async def _body(reader: asyncio.StreamReader) -> str:
+    """The body of an answer, whole or in chunks."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if b"content-length:" in head:
+        return (
+            await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
+        ).decode()
+    body = b""
+    while length := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(length + 2))[:-2]
+    await reader.readexactly(2)
+    return body.decode()

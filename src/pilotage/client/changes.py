@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pilotage import wire
-from pilotage.client.polling import LONGEST_POLL
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, CursorExpired
 
 if TYPE_CHECKING:
     from pilotage.wire.changes import ChangesPage, ChangesQuery, FeedChange
     from pilotage.wire.jobs import Selection
+
+
+LONGEST_SILENCE = 120.0
+"""Seconds. A server that lives gives a sign sooner."""
 
 
 class ChangeMethods(TypedRequests):
@@ -24,7 +27,7 @@ class ChangeMethods(TypedRequests):
 
         Raises CursorExpired if changes after the cursor may be gone.
         """
-        return self.call(wire.changes.READ_CHANGES, query, timeout=query.wait + 60.0)
+        return self.call(wire.changes.READ_CHANGES, query, timeout=LONGEST_SILENCE)
 
     def changes(
         self,
@@ -42,7 +45,7 @@ class ChangeMethods(TypedRequests):
         query = wire.changes.ChangesQuery(after, submission=submission, owner=owner, group=group)
         if not query.after:
             query.after = self.read_changes(query).cursor
-        query.wait = LONGEST_POLL
+        query.wait = wire.changes.MAX_WAIT
         while True:
             page = self.read_changes(query)
             query.after = page.cursor

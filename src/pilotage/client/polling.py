@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL
+from pilotage.wire.changes import MAX_WAIT
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
-
-LONGEST_POLL = 55.0
-"""Seconds of one long poll. Some proxies cut an answer that takes a minute."""
 
 SMALL = 64 * 1024
 """Bytes; a shorter piece ends at the current end of the log, also for a running job."""
@@ -68,7 +66,7 @@ def wait_until_final(
         # Changes of a large submission never stop: they are counted ever more rarely.
         pace.pause(before is None, at_most=left)
         before = counts
-        next_change(LONGEST_POLL if left is None else min(left, LONGEST_POLL))
+        next_change(MAX_WAIT if left is None else min(left, MAX_WAIT))
 
 
 def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES) -> Iterator[LogPiece]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pilotage import wire
 from pilotage.client.changes import ChangeCursor, ChangeMethods
-from pilotage.client.polling import LONGEST_POLL
 from pilotage.client.typed_requests import verb_on
 from pilotage.core.requests.states import ENDED
 from pilotage.wire.queries import PageQuery
@@ -121,7 +120,7 @@ class RequestMethods(ChangeMethods):
     ) -> RequestDetail:
         """Wait until a request has ended, or `timeout` seconds have passed; return its last state."""
         feed = ChangeCursor(self.read_changes, request=request)
-        longest = LONGEST_POLL if progress is None else PROGRESS_PERIOD
+        longest = wire.changes.MAX_WAIT if progress is None else PROGRESS_PERIOD
         until = None if timeout is None else time.monotonic() + timeout
         before: RequestDetail | None = None
         while True:

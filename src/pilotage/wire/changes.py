@@ -12,7 +12,8 @@ from typing import Annotated, List, Optional
 from pilotage.wire.call import PERSON, ApiCall
 from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id
 
-MAX_WAIT = 120.0
+MAX_WAIT = 600.0
+"""Seconds of one long poll."""
 MAX_CHANGES = 1000
 
 

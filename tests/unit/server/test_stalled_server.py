@@ -27,8 +27,8 @@ class Loop:
     def time(self) -> float:
         return self.now
 
-    def call_later(self, delay: float, call: Callable[..., object], *arguments: object) -> object:
-        self.due, self.call = self.now + delay, partial(call, *arguments)
+    def call_at(self, when: float, call: Callable[..., object], *arguments: object) -> object:
+        self.due, self.call = when, partial(call, *arguments)
         return self
 
     def run(self, until: float, late: float = 0.0) -> None:

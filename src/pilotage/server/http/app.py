@@ -1,5 +1,6 @@
-"""The HTTP application, for all but the pilots' messages: bare ASGI for /live, FastAPI for everything else.
+"""The HTTP application, for all but the messages of pilots.
 
+/live and calls that many clients repeat are answered in bare ASGI, everything else by FastAPI.
 FastAPI and its routes take longer to import and to build than the rest of the server. Pilots do not wait for them.
 """
 
@@ -16,6 +17,7 @@ from pilotage.core.errors import InvalidInput, PilotageError, TooLarge
 from pilotage.server import errors
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
+from pilotage.server.http.direct_calls import direct_answer
 from pilotage.server.http.identity import Scope, identify
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, MAX_BODY, MAX_TAIL
 from pilotage.server.tokens import Caller
@@ -83,6 +85,10 @@ class Application:
                 receive, send = bounded.receive, bounded.send
             if notice := self._notice(scope):
                 send = _add_notice(notice, send)
+            answer = None if size else await direct_answer(self.context, scope)
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
         api = self._api or await self.routes()
         await api(scope, receive, send)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from math import ceil
 from typing import Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -55,6 +56,10 @@ class TimedPeer(Protocol):
         ...
 
 
+GRAINS = 16
+"""Instants of a tick at which regular checks run: many connections then wake the server together."""
+
+
 class ConnectionTimer:
     """Ends a connection whose peer stays in a phase for too long, or sends or reads too slowly."""
 
@@ -94,7 +99,10 @@ class ConnectionTimer:
 
     def _schedule(self, peer: TimedPeer, delay: float) -> None:
         self._due = self._loop.time() + delay
-        self._handle = self._loop.call_later(delay, self._check, peer)
+        if delay == self._limits.tick:
+            grain = delay / GRAINS
+            self._due = ceil(self._due / grain) * grain
+        self._handle = self._loop.call_at(self._due, self._check, peer)
 
     def _check(self, peer: TimedPeer) -> None:
         now, tick = self._loop.time(), self._limits.tick

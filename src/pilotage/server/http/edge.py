@@ -8,19 +8,17 @@ The limits of single fields are declared with them (wire/limits.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from pilotage.core.errors import Forbidden, InvalidInput
-from pilotage.core.policy.model import ADMINISTRATOR
-from pilotage.server.context import identity_of
+from pilotage.core.errors import InvalidInput
+from pilotage.server.http.identity import check_sender
 from pilotage.server.http.json_bodies import LARGE, check_leaves, decode_unchecked, is_doubtful
-from pilotage.server.tokens import Caller
-from pilotage.wire.call import Access, all_calls
+from pilotage.wire.call import all_calls
 
 
 def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -31,20 +29,6 @@ def binary_response(media_type: str) -> dict[int | str, dict[str, Any]]:
 BINARY = binary_response("application/octet-stream")
 
 _calls = cache(all_calls)
-
-
-def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
-    """Raise NotAuthenticated or Forbidden for a sender that a call does not accept."""
-    if not access.token:
-        return
-    identity = identity_of(scope)
-    if access.properties is None or not isinstance(identity, Caller):
-        return
-    if not identity.properties & (access.properties | {ADMINISTRATOR}):
-        raise Forbidden(
-            f"{identity.user} ({identity.group}) may not do this",
-            hint=f"the group needs the property {access.meaning} in the policy",
-        )
 
 
 class CheckedRequest(Request):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from pilotage.core.errors import NotAuthenticated, PilotageError
+from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
 from pilotage.core.ids import PilotId
-from pilotage.server.context import Context
+from pilotage.core.policy.model import ADMINISTRATOR
+from pilotage.server.context import Context, identity_of
 from pilotage.server.http.pilot_endpoints import bearer
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
+from pilotage.wire.call import Access
 
 Scope = MutableMapping[str, Any]
 
@@ -52,3 +54,17 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     if pilot is None:
         raise NotAuthenticated("this pilot's token is not known", hint="it was superseded")
     return pilot.id
+
+
+def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
+    """Raise NotAuthenticated or Forbidden for a sender that a call does not accept."""
+    if not access.token:
+        return
+    identity = identity_of(scope)
+    if access.properties is None or not isinstance(identity, Caller):
+        return
+    if not identity.properties & (access.properties | {ADMINISTRATOR}):
+        raise Forbidden(
+            f"{identity.user} ({identity.group}) may not do this",
+            hint=f"the group needs the property {access.meaning} in the policy",
+        )
