@@ -52,6 +52,7 @@ class Candidates:
     def clear(self) -> None:
         """Remove all queues and offer classes."""
         self.offer_classes.clear()
+        self._standing[:] = _OUT
         self._known = 0
         self._entries: list[IndexedQueue | None] = []
         """The queues by slot; None: the queue was removed."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pilotage.core.ids import JobId, QueueId
+from pilotage.core.queues import candidates as candidates_module
 from pilotage.core.queues import index as index_module
 from pilotage.core.queues import offer_classes as kinds_module
 from pilotage.core.queues.draws import FIRST, RULES, Rule
@@ -29,6 +30,8 @@ from tests.unit.core.queues.chance import assert_alike, assert_shares
 from tests.unit.core.queues.offers import CPU_BUCKETS, MEMORY_BUCKETS, identities, offers
 
 OFFER = Offer("here", "ce1", 300000.0, processors=8)
+TOO_SMALL = Offer("here", "ce1", -1.0, processors=0)
+"""No queue fits it."""
 
 
 def holds(_: QueueIdentity) -> bool:
@@ -90,10 +93,13 @@ class AgainstADictionary(RuleBasedStateMachine):
         queues=st.lists(identities(), min_size=QUEUES, max_size=QUEUES),
         seed=st.integers(0, 1000),
         prefetch=st.sampled_from([10, 12, 256]),
+        forgotten=st.sampled_from([0, 2, 1000]),
     )
-    def begin(self, queues: list[QueueIdentity], seed: int, prefetch: int) -> None:
+    def begin(self, queues: list[QueueIdentity], seed: int, prefetch: int, forgotten: int) -> None:
         self.before = index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH
         index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH = prefetch, 2 * prefetch
+        self.forgotten_before = candidates_module.FORGOTTEN
+        candidates_module.FORGOTTEN = forgotten
         self.rng = Random(seed)
         self.shelf = Shelf()
         self.out: dict[int, tuple[int, int]] = {}
@@ -108,6 +114,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         if hasattr(self, "before"):
             self.drain()
             index_module.FIRST_PREFETCH, index_module.LARGEST_PREFETCH = self.before
+            candidates_module.FORGOTTEN = self.forgotten_before
 
     @rule(queue=st.integers(0, QUEUES - 1), weight=st.integers(0, 2), count=st.integers(1, 30))
     def add(self, queue: int, weight: int, count: int) -> None:
@@ -152,9 +159,9 @@ class AgainstADictionary(RuleBasedStateMachine):
     def change_priority(self, queue: int, priority: float) -> None:
         self.index.set_priority(QueueId(queue), priority)
 
-    @rule(queue=st.integers(0, QUEUES - 1))
-    def forget_if_empty_and_meet_again(self, queue: int) -> None:
-        if not self.shelf.counts(queue):
+    @rule(queue=st.integers(0, QUEUES - 1), times=st.integers(1, 3 * QUEUES))
+    def forget_if_empty_and_meet_again(self, queue: int, times: int) -> None:
+        for _ in range(0 if self.shelf.counts(queue) else times):
             self.index.remove_queue(QueueId(queue))
             self.index.add_queue(entry(queue, self.entries[QueueId(queue)].identity))
 
@@ -218,6 +225,11 @@ class AgainstADictionary(RuleBasedStateMachine):
                     number
                 )
                 assert found.waiting == sum(self.shelf.counts(number).values())
+
+    @invariant()
+    def every_waiting_queue_is_explained(self) -> None:
+        if hasattr(self, "index"):
+            self.explained(TOO_SMALL, True, [])
 
     def drain(self) -> None:
         """Whatever happened, every waiting job is found in the end."""
@@ -471,3 +483,16 @@ def test_kinds_that_are_forgotten_and_met_again_find_the_same(
     other = replace(OFFER, only_owner="alice" if owner is None else None)
     assert index.propose(index.offer_class(other), holds, Random(1)) is not None
     assert len(index._offer_classes) == 3
+
+
+def test_a_queue_that_got_another_slot_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots are numbered again when many queues are gone."""
+    monkeypatch.setattr(candidates_module, "FORGOTTEN", 0)
+    shelf = Shelf()
+    index = index_of(shelf, "dirac", *map(entry, range(10)))
+    shelf.waiting[1] = (9, 1)
+    index.add_jobs(QueueId(9), 1, JobId(1), 1)
+    for number in range(9):
+        index.remove_queue(QueueId(number))
+    index.add_queue(entry(10))
+    assert sum(index.explain(TOO_SMALL, holds, []).fallen.values()) == 1
