@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pilotage.core.errors import PilotageError
 from pilotage.server.errors import error_answer
 from pilotage.server.http.pilot_endpoints import ENDPOINTS, PilotCall
 from pilotage.store.writer.replies import LoopReply
@@ -28,6 +29,8 @@ class DirectNetwork:
     def __init__(self, server: TwinServer, loop: asyncio.AbstractEventLoop, latency: float = 0.01) -> None:
         self._server, self._loop, self._latency = server, loop, latency
         self.calls = 0
+        self.mistake: BaseException | None = None
+        """An error that the server did not expect: pilots would repeat their messages for ever."""
 
     def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
         self.calls += 1
@@ -35,6 +38,8 @@ class DirectNetwork:
 
     def _arrive(self, path: str, token: str, body: bytes, reply: Reply) -> None:
         def answer(result: Any, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, PilotageError):
+                self.mistake = error
             given = _ANSWERS[path].decode(result) if error is None else failure_of(error)
             self._loop.call_later(self._latency, reply, given)
 

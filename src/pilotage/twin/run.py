@@ -258,10 +258,7 @@ class _TraceRun:
     async def _sample(self) -> None:
         period = max(60.0, self._plan.span / SAMPLES)
         while True:
-            for failing in self._server.context.duties.failing:
-                raise PilotageError(
-                    f"the duty {failing.duty} of the simulated server failed: {failing.error}"
-                )
+            self._check_server()
             close_given_up(self._books, self._server.context)
             self._samples.add(self._sample_now())
             if self._submitted > self._books.finished + self._books.running:
@@ -274,6 +271,16 @@ class _TraceRun:
                 )
             )
             await asyncio.sleep(period)
+
+    def _check_server(self) -> None:
+        """Raise PilotageError if the server has met an error of its own: the run would mean nothing."""
+        for failing in self._server.context.duties.failing:
+            raise PilotageError(f"the duty {failing.duty} of the simulated server failed: {failing.error}")
+        if (mistake := self._network.mistake) is not None:
+            raise PilotageError(
+                f"the simulated server failed: {type(mistake).__name__}: {mistake}",
+                hint="this is a mistake of Pilotage: report it with the trace, the policy and the seed",
+            ) from mistake
 
     def _sample_now(self) -> TwinSample:
         books, now = self._books, self._loop.time()

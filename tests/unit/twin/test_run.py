@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pilotage.core.errors import PilotageError
 from pilotage.core.policy import parse
+from pilotage.core.queues.candidates import Candidates
 from pilotage.twin.ces import TwinCe, TwinNodes
 from pilotage.twin.plan import TwinPlan, TwinProgress
 from pilotage.twin.result import TwinOutcome, TwinResult
@@ -66,6 +68,15 @@ def test_the_cores_of_pilots_add_up() -> None:
     assert parts == pytest.approx(rows["processors"] * (ended - rows["started"]), abs=1e-3)
     assert rows["payload"].sum() == pytest.approx(result.jobs.rows["used"].sum())
     assert np.all(result.samples.rows["busy"] <= CE.cores)
+
+
+def test_a_mistake_of_the_server_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(Candidates, "count_refusals", fail)
+    with pytest.raises(PilotageError, match="the simulated server failed: IndexError"):
+        run(small_trace())
 
 
 def test_an_end_before_the_last_job_leaves_the_rest_as_it_is() -> None:
