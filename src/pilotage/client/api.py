@@ -316,7 +316,10 @@ class Client(
     ) -> Iterator[LogPiece]:
         """Iterate over a job's output so far; with `follow`, until the job is in a final state. See `log`."""
         ask = partial(self.log, job, stream=stream, attempt=attempt)
-        return polling.follow_log(ask) if follow else polling.read_log(ask)
+        if not follow:
+            return polling.read_log(ask)
+        feed = ChangeCursor(self.read_changes, selection_of(job))
+        return polling.follow_log(ask, wait=feed.await_change, silent=polling.SILENT_STATES)
 
     def kill(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """Kill waiting or running jobs. Jobs in another state are listed in `ActionResponse.refused`.

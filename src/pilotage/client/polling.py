@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pilotage.core.errors import NotFound
-from pilotage.core.jobs.states import FINAL
+from pilotage.core.jobs.states import FINAL, HELD, JobState
 from pilotage.wire.changes import MAX_WAIT
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
+SILENT_STATES = frozenset(str(state) for state in JobState) - FINAL_STATES - frozenset(map(str, HELD))
+"""States in which no payload runs."""
 
 SMALL = 64 * 1024
 """Bytes; a shorter piece ends at the current end of the log, also for a running job."""
@@ -36,9 +38,14 @@ class PollInterval:
         self._shortest = self._next = shortest
         self._longest = longest
 
-    def pause(self, changed: bool, *, at_most: float | None = None) -> None:
+    def next(self, changed: bool) -> float:
+        """Seconds of the next pause."""
         self._next = self._shortest if changed else min(self._next * 1.3, self._longest)
-        time.sleep(self._next if at_most is None else max(0.0, min(self._next, at_most)))
+        return self._next
+
+    def pause(self, changed: bool, *, at_most: float | None = None) -> None:
+        seconds = self.next(changed)
+        time.sleep(seconds if at_most is None else max(0.0, min(seconds, at_most)))
 
 
 def wait_until_final(
@@ -80,9 +87,17 @@ def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATE
 
 
 def follow_log(
-    ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES, offset: int = 0
+    ask: Callable[[int], LogPiece],
+    final: frozenset[str] = FINAL_STATES,
+    offset: int = 0,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    silent: frozenset[str] = frozenset(),
 ) -> Iterator[LogPiece]:
-    """Yield the log as it grows, until its job or pilot is in a final state and the log is read to its end."""
+    """Yield the log as it grows, until its job or pilot is in a final state and the log is read to its end.
+
+    `wait` pauses for some seconds, or until the state has changed. `silent`: states in which the log cannot grow.
+    """
     pace = PollInterval(0.5, 3.0)
     while True:
         piece = ask(offset)
@@ -91,5 +106,7 @@ def follow_log(
             offset = piece.offset + len(piece.data)
         elif piece.state in final:
             return
-        if piece.state not in final:
-            pace.pause(bool(piece.data))
+        if piece.state in silent:
+            wait(MAX_WAIT)
+        elif piece.state not in final:
+            wait(pace.next(bool(piece.data)))
