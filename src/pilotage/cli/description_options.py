@@ -111,6 +111,10 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "requirements": options.requirements,
         "retries": options.retries,
         "on_cutoff": options.on_cutoff,
+        "after": _split(options.after),
+        "after_ok": _split(options.after_ok),
+        "after_fail": _split(options.after_fail),
+        "after_each": _split([options.after_each] if options.after_each else None),
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]

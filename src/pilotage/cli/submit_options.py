@@ -122,6 +122,28 @@ class JobOptions(OptionGroup):
             help="Continue or stop the job if the server is unreachable for long",
         ),
     ] = ""
+    after: Annotated[
+        Values, _repeatable("--after", metavar="IDS", text="Start after these jobs have ended: 12,15 or s:12")
+    ] = None
+    after_ok: Annotated[
+        Values, _repeatable("--after-ok", metavar="IDS", text="Start after these are Done, else be Skipped")
+    ] = None
+    after_fail: Annotated[
+        Values,
+        _repeatable(
+            "--after-fail",
+            metavar="IDS",
+            text="Start after these have ended and are not Done, else be Skipped",
+        ),
+    ] = None
+    after_each: Annotated[
+        str,
+        CommandOption(
+            "--after-each",
+            metavar="s:N",
+            help="Start job k after job k of submission N is Done; both have the same number of jobs",
+        ),
+    ] = ""
     count: Annotated[
         int | None,
         CommandOption("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),

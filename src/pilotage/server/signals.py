@@ -35,3 +35,5 @@ class Wake:
     """Set when a block or data set was closed, or a request has moved. Assigned requests wait for the period."""
     release: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when jobs of elements were made, or jobs of requests have ended."""
+    dependants: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a job has ended that others depend on."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
+from pilotage.core.jobs.dependencies import MAX_NAMED, Condition, Dependency, dependencies_of, parse_parent
 from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
@@ -73,6 +74,25 @@ class JobDescription:
     log_level: str = "INFO"
     on_cutoff: str = "continue"
     retries: int = 0
+    after: tuple[str, ...] = ()
+    after_ok: tuple[str, ...] = ()
+    after_fail: tuple[str, ...] = ()
+    after_each: tuple[str, ...] = ()
+
+    @property
+    def dependencies(self) -> list[Dependency]:
+        """The conditions that all jobs of the submission share."""
+        named = {
+            Condition.ENDED: self.after,
+            Condition.SUCCEEDED: self.after_ok,
+            Condition.FAILED: self.after_fail,
+        }
+        return dependencies_of(named)
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether its jobs wait for the end of other jobs."""
+        return bool(self.after or self.after_ok or self.after_fail or self.after_each)
 
     @property
     def required_tags(self) -> tuple[str, ...]:
@@ -126,6 +146,7 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             hint="the program is warned this long before its end",
             field="warn",
         )
+    yield from _dependency_mistakes(description)
     yield from path_mistakes(description)
     yield from stream_mistakes(
         description.std_output,
@@ -140,6 +161,27 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         names.add(file.name)
     if description.sites and set(description.sites) <= set(description.banned_sites):
         yield InvalidInput("all requested sites are also in banned_sites", field="sites")
+
+
+def _dependency_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
+    named = len(description.after) + len(description.after_ok) + len(description.after_fail)
+    if named > MAX_NAMED:
+        yield InvalidInput(
+            f"the job waits for {named:,} jobs and submissions; the limit is {MAX_NAMED:,}",
+            hint="name a submission, as in s:12, in place of its jobs",
+            field="after_ok",
+        )
+    if not description.after_each:
+        return
+    if (
+        len(description.after_each) > 1
+        or not parse_parent(description.after_each[0], "after_each").submission
+    ):
+        yield InvalidInput("after_each names one submission, as in s:12", field="after_each")
+    if named:
+        yield InvalidInput(
+            "after_each cannot be combined with after, after_ok and after_fail", field="after_each"
+        )
 
 
 def _without_banned(description: JobDescription) -> JobDescription:

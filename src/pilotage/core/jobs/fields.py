@@ -259,6 +259,30 @@ FIELDS: Final[tuple[Field, ...]] = (
         "How often the job is tried again after the program exits with an error.",
         high=100,
     ),
+    Field(
+        "after",
+        ("After",),
+        "parents",
+        "Jobs and submissions that must end first, however they end: `12`, or `s:12` for all jobs of a submission.",
+    ),
+    Field(
+        "after_ok",
+        ("AfterOk",),
+        "parents",
+        "Jobs and submissions that must be Done first. If one of them cannot be, the job is Skipped.",
+    ),
+    Field(
+        "after_fail",
+        ("AfterFail",),
+        "parents",
+        "Jobs and submissions that must end first without being Done. If one is Done, the job is Skipped.",
+    ),
+    Field(
+        "after_each",
+        ("AfterEach",),
+        "parents",
+        "A submission with as many jobs, as `s:12`: job k waits until job k of that submission is Done.",
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -2,7 +2,8 @@
 
 Sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
 hand-over: a lost offer returns the job to Waiting, and an expired lease moves it to Rescheduled. A late result is
-applied in any state that is not final, as long as no newer attempt exists. Pilotage also adds the state Superseded.
+applied in any state that is not final, as long as no newer attempt exists. Pilotage also adds the states Superseded,
+Blocked and Skipped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class JobState(StrEnum):
     CHECKING = "Checking"
     SCOUTING = "Scouting"
     STAGING = "Staging"
+    BLOCKED = "Blocked"
     WAITING = "Waiting"
     MATCHED = "Matched"
     RESCHEDULED = "Rescheduled"
@@ -29,6 +31,7 @@ class JobState(StrEnum):
     DONE = "Done"
     FAILED = "Failed"
     KILLED = "Killed"
+    SKIPPED = "Skipped"
     SUPERSEDED = "Superseded"
     DELETED = "Deleted"
 
@@ -49,6 +52,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
             "part of a bulk submission that is not complete yet",
             S.RECEIVED,
             S.CHECKING,
+            S.BLOCKED,
             S.WAITING,
             S.DELETED,
             S.KILLED,
@@ -81,6 +85,14 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.STAGING: _row(
             "data placement", "waits for its input data", S.CHECKING, S.WAITING, S.FAILED, S.KILLED
         ),
+        S.BLOCKED: _row(
+            "dependency duty",
+            "waits for the end of other jobs, in no task queue",
+            S.WAITING,
+            S.SKIPPED,
+            S.DELETED,
+            S.KILLED,
+        ),
         S.WAITING: _row(
             "matcher",
             "in a task queue",
@@ -105,6 +117,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.RESCHEDULED: _row(
             "retry duty",
             "returns to its queue after the retry delay, or to its pilot if that comes back before",
+            S.BLOCKED,
             S.WAITING,
             S.RUNNING,
             S.RECEIVED,
@@ -160,6 +173,12 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.KILLED: _row(
             "owner", "ended by its owner or an administrator", S.RESCHEDULED, S.SUPERSEDED, S.DELETED
         ),
+        S.SKIPPED: _row(
+            "owner",
+            "the condition under which it was to run cannot come true; blocked again if its parent is rescheduled",
+            S.BLOCKED,
+            S.DELETED,
+        ),
         S.SUPERSEDED: _row(
             "owner", "it failed or lacks an output, and a later submission runs it again", S.DELETED
         ),
@@ -167,7 +186,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
     },
 )
 
-FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SUPERSEDED, S.DELETED})
+FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETED})
 """Every job ends in one of these states."""
 
 HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})

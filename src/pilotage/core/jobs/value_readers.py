@@ -12,6 +12,7 @@ from pilotage.core.classads import Call, Expression, Literal, canonical, check_c
 from pilotage.core.classads.parser import check_size
 from pilotage.core.classads.tree import nodes_of
 from pilotage.core.errors import InvalidInput, TooLarge
+from pilotage.core.jobs.dependencies import parse_parent
 from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
 from pilotage.core.jobs.durations import clock_seconds
 from pilotage.core.jobs.fields import Field
@@ -148,6 +149,14 @@ def _names(field: Field, value: Any) -> tuple[str, ...]:
     if field.choices:
         return tuple(_one_of(field, name) for name in names)
     return names
+
+
+def _parents(field: Field, value: Any) -> tuple[str, ...]:
+    """Jobs and submissions, each once, in the given order."""
+    items = _names(field, str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+    for item in items:
+        parse_parent(item, field.name)
+    return items
 
 
 def _one_of(field: Field, text: str) -> str:
@@ -336,6 +345,7 @@ READERS: Final[dict[str, Callable[[Field, Any], Any]]] = {
     "lines": _lines,
     "paths": _paths,
     "names": _names,
+    "parents": _parents,
     "choice": _choice,
     "boolean": _boolean,
     "integer": _integer,

@@ -14,6 +14,7 @@ from pilotage.server.duties.catalogues import CatalogueDuty
 from pilotage.server.duties.ce import CeDuty
 from pilotage.server.duties.ces import BatchCesDuty, LocalCesDuty
 from pilotage.server.duties.costs import CostDuty
+from pilotage.server.duties.dependants import DependantsDuty
 from pilotage.server.duties.director import DirectorDuty
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.duty_leases import DutyLeases
@@ -144,6 +145,7 @@ class DutySchedule:
             run(ReleaseDuty(context), context.wake.release),
             run(RollUpDuty(context)),
             run(JobCountsDuty(context)),
+            run(DependantsDuty(context), context.wake.dependants),
             run(PropagationDuty(context)),
             run(FeedDuty(context), context.duties.feed.wanted),
         ]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
-from pilotage.core.ids import JobId, QueueId
+from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, JOB_STATES, JobState, custody_of
+from pilotage.services.jobs.dependants import block_again
+from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.accept import identity_of
-from pilotage.store.tables import attempts, history, jobs, pilots, submissions
+from pilotage.store.tables import attempts, chains, history, jobs, pilots
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -95,6 +96,8 @@ def _kill(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | Non
 def _refuse_reschedule(job: JobRow) -> str:
     if job.state in (JobState.FAILED, JobState.KILLED):
         return ""
+    if job.state is JobState.SKIPPED:
+        return "the job was skipped: reschedule the job that it depends on"
     return f"the job is {job.state}: only failed and killed jobs can be rescheduled"
 
 
@@ -107,22 +110,15 @@ def _refuse_of_request(pool: Pool, tx: Transaction, verb: str, job: JobRow) -> s
 
 
 def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
-    """Return the job to its queue at once, with its failure counters reset."""
+    """Return the job to its queue at once, with its failure counters reset; or to its gate, if it has not passed it."""
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
-    moves.requeue(again._replace(queue=_find_queue(moves, job), failures=0, own_failures=0))
-
-
-def _find_queue(moves: JobTransitions, job: JobRow) -> QueueId:
-    """The queue of a job that returns. Its row may be gone, since it is deleted a day after its last unfinished job."""
-    pool, tx = moves.pool, moves.tx
-    if submissions.queue_identity(tx.connection, job.queue) is not None:
-        submissions.keep_queue(tx.connection, job.queue)
-        return job.queue
-    facts = pool.jobs.submissions.get(tx, job.submission)
-    identity = identity_of(facts.description, facts.row.owner, facts.row.group, pool.policy)
-    queue = submissions.get_or_insert_queue(tx.connection, identity, moves.now)
-    jobs.change_queue(tx.connection, job.id, queue)
-    return queue
+    again = again._replace(queue=find_queue(moves, job), failures=0, own_failures=0)
+    moves.parent_changed(again)
+    gate = chains.gate_of_job(moves.tx.connection, job.submission, job.id)
+    if gate is None:
+        moves.requeue(again)
+    else:
+        block_again(moves, again, gate)
 
 
 def _refuse_delete(job: JobRow) -> str:

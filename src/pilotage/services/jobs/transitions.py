@@ -19,7 +19,7 @@ from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.offer_history import OfferRecord as Noted
 from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import attempts, job_outcomes, jobs, pilots
+from pilotage.store.tables import attempts, chains, job_outcomes, jobs, pilots
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
@@ -72,6 +72,7 @@ class JobTransitions:
     _results: list[attempts.Result] = field(default_factory=list)
     _taken: list[tuple[Any, ...]] = field(default_factory=list)
     """Values of `pilots.AnsweredTake`."""
+    _parents: list[chains.ParentChange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tx.on_rollback(self._not_noted)
@@ -144,6 +145,7 @@ class JobTransitions:
             (attempts.save_interrupted, self._cut),
             (attempts.save_results, self._results),
             (pilots.save_answered_takes, self._taken),
+            (chains.add_changes, self._parents),
         )
         for save, rows in savers:
             if rows:
@@ -240,20 +242,32 @@ class JobTransitions:
     def retry(self, job: JobRow, kind: str, reason: str, place: PilotRow | None) -> None:
         """Move to Rescheduled, until the retry delay of the policy is over."""
         self._left(job, place)
-        event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
         later = self.now + self.pool.policy.jobs.retry_delay
-        self._freed.append(
-            jobs.FreedJob(JobState.RESCHEDULED, later, job.failures, job.own_failures, reason, event, job.id)
-        )
-        self._now(job, state=JobState.RESCHEDULED, last_event=event, pilot=None)
+        self._return(job, kind, JobState.RESCHEDULED, reason, later)
 
-    def requeue(self, job: JobRow) -> None:
-        """Rescheduled → Waiting."""
-        event = self._event("requeued", job, JobState.WAITING, job.epoch)
+    def requeue(self, job: JobRow, kind: str = "requeued") -> None:
+        """Rescheduled or Blocked → Waiting."""
+        self._returned(self._return(job, kind, JobState.WAITING))
+
+    def block(self, job: JobRow, kind: str) -> JobRow:
+        """Rescheduled or Skipped → Blocked."""
+        return self._return(job, kind, JobState.BLOCKED)
+
+    def _return(
+        self, job: JobRow, kind: str, new: JobState, reason: str = "", not_before: float | None = None
+    ) -> JobRow:
+        """Move a job that no pilot holds to a state from which it can be offered again."""
+        event = self._event(kind, job, new, job.epoch, reason)
         self._freed.append(
-            jobs.FreedJob(JobState.WAITING, None, job.failures, job.own_failures, "", event, job.id)
+            jobs.FreedJob(new, not_before, job.failures, job.own_failures, reason, event, job.id)
         )
-        self._returned(self._now(job, state=JobState.WAITING, last_event=event, pilot=None))
+        return self._now(job, state=new, last_event=event, pilot=None)
+
+    def parent_changed(self, job: JobRow) -> None:
+        """Have the conditions on this job decided, if others depend on it."""
+        if job.has_dependants:
+            self._parents.append(chains.ParentChange(job.id, job.submission, job.state))
+            self.pool.jobs.dependants_due()
 
     def end(
         self,
@@ -281,7 +295,7 @@ class JobTransitions:
         self._ended.append(
             jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
         )
-        self._now(job, state=new, last_event=event, pilot=None)
+        self.parent_changed(self._now(job, state=new, last_event=event, pilot=None))
 
     def move(self, job: JobRow, kind: str, new: JobState, reason: str = "") -> JobRow:
         """A transition that changes only the state."""

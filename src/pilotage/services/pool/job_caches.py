@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pilotage.core.errors import NotFound
@@ -61,5 +61,7 @@ class JobCaches:
     """The outputs of a step, by request and position of the step."""
     given_places: set[tuple[str, str]] = field(default_factory=set)
     """Sites and storage places that the store has as given to pilots, as far as known here."""
+    dependants_due: Callable[[], object] = lambda: None
+    """Called when the conditions on a job are to be decided after the transaction."""
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs with output that a user watches, and until when. The lease duty drops expired entries."""

@@ -21,6 +21,7 @@ from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
 from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket, wall_bucket
 from pilotage.services.pool.state import Pool
+from pilotage.services.submission.gates import check_parents, count_blocked, insert_whole_gate
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
@@ -245,7 +246,8 @@ def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, 
     """Raise the errors of `begin` without writing anything; for a dry run."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
     if known is None:
-        check_room(pool, tx, prepared.owner, prepared.count)
+        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.is_dependent)
+        check_parents(tx, prepared.description, prepared.owner, prepared.expected or prepared.count)
         return
     check_not_staged(known)
     check_same(known, prepared)
@@ -264,7 +266,7 @@ def begin(
 ) -> rows.SubmissionRow:
     """Store a submission without rows, and reserve the ids of its jobs if their number is known."""
     if state == rows.STAGED:
-        check_room(pool, tx, prepared.owner, prepared.count)
+        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.is_dependent)
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _use_uploads(tx, prepared, now)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
@@ -291,6 +293,9 @@ def begin(
         expected=prepared.expected,
     )
     rows.insert(tx.connection, submission)
+    if prepared.description.is_dependent:
+        expected = submission if state == rows.OPEN else replace(submission, expected=prepared.count)
+        insert_whole_gate(pool, tx, expected, prepared.description)
     return submission
 
 
@@ -319,11 +324,16 @@ def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[st
     chunk_rows.insert_files(tx.connection, chunk.submission, chunk.number, digests)
 
 
-def check_room(pool: Pool, tx: Transaction, owner: str, count: int) -> None:
-    """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs."""
+def check_room(pool: Pool, tx: Transaction, owner: str, count: int, *, blocked: bool = False) -> None:
+    """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs.
+
+    `blocked`: the jobs depend on others, and Blocked jobs count too.
+    """
     most = pool.policy.jobs.max_waiting_per_owner
     entries = pool.queues.index.entries.values()
     waiting = sum(entry.waiting for entry in entries if entry.identity.owner == owner)
+    if blocked:
+        waiting += count_blocked(tx, owner)
     if waiting + count > most or waiting + count + chunk_rows.count_unmade(tx.connection, owner) > most:
         raise Overloaded(
             f"{owner} would have more than {most:,} waiting jobs (jobs.max_waiting_per_owner)",

@@ -17,9 +17,11 @@ import msgspec
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.parametric import differs_per_job, fill_placeholders
 from pilotage.core.jobs.per_job_inputs import RERUN_COLUMN, decode_file, rerun_jobs
+from pilotage.core.jobs.states import JobState
 from pilotage.core.slice_pace import SlicePace
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.services.pool.state import Pool
+from pilotage.services.submission.gates import insert_paired_gates, state_of_new_jobs
 from pilotage.services.submission.superseding import supersede
 from pilotage.store.tables import chunks as chunk_rows
 from pilotage.store.tables import submissions as rows
@@ -168,6 +170,7 @@ def _insert(
 ) -> None:
     row, user_priority, count = facts.row, facts.description.user_priority, len(parameters)
     first = JobId(chunk.first_job + chunk.made)
+    state = state_of_new_jobs(pool, tx, row, facts.description)
     event = record(
         tx.connection,
         pool.ids.events,
@@ -176,11 +179,17 @@ def _insert(
         actor=f"user:{row.owner}",
         detail=f"submission {row.id}",
         jobs=json.dumps([first, count]),
-        new="Waiting",
+        new=state,
     )
     names = own_names(facts, parameters, first)
-    rows.insert_jobs(tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names)
+    rows.insert_jobs(
+        tx.connection, row, first, parameters, user_priority, event, chunk.accepted, names, state
+    )
     if RERUN_COLUMN in row.names:
         again = rerun_jobs(row.names, [msgspec.json.decode(text or "[]") for text in parameters])
         supersede(pool, tx, row, again, chunk.accepted)
-    pool.queues.add_jobs(tx, row.queue, user_priority, first, count)
+    if state is JobState.WAITING:
+        pool.queues.add_jobs(tx, row.queue, user_priority, first, count)
+    elif facts.description.after_each:
+        place = chunk_rows.count_before(tx.connection, chunk) + chunk.made
+        insert_paired_gates(pool, tx, row, facts.description, first, count, place)

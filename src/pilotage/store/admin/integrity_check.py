@@ -196,6 +196,7 @@ def _check_sequences(connection: Connection) -> list[str]:
         ("removals", "id"),
         ("changes", "id"),
         ("count_changes", "id"),
+        ("parent_changes", "id"),
     ):
         sequence = f"pg_get_serial_sequence('{table}', '{column}')"
         sql = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pilotage.store.schema import (
     bans,
     catalogues,
+    chains,
     datasets,
     history,
     instance,
@@ -25,6 +26,7 @@ from pilotage.store.schema.base import metadata
 __all__ = [
     "bans",
     "catalogues",
+    "chains",
     "datasets",
     "history",
     "instance",

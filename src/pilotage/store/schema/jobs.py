@@ -40,6 +40,8 @@ jobs = sa.Table(
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
     # The state of a final job; empty: the job is not final. An index over `state` would change with each match.
     sa.Column("final_state", sa.Text, nullable=False, server_default=""),
+    # 1: other jobs depend on its end, or may do so.
+    sa.Column("has_dependants", sa.SmallInteger, nullable=False, server_default="0"),
     # A match must change no index: one random page per index costs more than the job's own row.
     sa.Index("ix_jobs_queue", "queue_id", "user_priority", "id"),
     sa.Index(

@@ -98,6 +98,24 @@ def count_unmade(connection: Connection, owner: str) -> int:
     return int(connection.execute(sql, (owner,)).fetchone()[0])
 
 
+def count_before(connection: Connection, chunk: ChunkRow) -> int:
+    """The number of rows in earlier chunks of the submission."""
+    sql = "SELECT coalesce(sum(count), 0) FROM submission_chunks WHERE submission_id = ? AND number < ?"
+    return int(connection.execute(sql, (chunk.submission, chunk.number)).fetchone()[0])
+
+
+def jobs_at(connection: Connection, submission: SubmissionId, begin: int, most: int) -> list[int]:
+    """The ids of the jobs of a submission from place `begin` on, at most `most`, in the order of their rows."""
+    ids: list[int] = []
+    before = 0
+    sql = "SELECT first_job, count FROM submission_chunks WHERE submission_id = ? ORDER BY number"
+    for first, count in connection.execute(sql, (submission,)):
+        skipped = max(0, begin - before)
+        ids += range(first + skipped, first + min(count, skipped + most - len(ids)))
+        before += count
+    return ids
+
+
 _FILES = bulk_statements.insert("chunk_files", ("submission_id", "number", "digest"))
 
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables import chunks, job_counts, partitions
+from pilotage.store.tables import chains, chunks, job_counts, partitions
 from pilotage.store.tables.job_counts import HOT, NOT_COUNTED, CountChange
 
 _SHARED = (
     "id, submission_id, queue_id, state, user_priority, parameters, epoch, attempt, failures, own_failures,"
-    " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event"
+    " finished_epoch, finished_digest, reason, exit_code, submitted, started, ended, last_event, has_dependants"
 )
 _COLUMNS = f"{_SHARED}, owner, grp, job_name, job_group, job_type, pilot_id, site, ce, hostname"
 _FROM_JOBS = (
@@ -226,6 +226,7 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         them, value = in_list(connection, "id", gone)
         connection.execute(f"DELETE FROM submissions WHERE {them}", (value,))
         chunks.delete_of_submissions(connection, gone)
+        chains.delete_of_submissions(connection, gone)
 
 
 def ended_between(

@@ -34,6 +34,8 @@ class JobRow(NamedTuple):
     finished_digest: str
     last_event: int
     parameters: str | None
+    has_dependants: int = 0
+    """1: other jobs depend on its end, or may do so."""
 
 
 _COLUMNS = columns(JobRow, submission="submission_id", queue="queue_id", pilot="pilot_id")

@@ -134,12 +134,12 @@ _JOBS = bulk_statements.insert(
 )
 _JOBS_OF_JSON = (
     "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, owner)"
-    " SELECT ? + key, ?, ?, 'Waiting', ?, value, ?, ?, ? FROM json_each(?)"
+    " SELECT ? + key, ?, ?, ?, ?, value, ?, ?, ? FROM json_each(?)"
 )
 # The rows are pairs of values and name.
 _NAMED_JOBS_OF_JSON = (
     "INSERT INTO jobs (id, submission_id, queue_id, state, user_priority, parameters, submitted, last_event, owner,"
-    " name) SELECT ? + key, ?, ?, 'Waiting', ?, json_extract(value, '$[0]'), ?, ?, ?, json_extract(value, '$[1]')"
+    " name) SELECT ? + key, ?, ?, ?, ?, json_extract(value, '$[0]'), ?, ?, ?, json_extract(value, '$[1]')"
     " FROM json_each(?)"
 )
 
@@ -153,13 +153,14 @@ def insert_jobs(
     event: int,
     at: float,
     names: Sequence[str] | None = None,
+    state: JobState = JobState.WAITING,
 ) -> None:
-    """Insert Waiting jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
+    """Insert jobs first, first + 1 ..., one for each of `parameters` (compact JSON lists or None).
 
     `names`: the jobs' own names; None: they have none.
     """
     s = submission
-    new = CountChange.of(NOT_COUNTED, JobState.WAITING, {s.id: len(parameters)})
+    new = CountChange.of(NOT_COUNTED, state, {s.id: len(parameters)})
     job_counts.append(connection, [new])
     if connection.dialect == "sqlite":
         # One library call for all rows takes a third of the time, and does not contend for the GIL at each row.
@@ -169,13 +170,13 @@ def insert_jobs(
             sql = _NAMED_JOBS_OF_JSON
             texts = [f"[{text},{json.dumps(name)}]" for text, name in zip(texts, names, strict=True)]
         rows = f"[{','.join(texts)}]"
-        connection.execute(sql, (first, s.id, s.queue, user_priority, at, event, s.owner, rows))
+        connection.execute(sql, (first, s.id, s.queue, str(state), user_priority, at, event, s.owner, rows))
         return
     connection.execute_bulk(
         _JOBS,
         [
             (
-                *(first + place, s.id, s.queue, "Waiting", user_priority, values, at, event),
+                *(first + place, s.id, s.queue, str(state), user_priority, values, at, event),
                 None if names is None else names[place],
                 s.owner,
             )
@@ -233,7 +234,7 @@ def queue_identity(connection: Connection, queue: QueueId) -> QueueIdentity | No
 
 _HAS_UNFINISHED = (
     "(EXISTS (SELECT 1 FROM jobs WHERE jobs.queue_id = queues.id"
-    " AND state IN ('Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled'))"
+    " AND state IN ('Blocked', 'Waiting', 'Matched', 'Running', 'Stalled', 'Completing', 'Rescheduled'))"
     " OR id IN (SELECT queue_id FROM submissions WHERE state <> 'closed')"
     " OR id IN (SELECT s.queue_id FROM submissions s JOIN submission_chunks c ON c.submission_id = s.id"
     " WHERE c.made < c.count))"

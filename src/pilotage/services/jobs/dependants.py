@@ -1,0 +1,249 @@
+"""Releases, skips and revives jobs that depend on others.
+
+The end of a parent stores a change in its own transaction. The functions here decide the conditions on it and move the
+dependants, a few per transaction. All that is left to do is in the store, so another server or the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.dependencies import (
+    Condition,
+    Outlook,
+    describe_end,
+    outlook_of_all,
+    outlook_of_job,
+    outlook_of_submission,
+)
+from pilotage.core.jobs.states import JobState
+from pilotage.services.jobs.queue_of_job import find_queue
+from pilotage.services.jobs.transitions import JobTransitions
+from pilotage.services.pool.state import Pool
+from pilotage.services.submission.gates import EVERYBODY, job_states, reason_of_submission
+from pilotage.store.tables import chains, history, jobs, listing
+from pilotage.store.tables.chains import (
+    ConditionRow,
+    ConditionState,
+    GateKey,
+    GateRow,
+    GateState,
+    ParentChange,
+)
+from pilotage.store.tables.jobs import JobRow
+from pilotage.store.tables.selections import JobSelection
+from pilotage.store.writer.transaction import Transaction
+
+ACTOR = "server"
+_GONE = frozenset({JobState.SUPERSEDED, JobState.DELETED})
+_MOVING = {
+    Outlook.OPEN: (JobState.SKIPPED,),
+    Outlook.MET: (JobState.BLOCKED, JobState.SKIPPED),
+    Outlook.NEVER: (JobState.BLOCKED,),
+}
+"""The states that jobs of a gate leave, by its outlook."""
+
+
+def advance(pool: Pool, tx: Transaction, most: int, now: float) -> bool:
+    """Mark parents, decide conditions and move dependants, at most about `most` of each. Whether nothing is left."""
+    marked = mark_parents(pool, tx, most)
+    decided = decide_changes(tx, most)
+    moved = move_dependants(pool, tx, most, now)
+    return marked and decided and moved
+
+
+# --- marks
+
+
+def mark_parents(pool: Pool, tx: Transaction, most: int) -> bool:
+    """Mark the next unfinished jobs of a submission that others depend on; whether all are marked."""
+    parent = chains.unmarked(tx.connection)
+    if parent is None:
+        return True
+    ids = chains.unfinished_after(tx.connection, parent.submission, parent.cursor, most)
+    chains.mark_jobs(tx.connection, ids)
+    cursor, marked = (ids[-1] if ids else parent.cursor), len(ids) < most
+    chains.save_marked(tx.connection, parent._replace(cursor=cursor, marked=int(marked)))
+    if marked:
+        # Jobs that ended before they were marked have told no conditions.
+        chains.add_changes(tx.connection, [ParentChange(0, parent.submission, "")])
+    return False
+
+
+# --- decisions
+
+
+@dataclass(slots=True)
+class _Decisions:
+    """New outlooks of conditions, and the reasons of those that cannot come true."""
+
+    conditions: list[ConditionState] = field(default_factory=list)
+    gates: set[GateKey] = field(default_factory=set)
+
+    def add(self, row: ConditionRow, outlook: Outlook, reason: str) -> None:
+        why = reason if outlook is Outlook.NEVER else ""
+        self.conditions.append(ConditionState(outlook, why, row.submission, row.job, row.number))
+        self.gates.add(row.gate)
+
+
+def decide_changes(tx: Transaction, most: int) -> bool:
+    """Decide the conditions on the jobs that have changed; whether no change is left."""
+    changes = chains.next_changes(tx.connection, most)
+    if not changes:
+        return True
+    decisions, decided = _Decisions(), list[int]()
+    facts = chains.facts_of_jobs(
+        tx.connection, sorted({change.job for change in changes.values() if change.job})
+    )
+    submissions = dict[SubmissionId, bool]()
+    for id_, change in changes.items():
+        room = most - len(decisions.conditions)
+        if room <= 0:
+            break
+        complete = True
+        if change.job:
+            complete = _decide_on_job(tx, change, facts.get(change.job), decisions, room)
+        if change.submission not in submissions:
+            submissions[change.submission] = _decide_on_submission(tx, change.submission, decisions, room)
+        if complete and submissions[change.submission]:
+            decided.append(id_)
+    chains.save_conditions(tx.connection, decisions.conditions)
+    chains.delete_changes(tx.connection, decided)
+    _decide_gates(tx, decisions.gates)
+    return len(changes) < most and len(decided) == len(changes)
+
+
+def _decide_on_job(
+    tx: Transaction, change: ParentChange, facts: chains.ParentFacts | None, decisions: _Decisions, most: int
+) -> bool:
+    state = JobState(change.state if facts is None else facts.state)
+    if state in _GONE:
+        # How it had ended counts.
+        state = JobState(change.state)
+    outlooks = {condition: outlook_of_job(condition, state) for condition in Condition}
+    rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, most)
+    reason = describe_end(change.job, state, None if facts is None else facts.exit_code)
+    for row in rows:
+        decisions.add(row, outlooks[Condition(row.condition)], reason)
+    return len(rows) < most
+
+
+def _decide_on_submission(
+    tx: Transaction, submission: SubmissionId, decisions: _Decisions, most: int
+) -> bool:
+    if not chains.has_conditions(tx.connection, "parent_submission", submission):
+        return True
+    parent = chains.lock_parent_submission(tx.connection, submission)
+    if parent is None or not parent.marked:
+        # It is decided when all of its jobs are marked.
+        return True
+    states = job_states(tx, submission)
+    outlooks = {condition: outlook_of_submission(condition, states) for condition in Condition}
+    rows = chains.of_parent(tx.connection, "parent_submission", submission, outlooks, most)
+    reason = reason_of_submission(tx, submission) if Outlook.NEVER in outlooks.values() and rows else ""
+    for row in rows:
+        decisions.add(row, outlooks[Condition(row.condition)], reason)
+    return len(rows) < most
+
+
+def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
+    """Set the outlooks of gates with changed conditions."""
+    gates = chains.gates(tx.connection, keys)
+    of_gates: dict[GateKey, list[ConditionRow]] = {key: [] for key in gates}
+    for row in chains.conditions_of(tx.connection, gates.keys()) if gates else ():
+        of_gates[row.gate].append(row)
+    states = []
+    for key, gate in gates.items():
+        outlook = outlook_of_all(Outlook(row.outlook) for row in of_gates[key])
+        reason = next((row.reason for row in of_gates[key] if row.outlook == Outlook.NEVER), "")
+        # A gate whose jobs are passing stays open: some of them may have started.
+        if outlook != gate.outlook and gate.outlook != Outlook.MET:
+            states.append(GateState(outlook, reason, 0, 0, *key))
+    chains.save_gates(tx.connection, states)
+
+
+# --- moves
+
+
+def move_dependants(pool: Pool, tx: Transaction, most: int, now: float) -> bool:
+    """Move jobs as their gates ask for; whether no gate is left."""
+    gates = chains.unsettled(tx.connection, most)
+    if not gates:
+        return True
+    moves = JobTransitions(pool, tx, now, pool.event_batch(now, ACTOR))
+    single = [gate for gate in gates if gate.job]
+    _move(moves, single, {gate.key: [gate.job] for gate in single})
+    _settle(tx, single)
+    for gate in gates:
+        if not gate.job:
+            _move_part(moves, gate, most)
+            break
+    moves.write()
+    return False
+
+
+def _move_part(moves: JobTransitions, gate: GateRow, most: int) -> None:
+    """Move the next jobs of a gate of a whole submission."""
+    connection = moves.tx.connection
+    states = [str(state) for state in _MOVING[Outlook(gate.outlook)]]
+    selection = JobSelection(submission=gate.submission, states=states)
+    ids = [JobId(job) for job in listing.job_ids(connection, selection, EVERYBODY, gate.cursor, most)]
+    _move(moves, [gate], {gate.key: ids})
+    if len(ids) < most:
+        _settle(moves.tx, [gate])
+    else:
+        chains.save_gates(connection, [GateState(gate.outlook, gate.reason, 0, ids[-1], *gate.key)])
+
+
+def _settle(tx: Transaction, gates: Iterable[GateRow]) -> None:
+    """Delete gates that all jobs have passed; the others stay, for parents that are tried again."""
+    passed = [gate.key for gate in gates if gate.outlook == Outlook.MET]
+    stay = [
+        GateState(gate.outlook, gate.reason, 1, 0, *gate.key) for gate in gates if gate.outlook != Outlook.MET
+    ]
+    if passed:
+        chains.delete_gates(tx.connection, passed)
+    chains.save_gates(tx.connection, stay)
+
+
+def _move(
+    moves: JobTransitions, gates: Sequence[GateRow], jobs_of: Mapping[GateKey, Sequence[JobId]]
+) -> None:
+    rows = _load(moves, sorted(job for ids in jobs_of.values() for job in ids))
+    for gate in gates:
+        outlook = Outlook(gate.outlook)
+        for id_ in jobs_of[gate.key]:
+            job = rows.get(id_)
+            if job is not None and job.state in _MOVING[outlook]:
+                _move_job(moves, job, outlook, gate.reason)
+
+
+def _load(moves: JobTransitions, ids: list[JobId]) -> dict[int, JobRow]:
+    """The jobs, locked. Skipped ones that are archived are restored, since they may change."""
+    rows = jobs.by_ids(moves.tx.connection, ids)
+    skipped = [job.id for job in rows.values() if job.state is JobState.SKIPPED]
+    if skipped and history.restore(moves.tx.connection, skipped):
+        rows |= jobs.by_ids(moves.tx.connection, skipped)
+    moves.rows.update(rows)
+    return rows
+
+
+def _move_job(moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str) -> None:
+    if job.state is JobState.SKIPPED:
+        queue = find_queue(moves, job)
+        job = moves.block(job._replace(queue=queue), "revived")
+        moves.parent_changed(job)
+    if outlook is Outlook.MET:
+        moves.requeue(job, "unblocked")
+    elif outlook is Outlook.NEVER:
+        moves.end(job, "skipped", JobState.SKIPPED, reason, None)
+
+
+def block_again(moves: JobTransitions, job: JobRow, gate: GateRow) -> None:
+    """Rescheduled → Blocked, for a job that has not passed its gate. It is moved on if the gate is decided."""
+    moves.block(job, "blocked")
+    state = GateState(gate.outlook, gate.reason, 0, 0, *gate.key)
+    chains.save_gates(moves.tx.connection, [state])
+    moves.pool.jobs.dependants_due()

@@ -1,0 +1,231 @@
+"""Gates of new jobs: the conditions on other jobs under which they may wait for a pilot.
+
+A gate is stored in the transaction that accepts its submission, or that creates its job. The parents are locked there.
+So a parent that ends at the same time is either found to have ended, or finds the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pilotage.core.errors import InvalidInput
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.dependencies import (
+    EACH,
+    Condition,
+    Dependency,
+    Outlook,
+    Parent,
+    describe_end,
+    outlook_of_all,
+    outlook_of_job,
+    outlook_of_submission,
+    parse_parent,
+)
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.core.plurals import plural
+from pilotage.services.pool.state import Pool
+from pilotage.store.tables import chains, chunks, job_counts
+from pilotage.store.tables import submissions as submission_rows
+from pilotage.store.tables.chains import ConditionRow, GateKey, GateRow, ParentChange, ParentFacts
+from pilotage.store.tables.selections import JobSelection, Viewer
+from pilotage.store.tables.submissions import SubmissionRow
+from pilotage.store.writer.transaction import Transaction
+
+EVERYBODY = Viewer("", everything=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A dependency, as its parent stands."""
+
+    dependency: Dependency
+    outlook: Outlook
+    reason: str
+
+
+def check_parents(tx: Transaction, description: JobDescription, owner: str, count: int | None) -> None:
+    """Refuse dependencies on jobs that do not exist or belong to others. `count`: the number of jobs, if known."""
+    _shared(tx, description.dependencies, owner)
+    if description.after_each:
+        _paired(tx, description, owner, count)
+
+
+def insert_whole_gate(pool: Pool, tx: Transaction, row: SubmissionRow, description: JobDescription) -> None:
+    """Store the gate of all jobs of a new submission. Without one, its jobs wait for a pilot at once."""
+    if description.after_each:
+        _paired(tx, description, row.owner, row.expected)
+        return
+    found = _shared(tx, description.dependencies, row.owner)
+    if outlook_of_all(one.outlook for one in found) is Outlook.MET:
+        return
+    _insert(pool, tx, {GateKey(row.id, chains.WHOLE): found})
+    _watch(pool, tx, found)
+
+
+def state_of_new_jobs(
+    pool: Pool, tx: Transaction, row: SubmissionRow, description: JobDescription
+) -> JobState:
+    """The state in which jobs of a submission begin. Its gate stays as it is until the transaction ends."""
+    if not description.is_dependent:
+        return JobState.WAITING
+    if description.after_each:
+        return JobState.BLOCKED
+    key = GateKey(row.id, chains.WHOLE)
+    gate = chains.gates(tx.connection, {key}, lock="SHARE").get(key)
+    if gate is None:
+        return JobState.WAITING
+    if gate.outlook != Outlook.OPEN and gate.settled:
+        state = chains.GateState(gate.outlook, gate.reason, 0, 0, *key)
+        chains.save_gates(tx.connection, [state])
+        pool.jobs.dependants_due()
+    return JobState.BLOCKED
+
+
+def insert_paired_gates(
+    pool: Pool,
+    tx: Transaction,
+    row: SubmissionRow,
+    description: JobDescription,
+    first: JobId,
+    count: int,
+    place: int,
+) -> None:
+    """Store the gates of new jobs from id `first` on: each waits for its counterpart. `place`: of the first one."""
+    parent = parse_parent(description.after_each[0], EACH)
+    counterparts = chunks.jobs_at(tx.connection, SubmissionId(parent.submission), place, count)
+    if len(counterparts) < count:
+        raise InvalidInput(
+            f"{parent} has fewer jobs than this submission",
+            hint="send as many rows as it has jobs",
+            field=EACH,
+        )
+    facts = chains.facts_of_jobs(tx.connection, counterparts)
+    _insert(
+        pool,
+        tx,
+        {
+            GateKey(row.id, JobId(first + index)): [
+                _found_job(Dependency(Condition.SUCCEEDED, Parent(job, 0)), facts.get(job))
+            ]
+            for index, job in enumerate(counterparts)
+        },
+    )
+    chains.mark_jobs(tx.connection, [job for job in counterparts if job in facts])
+
+
+def _insert(pool: Pool, tx: Transaction, given: Mapping[GateKey, Sequence[_Found]]) -> None:
+    gates, conditions = list[GateRow](), list[ConditionRow]()
+    for key, found in given.items():
+        outlook = outlook_of_all(one.outlook for one in found)
+        reason = next((one.reason for one in found if one.outlook is Outlook.NEVER), "")
+        gates.append(GateRow(*key, outlook, reason, int(outlook is Outlook.OPEN)))
+        conditions += (
+            ConditionRow(
+                *key, number, one.dependency.condition, *one.dependency.parent, one.outlook, one.reason
+            )
+            for number, one in enumerate(found)
+        )
+        if outlook is not Outlook.OPEN:
+            pool.jobs.dependants_due()
+    chains.insert_gates(tx.connection, gates)
+    chains.insert_conditions(tx.connection, conditions)
+
+
+def _watch(pool: Pool, tx: Transaction, found: Iterable[_Found]) -> None:
+    """Let the ends of the parents decide about the conditions."""
+    parents = [one.dependency.parent for one in found]
+    chains.mark_jobs(tx.connection, [parent.job for parent in parents if parent.job])
+    submissions = sorted({SubmissionId(parent.submission) for parent in parents if parent.submission})
+    if submissions:
+        chains.add_parent_submissions(tx.connection, submissions)
+        # Jobs that end while this transaction is open have not found its conditions.
+        chains.add_changes(tx.connection, [ParentChange(0, submission, "") for submission in submissions])
+        pool.jobs.dependants_due()
+
+
+def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> list[_Found]:
+    """The dependencies as their parents stand. Locks the parents that are jobs."""
+    facts = chains.facts_of_jobs(tx.connection, sorted({d.parent.job for d in dependencies if d.parent.job}))
+    found = []
+    for dependency in dependencies:
+        condition, parent = dependency
+        if parent.job:
+            _check_job(facts.get(parent.job), parent, condition, owner)
+            found.append(_found_job(dependency, facts[parent.job]))
+        else:
+            _find_submission(tx, parent, condition, owner)
+            found.append(found_submission(tx, dependency))
+    return found
+
+
+def _check_job(facts: ParentFacts | None, parent: Parent, field: str, owner: str) -> None:
+    if facts is None or facts.owner != owner:
+        raise InvalidInput(f"{field}: {owner} has no {parent}", field=field)
+    if facts.state == JobState.DELETED:
+        raise InvalidInput(f"{field}: {parent} is deleted", field=field)
+
+
+def _found_job(dependency: Dependency, facts: ParentFacts | None) -> _Found:
+    """`facts` None: the job has been deleted by the retention, since it ended long ago."""
+    state = JobState.DELETED if facts is None else JobState(facts.state)
+    outlook = outlook_of_job(dependency.condition, state)
+    end = describe_end(dependency.parent.job, state, None if facts is None else facts.exit_code)
+    return _Found(dependency, outlook, end if outlook is Outlook.NEVER else "")
+
+
+def found_submission(tx: Transaction, dependency: Dependency) -> _Found:
+    """A dependency on a submission, as its jobs stand."""
+    submission = dependency.parent.submission
+    outlook = outlook_of_submission(dependency.condition, job_states(tx, submission))
+    return _Found(
+        dependency, outlook, reason_of_submission(tx, submission) if outlook is Outlook.NEVER else ""
+    )
+
+
+def job_states(tx: Transaction, submission: int) -> dict[str, int]:
+    """The jobs of a submission by state. Jobs that are not created yet are Submitting."""
+    states = job_counts.by_state(tx.connection, JobSelection(submission=submission), EVERYBODY)
+    if not any(state not in FINAL for state in states) and chains.has_unfinished(tx.connection, submission):
+        states[JobState.SUBMITTING] = 1
+    return states
+
+
+def reason_of_submission(tx: Transaction, submission: int) -> str:
+    """Why a condition on a submission cannot come true."""
+    failed = chains.one_not_done(tx.connection, submission)
+    if failed is None:
+        return f"submission {submission} succeeded"
+    return f"{describe_end(*failed)}, a job of submission {submission}"
+
+
+def _find_submission(tx: Transaction, parent: Parent, field: str, owner: str) -> SubmissionRow:
+    row = submission_rows.by_id(tx.connection, SubmissionId(parent.submission))
+    if row is None or row.owner != owner or row.state == submission_rows.STAGED:
+        raise InvalidInput(f"{field}: {owner} has no {parent}", field=field)
+    if row.state == submission_rows.OPEN:
+        raise InvalidInput(
+            f"{field}: {parent} is still open for rows",
+            hint="submit again when all its rows are sent",
+            field=field,
+        )
+    return row
+
+
+def _paired(tx: Transaction, description: JobDescription, owner: str, count: int | None) -> None:
+    parent = parse_parent(description.after_each[0], EACH)
+    row = _find_submission(tx, parent, EACH, owner)
+    if count is not None and count != row.count:
+        raise InvalidInput(
+            f"{EACH}: {parent} has {plural(row.count, 'job')}, and this submission has {count:,}",
+            hint="both need the same number of jobs",
+            field=EACH,
+        )
+
+
+def count_blocked(tx: Transaction, owner: str) -> int:
+    """The number of Blocked jobs of an owner."""
+    states = job_counts.by_state(tx.connection, JobSelection(owner=owner), EVERYBODY)
+    return states.get(JobState.BLOCKED, 0)

@@ -1,0 +1,326 @@
+"""Gates, the conditions that open them, and the changes of the jobs that these conditions name.
+
+A gate stops one job, or all jobs of a submission. It is named by a pair: the submission, and the job or 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.core.jobs.dependencies import Condition, Outlook
+from pilotage.core.jobs.states import JobState
+from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
+from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.rows import columns
+
+WHOLE = JobId(0)
+"""The job of a gate that stops all jobs of its submission."""
+
+
+class GateRow(NamedTuple):
+    submission: SubmissionId
+    job: JobId
+    outlook: str
+    reason: str
+    """Why its jobs are skipped."""
+    settled: int
+    """0: some of its jobs are not in the state that the outlook asks for."""
+    cursor: int = 0
+    """Jobs up to this id have been looked at."""
+
+    @property
+    def key(self) -> GateKey:
+        return GateKey(self.submission, self.job)
+
+
+class GateKey(NamedTuple):
+    submission: SubmissionId
+    job: JobId
+
+
+class ConditionRow(NamedTuple):
+    """A condition of a gate. One of the two parents is 0."""
+
+    submission: SubmissionId
+    job: JobId
+    number: int
+    condition: str
+    parent_job: int
+    parent_submission: int
+    outlook: str
+    reason: str = ""
+
+    @property
+    def gate(self) -> GateKey:
+        return GateKey(self.submission, self.job)
+
+
+_GATE = columns(GateRow, submission="submission_id", job="job_id")
+_CONDITION = columns(ConditionRow, submission="submission_id", job="job_id")
+
+insert_gates = RowWriter[GateRow](insert("gates", _GATE.split(", ")))
+insert_conditions = RowWriter[ConditionRow](insert("conditions", _CONDITION.split(", ")))
+
+_OF_GATE = "submission_id = {submission_id} AND job_id = {job_id}"
+
+
+class GateState(NamedTuple):
+    outlook: str
+    reason: str
+    settled: int
+    cursor: int
+    submission: SubmissionId
+    job: JobId
+
+
+save_gates = RowWriter[GateState](
+    update(
+        "gates",
+        ("outlook", "reason", "settled", "cursor", "submission_id", "job_id"),
+        "outlook = {outlook}, reason = {reason}, settled = {settled}, cursor = {cursor}",
+        _OF_GATE,
+    )
+)
+
+
+class ConditionState(NamedTuple):
+    outlook: str
+    reason: str
+    submission: SubmissionId
+    job: JobId
+    number: int
+
+
+save_conditions = RowWriter[ConditionState](
+    update(
+        "conditions",
+        ("outlook", "reason", "submission_id", "job_id", "number"),
+        "outlook = {outlook}, reason = {reason}",
+        f"{_OF_GATE} AND number = {{number}}",
+    )
+)
+
+_delete_gates = RowWriter[GateKey](delete("gates", ("submission_id", "job_id"), _OF_GATE))
+_delete_conditions = RowWriter[GateKey](delete("conditions", ("submission_id", "job_id"), _OF_GATE))
+
+
+def delete_gates(connection: Connection, keys: Sequence[GateKey]) -> None:
+    """Delete gates that all of their jobs have passed."""
+    _delete_conditions(connection, keys)
+    _delete_gates(connection, keys)
+
+
+def gates(
+    connection: Connection, keys: Collection[GateKey], *, lock: str = "UPDATE"
+) -> dict[GateKey, GateRow]:
+    """The existing gates among these, locked until the transaction ends. `lock`: "UPDATE", "SHARE", or "" for none."""
+    if not keys:
+        return {}
+    submissions, first = in_list(connection, "submission_id", sorted({key.submission for key in keys}))
+    jobs, second = in_list(connection, "job_id", sorted({key.job for key in keys}))
+    sql = f"SELECT {_GATE} FROM gates WHERE {submissions} AND {jobs} ORDER BY submission_id, job_id"
+    sql += lock_clause(connection, "UPDATE" if lock == "UPDATE" else "SHARE") if lock else ""
+    found = (GateRow(*row) for row in connection.execute(sql, (first, second)))
+    return {row.key: row for row in found if row.key in keys}
+
+
+def gate_of_job(connection: Connection, submission: SubmissionId, job: JobId) -> GateRow | None:
+    """The gate that stops a job, or stopped it; None: there is none, or the job has passed it."""
+    found = gates(connection, {GateKey(submission, job), GateKey(submission, WHOLE)})
+    return next(iter(found.values()), None)
+
+
+def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[ConditionRow]:
+    """All conditions of these gates, in their order."""
+    submissions, first = in_list(connection, "submission_id", sorted({key.submission for key in keys}))
+    jobs, second = in_list(connection, "job_id", sorted({key.job for key in keys}))
+    sql = f"SELECT {_CONDITION} FROM conditions WHERE {submissions} AND {jobs}"
+    sql += " ORDER BY submission_id, job_id, number"
+    rows = (ConditionRow(*row) for row in connection.execute(sql, (first, second)))
+    return [row for row in rows if row.gate in keys]
+
+
+def of_parent(
+    connection: Connection, column: str, parent: int, outlooks: Mapping[Condition, Outlook], most: int
+) -> list[ConditionRow]:
+    """Conditions on a parent with another outlook than `outlooks`, at most `most`. A condition that was met stays met.
+
+    `column`: "parent_job" or "parent_submission".
+    """
+    wanted = [outlooks[condition] for condition in Condition]
+    cases = " ".join(f"WHEN '{condition}' THEN ?" for condition in Condition)
+    sql = (
+        f"SELECT {_CONDITION} FROM conditions WHERE {column} = ? AND outlook <> 'met'"
+        f" AND outlook <> CASE condition {cases} END LIMIT ?"
+    )
+    return [ConditionRow(*row) for row in connection.execute(sql, (parent, *map(str, wanted), most))]
+
+
+def has_conditions(connection: Connection, column: str, parent: int) -> bool:
+    """Whether a condition on this parent is not met yet; `column` as in `of_parent`."""
+    sql = f"SELECT 1 FROM conditions WHERE {column} = ? AND outlook <> 'met' LIMIT 1"
+    return connection.execute(sql, (parent,)).fetchone() is not None
+
+
+def unsettled(connection: Connection, most: int) -> list[GateRow]:
+    """Gates with jobs that are to move, locked. Gates that another server moves are left out."""
+    sql = f"SELECT {_GATE} FROM gates WHERE settled = 0 ORDER BY submission_id, job_id LIMIT ?"
+    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
+    return [GateRow(*row) for row in connection.execute(sql, (most,))]
+
+
+# --- parents
+
+
+def mark_jobs(connection: Connection, jobs: Sequence[int]) -> None:
+    """Let the ends of these jobs decide about conditions."""
+    if jobs:
+        condition, value = in_list(connection, "id", jobs)
+        connection.execute(f"UPDATE jobs SET has_dependants = 1 WHERE {condition}", (value,))
+
+
+class ParentSubmission(NamedTuple):
+    """A submission that jobs depend on."""
+
+    submission: SubmissionId
+    cursor: int
+    """Jobs up to this id are marked, so that their ends decide about conditions."""
+    marked: int
+    """1: all of its jobs are."""
+
+
+_PARENT = columns(ParentSubmission, submission="submission_id")
+_add_parent = RowWriter[tuple[SubmissionId]](
+    insert("parent_submissions", ("submission_id",), conflict=("submission_id",), otherwise="NOTHING")
+)
+
+
+def add_parent_submissions(connection: Connection, submissions: Iterable[SubmissionId]) -> None:
+    """Have the jobs of these submissions marked, in slices, unless they are already."""
+    _add_parent(connection, [(submission,) for submission in submissions])
+
+
+def lock_parent_submission(connection: Connection, submission: int) -> ParentSubmission | None:
+    """A submission that jobs depend on; no other server decides about it until the transaction ends."""
+    sql = f"SELECT {_PARENT} FROM parent_submissions WHERE submission_id = ?" + lock_clause(
+        connection, "UPDATE"
+    )
+    row = connection.execute(sql, (submission,)).fetchone()
+    return None if row is None else ParentSubmission(*row)
+
+
+def unmarked(connection: Connection) -> ParentSubmission | None:
+    """A submission with jobs that are to be marked, locked; None: there is none."""
+    sql = f"SELECT {_PARENT} FROM parent_submissions WHERE marked = 0 ORDER BY submission_id LIMIT 1"
+    row = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED")).fetchone()
+    return None if row is None else ParentSubmission(*row)
+
+
+def save_marked(connection: Connection, parent: ParentSubmission) -> None:
+    sql = "UPDATE parent_submissions SET cursor = ?, marked = ? WHERE submission_id = ?"
+    connection.execute(sql, (parent.cursor, parent.marked, parent.submission))
+
+
+class ParentChange(NamedTuple):
+    """A change of a job that others depend on. Job 0: the conditions on its submission are to be decided."""
+
+    job: int
+    submission: SubmissionId
+    state: str
+
+
+_CHANGE = columns(ParentChange, submission="submission_id", job="job_id")
+add_changes = RowWriter[ParentChange](insert("parent_changes", _CHANGE.split(", ")))
+
+
+def next_changes(connection: Connection, most: int) -> dict[int, ParentChange]:
+    """Changes by their ids, oldest first, locked. Changes that another server decides are left out."""
+    sql = f"SELECT id, {_CHANGE} FROM parent_changes ORDER BY id LIMIT ?" + lock_clause(
+        connection, "UPDATE SKIP LOCKED"
+    )
+    return {row[0]: ParentChange(*row[1:]) for row in connection.execute(sql, (most,))}
+
+
+def delete_changes(connection: Connection, ids: Sequence[int]) -> None:
+    condition, value = in_list(connection, "id", ids)
+    connection.execute(f"DELETE FROM parent_changes WHERE {condition}", (value,))
+
+
+def has_work(connection: Connection) -> bool:
+    """Whether a change is undecided, a gate unsettled, or a submission unmarked."""
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM parent_changes) OR EXISTS (SELECT 1 FROM gates WHERE settled = 0)"
+        " OR EXISTS (SELECT 1 FROM parent_submissions WHERE marked = 0)"
+    )
+    return bool(connection.execute(sql).fetchone()[0])
+
+
+class ParentFacts(NamedTuple):
+    """The parts of a job's row that decide about conditions."""
+
+    owner: str
+    submission: int
+    state: str
+    exit_code: int | None
+
+
+def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, ParentFacts]:
+    """The facts of these jobs by id, also of archived ones. Jobs that are not archived are locked."""
+    condition, value = in_list(connection, "id", jobs)
+    sql = f"SELECT id, owner, submission_id, state, exit_code FROM jobs WHERE {condition} ORDER BY id"
+    found = {
+        row[0]: ParentFacts(*row[1:])
+        for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))
+    }
+    condition, value = in_list(connection, "id", [job for job in jobs if job not in found])
+    sql = f"SELECT id, owner, submission_id, state, exit_code FROM history WHERE {condition}"
+    return found | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
+
+
+def has_unfinished(connection: Connection, submission: int) -> bool:
+    """Whether a job of the submission has not ended, or is not created yet."""
+    sql = (
+        "SELECT 1 FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id WHERE c.submission_id = ?"
+        " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
+        " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)) LIMIT 1"
+    )
+    return connection.execute(sql, (submission,)).fetchone() is not None
+
+
+def unfinished_after(connection: Connection, submission: int, after: int, most: int) -> list[int]:
+    """Ids above `after` of existing jobs of the submission that have not ended, ascending, at most `most`."""
+    sql = (
+        "SELECT j.id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id JOIN jobs j"
+        " ON j.owner = s.owner AND j.final_state = '' AND j.id >= c.first_job AND j.id < c.first_job + c.made"
+        " AND j.submission_id = s.id WHERE c.submission_id = ? AND j.id > ? ORDER BY j.id LIMIT ?"
+    )
+    ids = [row[0] for row in connection.execute(sql, (submission, after, most))]
+    condition, value = in_list(connection, "id", ids)
+    # Locked, so that a job that ends meanwhile is marked before, or is found to have ended.
+    connection.execute(
+        f"SELECT id FROM jobs WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE"), (value,)
+    )
+    return ids
+
+
+def one_not_done(connection: Connection, submission: int) -> tuple[int, JobState, int | None] | None:
+    """The first job of the submission that has ended and is not Done: its id, state and exit code."""
+    final = "state IN ('Failed', 'Killed', 'Skipped', 'Superseded', 'Deleted')"
+    sql = (
+        "SELECT id, state, exit_code FROM ("
+        "SELECT j.id, j.state, j.exit_code FROM submission_chunks c JOIN jobs j ON j.id >= c.first_job"
+        f" AND j.id < c.first_job + c.made WHERE c.submission_id = ? AND j.submission_id = ? AND j.{final}"
+        f" UNION ALL SELECT id, state, exit_code FROM history WHERE submission_id = ? AND {final}"
+        ") AS ended ORDER BY id LIMIT 1"
+    )
+    row = connection.execute(sql, (submission, submission, submission)).fetchone()
+    return None if row is None else (row[0], JobState(row[1]), row[2])
+
+
+def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
+    """Delete the gates of deleted submissions, and forget that others depended on them."""
+    them, value = in_list(connection, "submission_id", submissions)
+    for table in ("conditions", "gates", "parent_submissions"):
+        connection.execute(f"DELETE FROM {table} WHERE {them}", (value,))
