@@ -84,7 +84,8 @@ def _act(
         if not dry_run and not yes and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
             question = (
-                f"{verb} {would.done:,} of {plural(would.matched, 'job')} ({describe_selection(selection)})?"
+                f"{verb} {would.done:,} of {plural(would.matched, 'job')} ({describe_selection(selection)})"
+                f"{_skipped(would)}?"
             )
             if would.done and not screen.ask(question):
                 raise InvalidInput(f"nothing done: {question}", hint="use -y to skip the confirmation")
@@ -95,7 +96,9 @@ def _act(
         screen.json(answer)
     else:
         would_be = "would be " if dry_run else ""
-        screen.line(f"{answer.done:,} of {plural(answer.matched, 'job')} {would_be}{PAST[verb]}")
+        screen.line(
+            f"{answer.done:,} of {plural(answer.matched, 'job')} {would_be}{PAST[verb]}{_skipped(answer)}"
+        )
         refused = answer.refused[: 10 if answer.matched > 1 else 0]
         if not selection.ids:  # a condition takes many jobs in one state: one of them is an example
             refused = list({refusal.message: refusal for refusal in reversed(refused)}.values())
@@ -107,6 +110,14 @@ def _act(
         raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:
         raise Conflict(f"none of {plural(answer.matched, 'job')} can be {PAST[verb]} in its present state")
+
+
+def _skipped(answer: ActionResponse) -> str:
+    return (
+        f"; {plural(answer.skipped, 'job')} that need them to be Done would be skipped"
+        if answer.skipped
+        else ""
+    )
 
 
 kill = _command("kill", "Kill waiting or running jobs.")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAMES_SHOWN = 5
 LABELS = {"name": "--name", "job_group": "--job-group", "sites": "--site"}
 """Options that select jobs in other commands, by the field of `JobOptions`. Here they change the new jobs."""
-NOT_AGAIN = frozenset({JobState.SUPERSEDED, JobState.DELETED})
+NOT_AGAIN = frozenset({JobState.SKIPPED, JobState.SUPERSEDED, JobState.DELETED})
 """Jobs in these states run again only if they are named by id."""
 
 
@@ -182,7 +182,9 @@ def _refuse_empty(client: Client, selection: Selection) -> None:
                 hint="see `pilotage status`",
             )
         raise Conflict("none of these jobs has failed", hint="omit --failed to rerun all of them")
-    raise Conflict("all of these jobs are superseded or deleted", hint="name jobs by id to run them again")
+    raise Conflict(
+        "all of these jobs are skipped, superseded or deleted", hint="name jobs by id to run them again"
+    )
 
 
 def _report_inputs(screen: CommandOutput, again: Resubmission) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pilotage import wire
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.description_options import DescribedCommand, describe_command, override_description
+from pilotage.cli.graphs import read_graph_file, submit_graph
 from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED
 from pilotage.cli.parser import CommandArgument
@@ -67,6 +68,15 @@ def submit(
         raise InvalidInput("--table cannot be combined with --count, --param or --params-from")
     if how.table == "-" and "-" in words:
         raise InvalidInput("standard input cannot be both the job file and the table")
+    graph = read_graph_file(words)
+    if graph is not None:
+        return submit_graph(
+            session,
+            graph,
+            job,
+            how,
+            lambda session, client, sent: finish_submit(session, client, SubmitReport(sent), how.wait),
+        )
     descriptions = read_descriptions(session.screen, words, job, no_inputs=how.no_inputs)
     if how.table:
         return submit_table(session, descriptions, how)

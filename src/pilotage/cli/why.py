@@ -99,6 +99,11 @@ Table = tuple[str, tuple[Column, ...], list[Row]]
 
 
 def _tables(screen: CommandOutput, answer: Why, now: float) -> Iterator[Table]:
+    yield (
+        "blocked by",
+        (Column("condition"), Column("on"), Column("job", right=True), Column("state")),
+        [(blocker.condition, blocker.parent, blocker.job, blocker.state) for blocker in answer.blockers],
+    )
     yield from _refused(answer)
     yield from _drawn(answer)
     yield from _over_time(screen, answer, now)

@@ -26,6 +26,7 @@ from pilotage.client.credentials import (
     write_server_facts,
 )
 from pilotage.client.datasets import DataSetMethods
+from pilotage.client.graphs import GraphMethods
 from pilotage.client.matchmaking import MatchmakingMethods
 from pilotage.client.pilots import PilotMethods
 from pilotage.client.polling import LogPiece
@@ -53,6 +54,7 @@ BULK_TIMEOUT = 600.0
 
 class Client(
     SubmitMethods,
+    GraphMethods,
     RequestMethods,
     DataSetMethods,
     ReportMethods,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from typing import Any
 from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import COPY, URL, InputFile, Submission
+from pilotage.core.jobs.graphs import is_graph
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.parametric import PLACEHOLDER, fill_placeholders
-from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
+from pilotage.core.jobs.parsers import description_from_text, mapping_from_text, parse_yaml_mapping
 
 MAX_FILE = 64 * 1024 * 1024
 
@@ -116,6 +118,18 @@ def read_description_file(path: Path) -> LocalDescription:
 def read_description_text(text: str, *, suffix: str = "", folder: Path = Path()) -> LocalDescription:
     """Parse a description text; its input paths are relative to `folder`."""
     return LocalDescription(description_from_text(text, _kind(text, suffix)), folder)
+
+
+_GRAPH = re.compile(r"""^\s*[{]?\s*["']?jobs["']?\s*:""", re.MULTILINE)
+
+
+def read_graph_document(text: str, *, suffix: str = "") -> Mapping[str, Any] | None:
+    """The document of a text with several named jobs; None: it describes one submission."""
+    kind = _kind(text, suffix)
+    if kind == "jdl" or _GRAPH.search(text) is None:
+        return None
+    document = mapping_from_text(text, kind)
+    return document if is_graph(document) else None
 
 
 def _kind(text: str, suffix: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,10 @@ class Resubmission:
 
 def describe_resubmission(source: SubmissionSource, folder: Path) -> LocalDescription:
     """The chosen jobs of a source as a submission whose files lie in `folder`."""
-    description = description_from_json(source.description)
+    # The conditions of these jobs have been decided: the new ones depend on nothing.
+    description = replace(
+        description_from_json(source.description), after=(), after_ok=(), after_fail=(), after_each=()
+    )
     given = [place for place, name in enumerate(source.names) if not is_internal_column(name)]
     rows = tuple(tuple(job.values[place] for place in given) for job in source.jobs)
     if given and uses_job_number(description):

@@ -158,7 +158,10 @@ class SubmitMethods(TypedRequests):
         return self.call(wire.submissions.CHECK_OPEN, request)
 
     def submit_file(self, path: Path | str, *, group: str = "", key: str = "") -> SubmitResponse:
-        """Submit a JDL, YAML or JSON file. Input paths are relative to its folder. `group`, `key`: see `submit`."""
+        """Submit a JDL, YAML or JSON file with one description. Input paths are relative to its folder.
+
+        `group`, `key`: see `submit`.
+        """
         from pilotage.client.description import read_description_file
 
         return self.send(prepare(read_description_file(Path(path)), group=group, key=key))

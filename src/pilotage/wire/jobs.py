@@ -180,6 +180,8 @@ class ActionResponse:
     done: int
     """How many were (dry run: would be) changed; the others are in `refused`, the first hundred of them."""
     refused: List[Refusal] = field(default_factory=list)
+    skipped: int = 0
+    """Dry run of a kill: Blocked jobs that would be Skipped, since they need one of these jobs to be Done."""
 
 
 @dataclass

@@ -37,6 +37,11 @@ Description = Annotated[Dict[Name, Any], Bounds(longest=MAX_NAMES)]
 
 ParameterNames = Annotated[List[Name], Bounds(longest=MAX_NAMES)]
 
+MAX_GRAPH = 1000
+"""Submissions of one request with several. The client sends larger graphs in several requests."""
+
+ParentNames = Annotated[List[Name], Bounds(longest=MAX_NAMES)]
+
 RowValues = Annotated[List[Any], Bounds(longest=MAX_NAMES)]
 
 
@@ -101,6 +106,32 @@ class SubmitRequest:
     """Empty: the group of the token."""
     key: Name = ""
     """Idempotency key: the same owner and key again gets the first answer again, and makes no more jobs."""
+
+
+@dataclass
+class NamedSubmission(SubmitRequest):
+    """A submission of a graph, with a `description`. Its fields that name parents are here."""
+
+    name: Name = ""
+    """For the others of the request; unique."""
+    after: ParentNames = field(default_factory=list)
+    after_ok: ParentNames = field(default_factory=list)
+    after_fail: ParentNames = field(default_factory=list)
+    after_each: ParentNames = field(default_factory=list)
+    """Names of this request, jobs as `12`, or submissions as `s:12`. A name stands for all jobs of its submission."""
+
+
+@dataclass
+class GraphRequest:
+    """Submissions that depend on each other, in any order."""
+
+    submissions: Annotated[List[NamedSubmission], Bounds(longest=MAX_GRAPH)]
+
+
+@dataclass
+class GraphResponse:
+    submissions: List[SubmitResponse]
+    """In the order of the request."""
 
 
 @dataclass
@@ -203,6 +234,7 @@ class ChunksQuery:
 
 
 SUBMIT = ApiCall("POST", "/v1/submissions", SubmitRequest, SubmitResponse, USER, repeatable=True)
+SUBMIT_GRAPH = ApiCall("POST", "/v1/submissions/graph", GraphRequest, GraphResponse, USER, repeatable=True)
 CHECK_SUBMISSION = ApiCall(
     "POST", "/v1/submissions/check", SubmitRequest, SubmissionCheck, USER, repeatable=True
 )

@@ -156,6 +156,20 @@ class Waited:
 
 
 @dataclass
+class Blocker:
+    """An open condition of a Blocked job."""
+
+    condition: str
+    """after, after_ok or after_fail."""
+    parent: str
+    """As in "job 12" or "submission 3"."""
+    job: int
+    """The parent, or the first job of the submission that has not ended; 0: all have ended just now."""
+    state: str
+    """Of this job."""
+
+
+@dataclass
 class Why:
     """The reason why a job or the jobs of a queue wait."""
 
@@ -192,6 +206,8 @@ class Why:
     pilots: List[CePilots] = field(default_factory=list)
     history: List[Waited] = field(default_factory=list)
     """Earlier waits of the queue, oldest first."""
+    blockers: List[Blocker] = field(default_factory=list)
+    """The first open conditions of a Blocked job."""
 
 
 WHY_JOB = ApiCall("GET", "/v1/jobs/{job}/why", NoRequest, Why, PERSON)

@@ -67,7 +67,7 @@ def test_each_condition(
     """`whole`: the parent is a submission. `early`: it has ended before the child is submitted."""
     [parent] = bench.submit()
     pilot = bench.pilot()
-    named = {field: (f"s:{bench.job(parent)['submission_id']}" if whole else str(parent),)}
+    named: dict[str, Any] = {field: (f"s:{bench.job(parent)['submission_id']}" if whole else str(parent),)}
     content: dict[str, Any] = {} if succeeds else FAILS
     if early:
         end(bench, pilot, parent, **content)
@@ -79,7 +79,9 @@ def test_each_condition(
     assert states(bench, child) == [expected]
     if expected == "Skipped":
         reason = str(bench.job(child)["reason"])
-        assert reason.startswith(f"job {parent} failed (exit 3)" if not succeeds else f"{'submission' if whole else 'job'}")
+        assert reason.startswith(
+            f"job {parent} failed (exit 3)" if not succeeds else f"{'submission' if whole else 'job'}"
+        )
 
 
 def test_a_parent_that_is_tried_again_has_not_failed(bench: Bench) -> None:
@@ -110,7 +112,15 @@ def test_a_rescheduled_parent_revives_all_that_was_skipped_because_of_it(bench: 
     pilot = bench.pilot()
     for job in (parent, child, grandchild):
         end(bench, pilot, job)
-    assert bench.moves(grandchild) == ["Blocked", "Skipped", "Blocked", "Waiting", "Matched", "Running", "Done"]
+    assert bench.moves(grandchild) == [
+        "Blocked",
+        "Skipped",
+        "Blocked",
+        "Waiting",
+        "Matched",
+        "Running",
+        "Done",
+    ]
 
 
 def test_a_job_stays_skipped_while_another_parent_has_failed(bench: Bench) -> None:
@@ -187,8 +197,9 @@ def test_unknown_foreign_and_deleted_jobs_are_refused(bench: Bench, named: str, 
     [deleted] = bench.submit()
     bench.act("kill", deleted)
     bench.act("delete", deleted)
-    with pytest.raises(InvalidInput, match="has no|is deleted"):
-        bench.submit(**{field: (named,)})
+    more: dict[str, Any] = {field: (named,)}
+    with pytest.raises(InvalidInput, match=r"has no|is deleted"):
+        bench.submit(1, **more)
     assert bench.connection.execute("SELECT count(*) FROM submissions").fetchone()[0] == 3
 
 
@@ -217,3 +228,15 @@ def test_a_skipped_job_keeps_its_gate_until_its_submission_is_forgotten(bench: B
     bench.act("kill", parent)
     assert states(bench, child) == ["Skipped"]
     assert bench.connection.execute("SELECT outlook FROM gates").fetchall() == [("never",)]
+
+
+def test_the_jobs_that_a_kill_would_skip_are_counted(bench: Bench) -> None:
+    [parent] = bench.submit()
+    [child] = bench.submit(after_ok=(str(parent),))
+    children = bench.submit(3, after_ok=("s:1",))
+    bench.submit(3, after_each=("s:3",))
+    [cleaner] = bench.submit(after_fail=("s:3",))
+    settle(bench)
+    assert dependants.count_needing(bench.connection, [parent]) == 7
+    assert dependants.count_needing(bench.connection, [child, cleaner]) == 0
+    assert dependants.count_needing(bench.connection, [children[0]]) == 1

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pilotage.wire.jobs import JobSummary
 
 MINOR = {
+    "Blocked": "Waiting for other jobs",
     "Waiting": "Pilot Agent Submission",
     "Matched": "Assigned",
     "Running": "Application",

@@ -100,6 +100,18 @@ def _sequence(entry: WrittenAttribute, value: Any, name: str) -> tuple[Scalar, .
 
 def from_json(text: str) -> Submission:
     """The submission of a JSON text: one object without repeated names."""
+    return parse_yaml_mapping(_read_json(text))
+
+
+def mapping_from_text(text: str, kind: str) -> Mapping[str, Any]:
+    """The mapping of a text of kind `yaml` or `json`, with its fields unread."""
+    if kind == "json":
+        return _read_json(text)
+    _check_size(text)
+    return read_mapping(text)[0]
+
+
+def _read_json(text: str) -> Mapping[str, Any]:
     _check_size(text)
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -126,7 +138,7 @@ def from_json(text: str) -> Submission:
         raise InvalidInput("invalid JSON: a number is too long") from error
     if not isinstance(loaded, dict):
         raise InvalidInput("a job description must be one JSON object")
-    return parse_yaml_mapping(loaded)
+    return loaded
 
 
 def from_yaml(text: str) -> Submission:

@@ -177,6 +177,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
             "owner",
             "the condition under which it was to run cannot come true; blocked again if its parent is rescheduled",
             S.BLOCKED,
+            S.SUPERSEDED,
             S.DELETED,
         ),
         S.SUPERSEDED: _row(

@@ -109,7 +109,7 @@ class Application:
             return jobs.max_input_file, "jobs.max_input_file in the policy"
         if path.startswith("/v1/pilot/jobs/"):
             return (MAX_TAIL, "") if method == "POST" else (jobs.max_output_file, OUTPUT_FILE_HINT)
-        if path in ("/v1/submissions", "/v1/submissions/check"):
+        if path in ("/v1/submissions", "/v1/submissions/check", "/v1/submissions/graph"):
             return MAX_SUBMISSION, ROWS_HINT
         if path == "/v1/uploads":
             return MAX_BUNDLE_BYTES, "larger files go one at a time to /v1/uploads/SHA256"

@@ -12,7 +12,7 @@ from pilotage.wire.jobs import OutputFile
 
 def has_applied_result(facts: JobFacts) -> bool:
     """Whether the outputs of the last attempt are the outputs of the job. `facts`: from `listing.job_facts`."""
-    return facts.state in FINAL and facts.state not in (JobState.KILLED, JobState.DELETED)
+    return facts.state in FINAL and facts.state not in (JobState.KILLED, JobState.SKIPPED, JobState.DELETED)
 
 
 STREAMS = ("stdout", "stderr")

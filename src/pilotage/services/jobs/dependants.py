@@ -23,6 +23,7 @@ from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY, job_states, reason_of_submission
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import chains, history, jobs, listing
 from pilotage.store.tables.chains import (
     ConditionRow,
@@ -62,7 +63,9 @@ def mark_parents(pool: Pool, tx: Transaction, most: int) -> bool:
     parent = chains.unmarked(tx.connection)
     if parent is None:
         return True
-    ids = chains.unfinished_after(tx.connection, parent.submission, parent.cursor, most)
+    ids = chains.unfinished(tx.connection, parent.submission, parent.cursor, most)
+    # A job that ends meanwhile is marked before, or is found to have ended.
+    chains.lock_jobs(tx.connection, ids)
     chains.mark_jobs(tx.connection, ids)
     cursor, marked = (ids[-1] if ids else parent.cursor), len(ids) < most
     chains.save_marked(tx.connection, parent._replace(cursor=cursor, marked=int(marked)))
@@ -247,3 +250,21 @@ def block_again(moves: JobTransitions, job: JobRow, gate: GateRow) -> None:
     state = GateState(gate.outlook, gate.reason, 0, 0, *gate.key)
     chains.save_gates(moves.tx.connection, [state])
     moves.pool.jobs.dependants_due()
+
+
+def count_needing(connection: Connection, killed: Sequence[int]) -> int:
+    """The number of Blocked jobs that are skipped if these jobs are killed, also those that depend on skipped ones."""
+    counted, total = set[tuple[int, int]](), 0
+    parents = list(killed)
+    while parents:
+        found = chains.needing_success(connection, "parent_job", parents)
+        submissions = chains.submissions_of(connection, parents)
+        if submissions:
+            found += chains.needing_success(connection, "parent_submission", submissions)
+        parents = []
+        for gate in found:
+            if (gate.submission, gate.job) not in counted:
+                counted.add((gate.submission, gate.job))
+                total += gate.jobs
+                parents += [gate.job] if gate.job else chains.jobs_of(connection, gate.submission)
+    return total

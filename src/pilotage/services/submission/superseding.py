@@ -13,13 +13,16 @@ from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.store.writer.transaction import Transaction
 
+_NOT_DONE = (JobState.FAILED, JobState.KILLED, JobState.SKIPPED)
+
 
 def supersede(
     pool: Pool, tx: Transaction, submission: SubmissionRow, again: Sequence[int], now: float
 ) -> None:
     """Move the jobs `again` to Superseded: `submission` runs them again.
 
-    Only the owner's failed, killed and incomplete jobs move. Other jobs, also unknown ones and jobs of requests, stay.
+    Only the owner's failed, killed, skipped and incomplete jobs move. Other jobs stay, also unknown ones and jobs of
+    requests.
     """
     replaced = _replaceable(pool, tx, submission.owner, again)
     history.restore(tx.connection, replaced)
@@ -28,7 +31,7 @@ def supersede(
     changes: list[StateChange] = []
     for job in _existing(tx, replaced):
         # Another server may have moved the job since it was read.
-        if job.state in (JobState.DONE, JobState.FAILED, JobState.KILLED):
+        if job.state in (JobState.DONE, *_NOT_DONE):
             of_job = (job.id, job.submission, job.epoch, job.last_event)
             event = events.add("superseded", job.state, JobState.SUPERSEDED, *of_job, reason)
             changes.append(StateChange(JobState.SUPERSEDED, reason, event, job.id))
@@ -41,7 +44,7 @@ def _replaceable(pool: Pool, tx: Transaction, owner: str, ids: Sequence[int]) ->
     rows = [job for job in _existing(tx, ids) if _is_of_user(pool, tx, job, owner)]
     done = [job.id for job in rows if job.state is JobState.DONE]
     incomplete = set(_with_missing_outputs(tx, done))
-    return [job.id for job in rows if job.state in (JobState.FAILED, JobState.KILLED) or job.id in incomplete]
+    return [job.id for job in rows if job.state in _NOT_DONE or job.id in incomplete]
 
 
 def _existing(tx: Transaction, ids: Sequence[int]) -> Iterable[JobRow]:

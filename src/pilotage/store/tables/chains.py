@@ -126,9 +126,11 @@ def gates(
     return {row.key: row for row in found if row.key in keys}
 
 
-def gate_of_job(connection: Connection, submission: SubmissionId, job: JobId) -> GateRow | None:
+def gate_of_job(
+    connection: Connection, submission: SubmissionId, job: JobId, *, lock: str = "UPDATE"
+) -> GateRow | None:
     """The gate that stops a job, or stopped it; None: there is none, or the job has passed it."""
-    found = gates(connection, {GateKey(submission, job), GateKey(submission, WHOLE)})
+    found = gates(connection, {GateKey(submission, job), GateKey(submission, WHOLE)}, lock=lock)
     return next(iter(found.values()), None)
 
 
@@ -289,20 +291,57 @@ def has_unfinished(connection: Connection, submission: int) -> bool:
     return connection.execute(sql, (submission,)).fetchone() is not None
 
 
-def unfinished_after(connection: Connection, submission: int, after: int, most: int) -> list[int]:
+def unfinished(connection: Connection, submission: int, after: int, most: int) -> list[int]:
     """Ids above `after` of existing jobs of the submission that have not ended, ascending, at most `most`."""
     sql = (
         "SELECT j.id FROM submission_chunks c JOIN submissions s ON s.id = c.submission_id JOIN jobs j"
         " ON j.owner = s.owner AND j.final_state = '' AND j.id >= c.first_job AND j.id < c.first_job + c.made"
         " AND j.submission_id = s.id WHERE c.submission_id = ? AND j.id > ? ORDER BY j.id LIMIT ?"
     )
-    ids = [row[0] for row in connection.execute(sql, (submission, after, most))]
-    condition, value = in_list(connection, "id", ids)
-    # Locked, so that a job that ends meanwhile is marked before, or is found to have ended.
-    connection.execute(
-        f"SELECT id FROM jobs WHERE {condition} ORDER BY id" + lock_clause(connection, "UPDATE"), (value,)
+    return [row[0] for row in connection.execute(sql, (submission, after, most))]
+
+
+def lock_jobs(connection: Connection, jobs: Sequence[int]) -> None:
+    """Let no other server end these jobs until the transaction ends."""
+    condition, value = in_list(connection, "id", jobs)
+    lock = lock_clause(connection, "UPDATE")
+    if lock:
+        connection.execute(f"SELECT id FROM jobs WHERE {condition} ORDER BY id{lock}", (value,))
+
+
+class Dependant(NamedTuple):
+    """A gate that never opens if its parent fails: the number of jobs behind it, and their ids if it has one job."""
+
+    submission: int
+    job: int
+    jobs: int
+
+
+def needing_success(connection: Connection, column: str, parents: Sequence[int]) -> list[Dependant]:
+    """The gates that need one of these parents to be Done; `column` as in `of_parent`."""
+    condition, value = in_list(connection, f"c.{column}", parents)
+    sql = (
+        "SELECT DISTINCT c.submission_id, c.job_id, CASE WHEN c.job_id = 0 THEN s.count ELSE 1 END"
+        " FROM conditions c JOIN submissions s ON s.id = c.submission_id JOIN gates g"
+        " ON g.submission_id = c.submission_id AND g.job_id = c.job_id"
+        f" WHERE {condition} AND c.condition = 'after_ok' AND c.outlook = 'open' AND g.outlook = 'open'"
     )
-    return ids
+    return [Dependant(*row) for row in connection.execute(sql, (value,))]
+
+
+def submissions_of(connection: Connection, jobs: Sequence[int]) -> list[int]:
+    """The submissions of these jobs that others depend on."""
+    condition, value = in_list(connection, "j.id", jobs)
+    sql = (
+        "SELECT DISTINCT j.submission_id FROM jobs j JOIN parent_submissions p"
+        f" ON p.submission_id = j.submission_id WHERE {condition}"
+    )
+    return [row[0] for row in connection.execute(sql, (value,))]
+
+
+def jobs_of(connection: Connection, submission: int) -> list[int]:
+    """The jobs of a submission that have not ended."""
+    return unfinished(connection, submission, 0, 2**31)
 
 
 def one_not_done(connection: Connection, submission: int) -> tuple[int, JobState, int | None] | None:

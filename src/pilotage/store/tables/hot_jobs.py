@@ -20,7 +20,7 @@ JOINED = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch"
     " LEFT JOIN pilots p ON p.id = coalesce(j.pilot_id,"
-    " CASE WHEN j.state NOT IN ('Waiting', 'Rescheduled') THEN a.pilot_id END)"
+    " CASE WHEN j.state NOT IN ('Blocked', 'Waiting', 'Rescheduled') THEN a.pilot_id END)"
 )
 """Jobs j of the hot table, with their submissions, attempts and pilots."""
 

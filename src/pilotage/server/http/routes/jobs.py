@@ -29,6 +29,7 @@ from pilotage.server.http.stored_outputs import (
 )
 from pilotage.server.tokens import Caller
 from pilotage.services.jobs.actions import CHUNK, ActionOutcome, act, check_verb
+from pilotage.services.jobs.dependants import count_needing
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
 from pilotage.store.engine.rows import from_row
@@ -205,7 +206,7 @@ async def action(
     check_verb(verb)
     selection = selection_of(body.selection)
     pool, clock = context.pool, context.clock
-    answer, after = ActionResponse(0, 0), 0
+    answer, after, killed = ActionResponse(0, 0), 0, list[int]()
     while True:
         ids = await asyncio.to_thread(_ids, context, selection, caller, after)
         if not ids:
@@ -228,7 +229,11 @@ async def action(
         answer.refused += [Refusal(id_, why) for id_, why in outcome.refused[: max(0, room)]]
         if verb == "delete" and not body.dry_run:
             await asyncio.to_thread(_delete_files, context, outcome.done)
+        if body.dry_run and verb == "kill":
+            killed += outcome.done
         after = ids[-1]
+    if killed:
+        answer.skipped = await asyncio.to_thread(lambda: count_needing(context.readers.connection(), killed))
     context.wake.local_ces.set()
     return answer
 

@@ -57,12 +57,17 @@ async def accept_jobs(body: SubmitRequest, context: Context, caller: Caller) -> 
     context.disk.space.check()
     with context.work.gate.place():
         known_offers = await context.work.prospects.known()
-        insert = await asyncio.to_thread(
-            lambda: ChunkedInsert.of(prepare(context, caller, body, known_offers))
-        )
-        submission = await _insert(context, insert)
-        await context.work.gate.make(context.pool, JobCreator(submission.id))
+        prepared = await asyncio.to_thread(lambda: prepare(context, caller, body, known_offers))
+        answer = await accept_prepared(context, prepared)
     context.wake.local_ces.set()
+    return answer
+
+
+async def accept_prepared(context: Context, prepared: PreparedSubmission) -> SubmitResponse:
+    """Store a checked submission, and make its jobs."""
+    insert = await asyncio.to_thread(ChunkedInsert.of, prepared)
+    submission = await _insert(context, insert)
+    await context.work.gate.make(context.pool, JobCreator(submission.id))
     return response(submission)
 
 

@@ -13,11 +13,12 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
 from pilotage.services.why import answer as services
+from pilotage.services.why import blockers
 from pilotage.store.tables import listing, submissions, wait_reasons
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.limits import Id
-from pilotage.wire.why import WHY_JOB, WHY_QUEUE, Why
+from pilotage.wire.why import WHY_JOB, WHY_QUEUE, Blocker, Why
 
 router = CallRouter("why")
 
@@ -28,11 +29,23 @@ async def why_job(job: Id, context: TheContext, caller: TheCaller) -> Why:
     job_or_answer = await asyncio.to_thread(_find_job, context, caller, job)
     if isinstance(job_or_answer, Why):
         return job_or_answer
+    if job_or_answer.state != JobState.BLOCKED:
+        return await _why(context, job_or_answer)
+    found, root = await asyncio.to_thread(_find_blockers, context, job_or_answer)
+    return blockers.explain(job_or_answer, found, None if root is None else await _why(context, root))
+
+
+async def _why(context: Context, job: JobSummary) -> Why:
     now = context.clock()
-    queue_snapshot = await snapshot(context, now) if job_or_answer.state == JobState.WAITING else None
+    queue_snapshot = await snapshot(context, now) if job.state == JobState.WAITING else None
     return await asyncio.to_thread(
-        lambda: services.why_job(queue_snapshot, context.readers.connection(), job_or_answer, now)
+        lambda: services.why_job(queue_snapshot, context.readers.connection(), job, now)
     )
+
+
+def _find_blockers(context: Context, job: JobSummary) -> tuple[list[Blocker], JobSummary | None]:
+    connection = context.readers.connection()
+    return blockers.blockers(connection, job), blockers.root_blocker(connection, job)
 
 
 @router.call(WHY_QUEUE)
