@@ -19,6 +19,7 @@ _KINDS: Final = {
     "lines": "text or list of lines",
     "paths": "list of texts",
     "names": "name or list of names",
+    "parents": "jobs `12`, submissions `s:12`, or a list of them",
     "choice": "one of",
     "boolean": "true or false",
     "integer": "whole number",

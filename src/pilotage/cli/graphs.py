@@ -41,12 +41,12 @@ def read_graph_file(words: list[str]) -> GraphFile | None:
 def submit_graph(
     session: Session,
     graph: GraphFile,
-    job: JobOptions,
+    options: JobOptions,
     how: SubmitOptions,
     finish: Callable[[Session, Client, list[SubmitResponse]], int],
 ) -> int | None:
     """Submit all jobs of a document. `finish` prints the report, and waits if that was asked for."""
-    if job.given_options() or how.table or how.no_inputs:
+    if options.given_options() or how.table or how.no_inputs:
         raise InvalidInput(
             "a document with several jobs takes no options that describe jobs", hint="change the document"
         )
@@ -69,14 +69,14 @@ def submit_graph(
 def _show(session: Session, prepared: list[PreparedJob]) -> None:
     """Print the jobs in the order in which they are submitted; nothing is stored."""
     if session.as_json:
-        session.screen.json([one.upload.request for one in prepared])
+        session.screen.json([job.upload.request for job in prepared])
         return
-    for one in prepared:
-        parents = "; ".join(f"{field} {', '.join(given)}" for field, given in one.job.parents.items())
+    for job in prepared:
+        parents = "; ".join(f"{field} {', '.join(given)}" for field, given in job.named.parents.items())
         session.screen.line(
-            f"{one.job.name}: {plural(one.upload.count, 'job')}{f', {parents}' if parents else ''}"
+            f"{job.named.name}: {plural(job.upload.count, 'job')}{f', {parents}' if parents else ''}"
         )
     with session.client() as client:
-        for one in prepared:
-            for warning in client.check(one.upload).warnings:
-                session.screen.note(f"warning: job {one.job.name}: {warning}")
+        for job in prepared:
+            for warning in client.check(job.upload).warnings:
+                session.screen.note(f"warning: job {job.named.name}: {warning}")

@@ -347,6 +347,7 @@ class Client(
             total.matched += part.matched
             total.done += part.done
             total.refused += part.refused
+            total.skipped += part.skipped
         return total
 
     # --- the system

@@ -13,6 +13,7 @@ from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import MAX_JOBS
 from pilotage.core.jobs.graphs import NamedJob, read_graph, with_ids
+from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
     from pilotage.client.submission import SubmissionUpload
@@ -26,7 +27,7 @@ MAX_REQUEST_JOBS = 5000
 class PreparedJob:
     """A named job of a document, with its request and its files."""
 
-    job: NamedJob
+    named: NamedJob
     upload: SubmissionUpload
 
 
@@ -47,15 +48,15 @@ class GraphMethods(TypedRequests):
         """Upload missing files, then submit the jobs, each after its parents, in as few requests as possible."""
         from pilotage.client import inputs
 
-        files = {file.digest: file for one in prepared for file in (*one.upload.files, *one.upload.own)}
+        files = {file.digest: file for job in prepared for file in (*job.upload.files, *job.upload.own)}
         if files:
             inputs.upload(self._transport, list(files.values()))
         answers: dict[str, SubmitResponse] = {}
         for part in _parts(prepared):
             ids = {name: answer.submission for name, answer in answers.items()}
-            request = wire.submissions.GraphRequest([_named(one, ids) for one in part])
+            request = wire.submissions.GraphRequest([_named(job, ids) for job in part])
             response = self.call(wire.submissions.SUBMIT_GRAPH, request)
-            answers |= dict(zip((one.job.name for one in part), response.submissions, strict=True))
+            answers |= dict(zip((job.named.name for job in part), response.submissions, strict=True))
         return answers
 
 
@@ -68,40 +69,42 @@ def prepare_graph(
 
     key = key or str(uuid.uuid4())
     prepared = []
-    for job in read_graph(document):
+    for named in read_graph(document):
         try:
-            described = from_mapping(job.mapping, folder=folder)
+            described = from_mapping(named.mapping, folder=folder)
         except InvalidInput as error:
-            error.message = f"job {job.name}: {error.message}"
+            error.message = f"job {named.name}: {error.message}"
             raise
-        prepared.append(PreparedJob(job, prepare(described, group=group, key=f"{key}/{job.name}")))
-    total = sum(one.upload.count for one in prepared)
+        prepared.append(PreparedJob(named, prepare(described, group=group, key=f"{key}/{named.name}")))
+    total = sum(job.upload.count for job in prepared)
     if total > MAX_JOBS:
-        raise InvalidInput(f"the document makes {total:,} jobs; the limit is {MAX_JOBS:,}")
+        raise InvalidInput(f"the document makes {plural(total, 'job')}; the limit is {MAX_JOBS:,}")
     return prepared
 
 
 def _parts(prepared: Sequence[PreparedJob]) -> list[list[PreparedJob]]:
     parts: list[list[PreparedJob]] = []
     jobs = 0
-    for one in prepared:
-        jobs += one.upload.count
+    for job in prepared:
+        jobs += job.upload.count
         if not parts or jobs > MAX_REQUEST_JOBS or len(parts[-1]) == wire.submissions.MAX_GRAPH:
             parts.append([])
-            jobs = one.upload.count
-        parts[-1].append(one)
+            jobs = job.upload.count
+        parts[-1].append(job)
     return parts
 
 
-def _named(one: PreparedJob, submissions: Mapping[str, int]) -> NamedSubmission:
-    request = one.upload.request
-    parents: dict[str, Any] = {field: list(given) for field, given in with_ids(one.job, submissions).items()}
+def _named(job: PreparedJob, submissions: Mapping[str, int]) -> NamedSubmission:
+    request = job.upload.request
+    parents: dict[str, Any] = {
+        field: list(given) for field, given in with_ids(job.named, submissions).items()
+    }
     return wire.submissions.NamedSubmission(
         description=request.description,
         parameters=request.parameters,
         inputs=request.inputs,
         group=request.group,
         key=request.key,
-        name=one.job.name,
+        name=job.named.name,
         **parents,
     )

@@ -162,11 +162,11 @@ class Blocker:
     condition: str
     """after, after_ok or after_fail."""
     parent: str
-    """As in "job 12" or "submission 3"."""
+    """A text such as "job 12" or "submission 3"."""
     job: int
     """The parent, or the first job of the submission that has not ended; 0: all have ended just now."""
     state: str
-    """Of this job."""
+    """The state of this job."""
 
 
 @dataclass

@@ -14,12 +14,12 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.states import FINAL, JobState
 
 MAX_NAMED: Final = 1000
-"""Jobs and submissions that one description may name."""
+"""Maximum number of jobs and submissions in the fields of a description."""
 
 _NAME: Final = re.compile(r"(s:)?([1-9]\d{0,17})\Z")
 
 
-class Condition(StrEnum):
+class RunAfter(StrEnum):
     """The end of its parent that a dependent job needs. The values are names of fields of the job description."""
 
     ENDED = "after"
@@ -32,7 +32,7 @@ EACH: Final = "after_each"
 
 
 class Outlook(StrEnum):
-    """What is known of a condition, or of all conditions of a job."""
+    """The knowledge about a condition, or about all conditions of a job."""
 
     OPEN = "open"
     """It may still come true."""
@@ -54,7 +54,7 @@ class Parent(NamedTuple):
 class Dependency(NamedTuple):
     """A condition on the end of a parent."""
 
-    condition: Condition
+    condition: RunAfter
     parent: Parent
 
 
@@ -71,48 +71,48 @@ def parse_parent(text: str, field: str) -> Parent:
     return Parent(0, number) if match[1] else Parent(number, 0)
 
 
-def dependencies_of(named: Mapping[Condition, Iterable[str]]) -> list[Dependency]:
+def dependencies_of(named: Mapping[RunAfter, Iterable[str]]) -> list[Dependency]:
     """The dependencies of a description, without repetitions, in the order of its fields."""
     return list(
         dict.fromkeys(
             Dependency(condition, parse_parent(text, condition))
-            for condition in Condition
+            for condition in RunAfter
             for text in named.get(condition, ())
         )
     )
 
 
-def outlook_of_job(condition: Condition, state: JobState) -> Outlook:
+def outlook_of_job(condition: RunAfter, state: JobState) -> Outlook:
     """Whether the state of the parent fulfils the condition. A job that is tried again has not ended."""
     if state not in FINAL:
         return Outlook.OPEN
-    if condition is Condition.ENDED:
+    if condition is RunAfter.ENDED:
         return Outlook.MET
-    return Outlook.MET if (state is JobState.DONE) is (condition is Condition.SUCCEEDED) else Outlook.NEVER
+    return Outlook.MET if (state is JobState.DONE) is (condition is RunAfter.SUCCEEDED) else Outlook.NEVER
 
 
-def outlook_of_submission(condition: Condition, jobs: Mapping[str, int]) -> Outlook:
+def outlook_of_submission(condition: RunAfter, jobs: Mapping[str, int]) -> Outlook:
     """Whether the jobs of a submission fulfil the condition. `jobs`: their number by state.
 
     It has succeeded if all jobs are Done, and failed if all have ended and one is not Done.
     """
     unfinished = sum(number for state, number in jobs.items() if state not in FINAL)
     not_done = sum(number for state, number in jobs.items() if state in FINAL and state != JobState.DONE)
-    if condition is Condition.SUCCEEDED and not_done:
+    if condition is RunAfter.SUCCEEDED and not_done:
         return Outlook.NEVER
     if unfinished:
         return Outlook.OPEN
-    if condition is Condition.FAILED and not not_done:
+    if condition is RunAfter.FAILED and not not_done:
         return Outlook.NEVER
     return Outlook.MET
 
 
 def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
     """Whether a job may run: all of its conditions must come true."""
-    found = set(outlooks)
-    if Outlook.NEVER in found:
+    distinct = set(outlooks)
+    if Outlook.NEVER in distinct:
         return Outlook.NEVER
-    return Outlook.OPEN if Outlook.OPEN in found else Outlook.MET
+    return Outlook.OPEN if Outlook.OPEN in distinct else Outlook.MET
 
 
 _ENDS: Final[Mapping[JobState, str]] = {

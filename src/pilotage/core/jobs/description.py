@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
-from pilotage.core.jobs.dependencies import MAX_NAMED, Condition, Dependency, dependencies_of, parse_parent
+from pilotage.core.jobs.dependencies import MAX_NAMED, Dependency, RunAfter, dependencies_of, parse_parent
 from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
@@ -83,9 +83,9 @@ class JobDescription:
     def dependencies(self) -> list[Dependency]:
         """The conditions that all jobs of the submission share."""
         named = {
-            Condition.ENDED: self.after,
-            Condition.SUCCEEDED: self.after_ok,
-            Condition.FAILED: self.after_fail,
+            RunAfter.ENDED: self.after,
+            RunAfter.SUCCEEDED: self.after_ok,
+            RunAfter.FAILED: self.after_fail,
         }
         return dependencies_of(named)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pilotage.core.errors import InvalidInput, TooLarge
-from pilotage.core.jobs.dependencies import EACH, Condition, order_of, parse_parent
+from pilotage.core.jobs.dependencies import EACH, RunAfter, order_of, parse_parent
 
 JOBS: Final = "jobs"
 """The attribute with the named jobs."""
 MAX_NAMED_JOBS: Final = 100_000
-FIELDS: Final = (*(str(condition) for condition in Condition), EACH)
+FIELDS: Final = (*(str(condition) for condition in RunAfter), EACH)
 """The fields that name parents."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}\Z")
@@ -25,7 +25,7 @@ class NamedJob:
 
     name: str
     mapping: Mapping[str, Any]
-    """Its fields, without those that name parents."""
+    """Its fields. The fields that name parents are missing."""
     parents: Mapping[str, tuple[str, ...]]
     """The parents by field: names of the document, or ids as in `12` and `s:12`."""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import (
-    Condition,
     Outlook,
+    RunAfter,
     describe_end,
     outlook_of_all,
     outlook_of_job,
@@ -80,7 +80,7 @@ def mark_parents(pool: Pool, tx: Transaction, most: int) -> bool:
 
 @dataclass(slots=True)
 class _Decisions:
-    """New outlooks of conditions, and the reasons of those that cannot come true."""
+    """New outlooks of conditions, with the reason if a condition cannot come true."""
 
     conditions: list[ConditionState] = field(default_factory=list)
     gates: set[GateKey] = field(default_factory=set)
@@ -125,11 +125,11 @@ def _decide_on_job(
     if state in _GONE:
         # How it had ended counts.
         state = JobState(change.state)
-    outlooks = {condition: outlook_of_job(condition, state) for condition in Condition}
+    outlooks = {condition: outlook_of_job(condition, state) for condition in RunAfter}
     rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, most)
     reason = describe_end(change.job, state, None if facts is None else facts.exit_code)
     for row in rows:
-        decisions.add(row, outlooks[Condition(row.condition)], reason)
+        decisions.add(row, outlooks[RunAfter(row.condition)], reason)
     return len(rows) < most
 
 
@@ -143,11 +143,11 @@ def _decide_on_submission(
         # It is decided when all of its jobs are marked.
         return True
     states = job_states(tx, submission)
-    outlooks = {condition: outlook_of_submission(condition, states) for condition in Condition}
+    outlooks = {condition: outlook_of_submission(condition, states) for condition in RunAfter}
     rows = chains.of_parent(tx.connection, "parent_submission", submission, outlooks, most)
     reason = reason_of_submission(tx, submission) if Outlook.NEVER in outlooks.values() and rows else ""
     for row in rows:
-        decisions.add(row, outlooks[Condition(row.condition)], reason)
+        decisions.add(row, outlooks[RunAfter(row.condition)], reason)
     return len(rows) < most
 
 
@@ -161,7 +161,7 @@ def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
     for key, gate in gates.items():
         outlook = outlook_of_all(Outlook(row.outlook) for row in of_gates[key])
         reason = next((row.reason for row in of_gates[key] if row.outlook == Outlook.NEVER), "")
-        # A gate whose jobs are passing stays open: some of them may have started.
+        # A gate that jobs are passing stays open, since jobs behind it may have started.
         if outlook != gate.outlook and gate.outlook != Outlook.MET:
             states.append(GateState(outlook, reason, 0, 0, *key))
     chains.save_gates(tx.connection, states)
@@ -253,16 +253,16 @@ def block_again(moves: JobTransitions, job: JobRow, gate: GateRow) -> None:
 
 
 def count_needing(connection: Connection, killed: Sequence[int]) -> int:
-    """The number of Blocked jobs that are skipped if these jobs are killed, also those that depend on skipped ones."""
+    """The number of Blocked jobs that are skipped if these jobs are killed, directly or by a skipped job."""
     counted, total = set[tuple[int, int]](), 0
     parents = list(killed)
     while parents:
-        found = chains.needing_success(connection, "parent_job", parents)
+        gates = chains.needing_success(connection, "parent_job", parents)
         submissions = chains.submissions_of(connection, parents)
         if submissions:
-            found += chains.needing_success(connection, "parent_submission", submissions)
+            gates += chains.needing_success(connection, "parent_submission", submissions)
         parents = []
-        for gate in found:
+        for gate in gates:
             if (gate.submission, gate.job) not in counted:
                 counted.add((gate.submission, gate.job))
                 total += gate.jobs

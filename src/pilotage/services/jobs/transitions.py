@@ -264,7 +264,7 @@ class JobTransitions:
         return self._now(job, state=new, last_event=event, pilot=None)
 
     def parent_changed(self, job: JobRow) -> None:
-        """Have the conditions on this job decided, if others depend on it."""
+        """Note that the conditions on this job must be decided, if other jobs depend on it."""
         if job.has_dependants:
             self._parents.append(chains.ParentChange(job.id, job.submission, job.state))
             self.pool.jobs.dependants_due()
@@ -288,9 +288,15 @@ class JobTransitions:
         assert new in FINAL
         self._left(job, place)
         identity = self.pool.queues.identities.get(job.queue)
-        if identity is None or identity.job_type in REQUEST_TYPES:
+        of_request = identity is None or identity.job_type in REQUEST_TYPES
+        # The roll-up has read the end of a job that had ended before.
+        if of_request and job.state not in FINAL and self.of_request(job):
             site = place.site if place is not None else ""
-            self._add_outcome(job, new, reason, exit_code, failure, wall, site)
+            tries = max(1, job.failures + job.own_failures)
+            of_element = (_decode(job.parameters or "[0]")[0], job.id, new, self.now)
+            self._outcomes.append(
+                job_outcomes.JobEnd(*of_element, exit_code, failure, reason, wall, tries, site)
+            )
         event = self._event(kind, job, new, job.epoch, reason)
         self._ended.append(
             jobs.EndedJob(new, job.failures, job.own_failures, reason, exit_code, self.now, event, job.id)
@@ -362,27 +368,6 @@ class JobTransitions:
     def of_request(self, job: JobRow) -> bool:
         """Whether the job works for a request, which decides about further tries."""
         return self.pool.jobs.submissions.get(self.tx, job.submission).row.request is not None
-
-    def _add_outcome(
-        self,
-        job: JobRow,
-        new: JobState,
-        reason: str,
-        exit_code: int | None,
-        failure: str,
-        wall: float,
-        site: str,
-    ) -> None:
-        """Append the end of a job of a request for the roll-up, which has read it if the job had ended before."""
-        if job.state in FINAL or not self.of_request(job):
-            return
-        tries = max(1, job.failures + job.own_failures)
-        [element_job] = _decode(job.parameters or "[0]")
-        self._outcomes.append(
-            job_outcomes.JobEnd(
-                element_job, job.id, new, self.now, exit_code, failure, reason, wall, tries, site
-            )
-        )
 
     def _now(self, job: JobRow, **changes: Any) -> JobRow:
         row = self.rows[job.id] = job._replace(**changes)

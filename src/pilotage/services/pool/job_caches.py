@@ -62,6 +62,6 @@ class JobCaches:
     given_places: set[tuple[str, str]] = field(default_factory=set)
     """Sites and storage places that the store has as given to pilots, as far as known here."""
     dependants_due: Callable[[], object] = lambda: None
-    """Called when the conditions on a job are to be decided after the transaction."""
+    """Called when conditions must be decided after the transaction."""
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs with output that a user watches, and until when. The lease duty drops expired entries."""

@@ -13,10 +13,10 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import (
     EACH,
-    Condition,
     Dependency,
     Outlook,
     Parent,
+    RunAfter,
     describe_end,
     outlook_of_all,
     outlook_of_job,
@@ -38,7 +38,7 @@ EVERYBODY = Viewer("", everything=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ParentState:
     """A dependency, as its parent stands."""
 
     dependency: Dependency
@@ -58,11 +58,11 @@ def insert_whole_gate(pool: Pool, tx: Transaction, row: SubmissionRow, descripti
     if description.after_each:
         _paired(tx, description, row.owner, row.expected)
         return
-    found = _shared(tx, description.dependencies, row.owner)
-    if outlook_of_all(one.outlook for one in found) is Outlook.MET:
+    states = _shared(tx, description.dependencies, row.owner)
+    if outlook_of_all(state.outlook for state in states) is Outlook.MET:
         return
-    _insert(pool, tx, {GateKey(row.id, chains.WHOLE): found})
-    _watch(pool, tx, found)
+    _insert(pool, tx, {GateKey(row.id, chains.WHOLE): states})
+    _watch(pool, tx, states)
 
 
 def state_of_new_jobs(
@@ -108,7 +108,7 @@ def insert_paired_gates(
         tx,
         {
             GateKey(row.id, JobId(first + index)): [
-                _found_job(Dependency(Condition.SUCCEEDED, Parent(job, 0)), facts.get(job))
+                _state_of_job(Dependency(RunAfter.SUCCEEDED, Parent(job, 0)), facts.get(job))
             ]
             for index, job in enumerate(counterparts)
         },
@@ -116,17 +116,22 @@ def insert_paired_gates(
     chains.mark_jobs(tx.connection, [job for job in counterparts if job in facts])
 
 
-def _insert(pool: Pool, tx: Transaction, given: Mapping[GateKey, Sequence[_Found]]) -> None:
+def _insert(pool: Pool, tx: Transaction, given: Mapping[GateKey, Sequence[_ParentState]]) -> None:
     gates, conditions = list[GateRow](), list[ConditionRow]()
-    for key, found in given.items():
-        outlook = outlook_of_all(one.outlook for one in found)
-        reason = next((one.reason for one in found if one.outlook is Outlook.NEVER), "")
+    for key, states in given.items():
+        outlook = outlook_of_all(state.outlook for state in states)
+        reason = next((state.reason for state in states if state.outlook is Outlook.NEVER), "")
         gates.append(GateRow(*key, outlook, reason, int(outlook is Outlook.OPEN)))
         conditions += (
             ConditionRow(
-                *key, number, one.dependency.condition, *one.dependency.parent, one.outlook, one.reason
+                *key,
+                number,
+                state.dependency.condition,
+                *state.dependency.parent,
+                state.outlook,
+                state.reason,
             )
-            for number, one in enumerate(found)
+            for number, state in enumerate(states)
         )
         if outlook is not Outlook.OPEN:
             pool.jobs.dependants_due()
@@ -134,9 +139,9 @@ def _insert(pool: Pool, tx: Transaction, given: Mapping[GateKey, Sequence[_Found
     chains.insert_conditions(tx.connection, conditions)
 
 
-def _watch(pool: Pool, tx: Transaction, found: Iterable[_Found]) -> None:
+def _watch(pool: Pool, tx: Transaction, states: Iterable[_ParentState]) -> None:
     """Let the ends of the parents decide about the conditions."""
-    parents = [one.dependency.parent for one in found]
+    parents = [state.dependency.parent for state in states]
     chains.mark_jobs(tx.connection, [parent.job for parent in parents if parent.job])
     submissions = sorted({SubmissionId(parent.submission) for parent in parents if parent.submission})
     if submissions:
@@ -146,19 +151,19 @@ def _watch(pool: Pool, tx: Transaction, found: Iterable[_Found]) -> None:
         pool.jobs.dependants_due()
 
 
-def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> list[_Found]:
+def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> list[_ParentState]:
     """The dependencies as their parents stand. Locks the parents that are jobs."""
     facts = chains.facts_of_jobs(tx.connection, sorted({d.parent.job for d in dependencies if d.parent.job}))
-    found = []
+    states = []
     for dependency in dependencies:
         condition, parent = dependency
         if parent.job:
             _check_job(facts.get(parent.job), parent, condition, owner)
-            found.append(_found_job(dependency, facts[parent.job]))
+            states.append(_state_of_job(dependency, facts[parent.job]))
         else:
             _find_submission(tx, parent, condition, owner)
-            found.append(found_submission(tx, dependency))
-    return found
+            states.append(state_of_submission(tx, dependency))
+    return states
 
 
 def _check_job(facts: ParentFacts | None, parent: Parent, field: str, owner: str) -> None:
@@ -168,19 +173,19 @@ def _check_job(facts: ParentFacts | None, parent: Parent, field: str, owner: str
         raise InvalidInput(f"{field}: {parent} is deleted", field=field)
 
 
-def _found_job(dependency: Dependency, facts: ParentFacts | None) -> _Found:
+def _state_of_job(dependency: Dependency, facts: ParentFacts | None) -> _ParentState:
     """`facts` None: the job has been deleted by the retention, since it ended long ago."""
     state = JobState.DELETED if facts is None else JobState(facts.state)
     outlook = outlook_of_job(dependency.condition, state)
     end = describe_end(dependency.parent.job, state, None if facts is None else facts.exit_code)
-    return _Found(dependency, outlook, end if outlook is Outlook.NEVER else "")
+    return _ParentState(dependency, outlook, end if outlook is Outlook.NEVER else "")
 
 
-def found_submission(tx: Transaction, dependency: Dependency) -> _Found:
+def state_of_submission(tx: Transaction, dependency: Dependency) -> _ParentState:
     """A dependency on a submission, as its jobs stand."""
     submission = dependency.parent.submission
     outlook = outlook_of_submission(dependency.condition, job_states(tx, submission))
-    return _Found(
+    return _ParentState(
         dependency, outlook, reason_of_submission(tx, submission) if outlook is Outlook.NEVER else ""
     )
 

@@ -1,9 +1,9 @@
-"""Why a Blocked job waits: the job that it depends on, and why that one has not ended."""
+"""Why a Blocked job waits: the job that it depends on, and why that job has not ended."""
 
 from __future__ import annotations
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.core.jobs.dependencies import Condition, Outlook, Parent
+from pilotage.core.jobs.dependencies import Outlook, Parent, RunAfter
 from pilotage.core.jobs.states import JobState
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
@@ -16,24 +16,24 @@ from pilotage.wire.jobs import JobSummary
 MAX_BLOCKERS = 20
 """Open conditions of one answer."""
 MAX_STEPS = 1000
-"""Blocked jobs that are followed to the one that is not."""
+"""Blocked jobs that are followed to a job that is not Blocked."""
 
 _WORDS = {
-    Condition.ENDED: "has ended",
-    Condition.SUCCEEDED: "is Done",
-    Condition.FAILED: "has ended and is not Done",
+    RunAfter.ENDED: "has ended",
+    RunAfter.SUCCEEDED: "is Done",
+    RunAfter.FAILED: "has ended and is not Done",
 }
 
 
 def blockers(connection: Connection, job: JobSummary) -> list[wire.Blocker]:
     """The open conditions of a Blocked job, each with a job that is to end first."""
-    found = []
+    rows = []
     for row in _open_conditions(connection, job)[:MAX_BLOCKERS]:
         parent = Parent(row.parent_job, row.parent_submission)
         blocker = _first_unfinished(connection, parent)
         state = blocker.state if blocker else ""
-        found.append(wire.Blocker(row.condition, str(parent), blocker.id if blocker else 0, state))
-    return found
+        rows.append(wire.Blocker(row.condition, str(parent), blocker.id if blocker else 0, state))
+    return rows
 
 
 def root_blocker(connection: Connection, job: JobSummary) -> JobSummary | None:
@@ -51,16 +51,16 @@ def root_blocker(connection: Connection, job: JobSummary) -> JobSummary | None:
     return job
 
 
-def explain(job: JobSummary, found: list[wire.Blocker], root: wire.Why | None) -> wire.Why:
+def explain(job: JobSummary, rows: list[wire.Blocker], root: wire.Why | None) -> wire.Why:
     """The answer for a Blocked job. `root`: the answer for the first job on the way up that is not Blocked."""
-    if not found or root is None:
+    if not rows or root is None:
         summary = (
             f"job {job.id} is Blocked; the jobs that it depends on have ended, and it moves on in a moment"
         )
         return wire.Why(summary, job=job.id, state=job.state, queue=job.queue)
-    first = found[0]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    summary = f"job {job.id} waits until {first.parent} {_WORDS[Condition(first.condition)]}{more}"
+    first = rows[0]
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    summary = f"job {job.id} waits until {first.parent} {_WORDS[RunAfter(first.condition)]}{more}"
     if first.state == JobState.BLOCKED:
         summary += f"; job {first.job} is Blocked too, in the end by job {root.job}"
     return wire.Why(
@@ -69,7 +69,7 @@ def explain(job: JobSummary, found: list[wire.Blocker], root: wire.Why | None) -
         job=job.id,
         state=job.state,
         queue=job.queue,
-        blockers=found,
+        blockers=rows,
     )
 
 

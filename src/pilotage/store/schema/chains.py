@@ -17,7 +17,7 @@ gates = sa.Table(
     sa.Column("outlook", sa.Text, nullable=False),
     # Why its jobs are skipped.
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
-    # 0: some of its jobs are not in the state that the outlook asks for; those up to `cursor` are.
+    # 0: jobs after `cursor` may not be in the state that the outlook asks for.
     sa.Column("settled", sa.SmallInteger, nullable=False),
     sa.Column("cursor", Id, nullable=False, server_default="0"),
     sa.Index(
@@ -77,7 +77,7 @@ parent_changes = sa.Table(
     "parent_changes",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    # 0: the conditions on the submission alone are to be decided.
+    # 0: only conditions on the submission must be decided.
     sa.Column("job_id", Id, nullable=False),
     sa.Column("submission_id", Id, nullable=False),
     # The new state of the job.

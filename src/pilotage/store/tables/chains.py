@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilotage.core.ids import JobId, SubmissionId
-from pilotage.core.jobs.dependencies import Condition, Outlook
+from pilotage.core.jobs.dependencies import Outlook, RunAfter
 from pilotage.core.jobs.states import JobState
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
@@ -122,16 +122,16 @@ def gates(
     jobs, second = in_list(connection, "job_id", sorted({key.job for key in keys}))
     sql = f"SELECT {_GATE} FROM gates WHERE {submissions} AND {jobs} ORDER BY submission_id, job_id"
     sql += lock_clause(connection, "UPDATE" if lock == "UPDATE" else "SHARE") if lock else ""
-    found = (GateRow(*row) for row in connection.execute(sql, (first, second)))
-    return {row.key: row for row in found if row.key in keys}
+    rows = (GateRow(*row) for row in connection.execute(sql, (first, second)))
+    return {row.key: row for row in rows if row.key in keys}
 
 
 def gate_of_job(
     connection: Connection, submission: SubmissionId, job: JobId, *, lock: str = "UPDATE"
 ) -> GateRow | None:
     """The gate that stops a job, or stopped it; None: there is none, or the job has passed it."""
-    found = gates(connection, {GateKey(submission, job), GateKey(submission, WHOLE)}, lock=lock)
-    return next(iter(found.values()), None)
+    stopping = gates(connection, {GateKey(submission, job), GateKey(submission, WHOLE)}, lock=lock)
+    return next(iter(stopping.values()), None)
 
 
 def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[ConditionRow]:
@@ -145,16 +145,16 @@ def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[Con
 
 
 def of_parent(
-    connection: Connection, column: str, parent: int, outlooks: Mapping[Condition, Outlook], most: int
+    connection: Connection, column: str, parent: int, outlooks: Mapping[RunAfter, Outlook], most: int
 ) -> list[ConditionRow]:
     """Conditions on a parent with another outlook than `outlooks`, at most `most`. A condition that was met stays met.
 
     `column`: "parent_job" or "parent_submission".
     """
-    wanted = [outlooks[condition] for condition in Condition]
-    cases = " ".join(f"WHEN '{condition}' THEN ?" for condition in Condition)
+    wanted = [outlooks[condition] for condition in RunAfter]
+    cases = " ".join(f"WHEN '{condition}' THEN ?" for condition in RunAfter)
     sql = (
-        f"SELECT {_CONDITION} FROM conditions WHERE {column} = ? AND outlook <> 'met'"
+        f"SELECT {_CONDITION} FROM conditions WHERE {column} = ? AND {column} <> 0 AND outlook <> 'met'"
         f" AND outlook <> CASE condition {cases} END LIMIT ?"
     )
     return [ConditionRow(*row) for row in connection.execute(sql, (parent, *map(str, wanted), most))]
@@ -162,7 +162,7 @@ def of_parent(
 
 def has_conditions(connection: Connection, column: str, parent: int) -> bool:
     """Whether a condition on this parent is not met yet; `column` as in `of_parent`."""
-    sql = f"SELECT 1 FROM conditions WHERE {column} = ? AND outlook <> 'met' LIMIT 1"
+    sql = f"SELECT 1 FROM conditions WHERE {column} = ? AND {column} <> 0 AND outlook <> 'met' LIMIT 1"
     return connection.execute(sql, (parent,)).fetchone() is not None
 
 
@@ -200,7 +200,7 @@ _add_parent = RowWriter[tuple[SubmissionId]](
 
 
 def add_parent_submissions(connection: Connection, submissions: Iterable[SubmissionId]) -> None:
-    """Have the jobs of these submissions marked, in slices, unless they are already."""
+    """Request marks for the jobs of these submissions, unless the jobs are marked already."""
     _add_parent(connection, [(submission,) for submission in submissions])
 
 
@@ -214,7 +214,7 @@ def lock_parent_submission(connection: Connection, submission: int) -> ParentSub
 
 
 def unmarked(connection: Connection) -> ParentSubmission | None:
-    """A submission with jobs that are to be marked, locked; None: there is none."""
+    """A submission with jobs that need marks, locked; None: there is none."""
     sql = f"SELECT {_PARENT} FROM parent_submissions WHERE marked = 0 ORDER BY submission_id LIMIT 1"
     row = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED")).fetchone()
     return None if row is None else ParentSubmission(*row)
@@ -226,7 +226,7 @@ def save_marked(connection: Connection, parent: ParentSubmission) -> None:
 
 
 class ParentChange(NamedTuple):
-    """A change of a job that others depend on. Job 0: the conditions on its submission are to be decided."""
+    """A change of a job that others depend on. Job 0: only conditions on the submission must be decided."""
 
     job: int
     submission: SubmissionId
@@ -272,13 +272,13 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, Pare
     """The facts of these jobs by id, also of archived ones. Jobs that are not archived are locked."""
     condition, value = in_list(connection, "id", jobs)
     sql = f"SELECT id, owner, submission_id, state, exit_code FROM jobs WHERE {condition} ORDER BY id"
-    found = {
+    hot = {
         row[0]: ParentFacts(*row[1:])
         for row in connection.execute(sql + lock_clause(connection, "UPDATE"), (value,))
     }
-    condition, value = in_list(connection, "id", [job for job in jobs if job not in found])
+    condition, value = in_list(connection, "id", [job for job in jobs if job not in hot])
     sql = f"SELECT id, owner, submission_id, state, exit_code FROM history WHERE {condition}"
-    return found | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
+    return hot | {row[0]: ParentFacts(*row[1:]) for row in connection.execute(sql, (value,))}
 
 
 def has_unfinished(connection: Connection, submission: int) -> bool:
@@ -324,7 +324,8 @@ def needing_success(connection: Connection, column: str, parents: Sequence[int])
         "SELECT DISTINCT c.submission_id, c.job_id, CASE WHEN c.job_id = 0 THEN s.count ELSE 1 END"
         " FROM conditions c JOIN submissions s ON s.id = c.submission_id JOIN gates g"
         " ON g.submission_id = c.submission_id AND g.job_id = c.job_id"
-        f" WHERE {condition} AND c.condition = 'after_ok' AND c.outlook = 'open' AND g.outlook = 'open'"
+        f" WHERE {condition} AND c.{column} <> 0 AND c.condition = 'after_ok' AND c.outlook = 'open'"
+        " AND g.outlook = 'open'"
     )
     return [Dependant(*row) for row in connection.execute(sql, (value,))]
 

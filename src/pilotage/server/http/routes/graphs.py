@@ -44,12 +44,12 @@ async def submit_graph(body: GraphRequest, context: TheContext, caller: TheCalle
         known_offers = await context.work.prospects.known()
         prepared = await asyncio.to_thread(partial(_prepare, context, caller, body, known_offers))
         accepted: dict[str, SubmitResponse] = {}
-        for one in prepared:
+        for part in prepared:
             ids = {name: response.submission for name, response in accepted.items()}
-            parents: dict[str, Any] = {**with_ids(one.job, ids)}
-            described = validate_description(replace(one.submission.description, **parents))
-            accepted[one.job.name] = await accept_prepared(
-                context, replace(one.submission, description=described)
+            parents: dict[str, Any] = {**with_ids(part.job, ids)}
+            described = validate_description(replace(part.submission.description, **parents))
+            accepted[part.job.name] = await accept_prepared(
+                context, replace(part.submission, description=described)
             )
     context.wake.local_ces.set()
     return GraphResponse([accepted[job.name] for job in body.submissions])
@@ -61,32 +61,32 @@ def _prepare(
     """All submissions, parsed and checked, each after its parents."""
     named: dict[str, NamedJob] = {}
     given: dict[str, NamedSubmission] = {}
-    for one in body.submissions:
-        if not one.name or one.name in given or not one.key:
+    for sent in body.submissions:
+        if not sent.name or sent.name in given or not sent.key:
             raise InvalidInput("each submission of a graph needs a key, and a name of its own", field="name")
-        if one.description is None or any(field in one.description for field in FIELDS):
+        if sent.description is None or any(field in sent.description for field in FIELDS):
             raise InvalidInput(
-                f"submission {one.name} needs a description, and its parents beside it", field="description"
+                f"submission {sent.name} needs a description, and its parents beside it", field="description"
             )
-        given[one.name] = one
-        parents = {field: tuple(getattr(one, field)) for field in FIELDS if getattr(one, field)}
-        named[one.name] = NamedJob(one.name, {}, parents)
+        given[sent.name] = sent
+        parents = {field: tuple(getattr(sent, field)) for field in FIELDS if getattr(sent, field)}
+        named[sent.name] = NamedJob(sent.name, {}, parents)
     ordered = order_jobs(named)
-    found = [_Prepared(job, prepare(context, caller, given[job.name], known_offers)) for job in ordered]
-    _check_counts(found)
-    return found
+    parts = [_Prepared(job, prepare(context, caller, given[job.name], known_offers)) for job in ordered]
+    _check_counts(parts)
+    return parts
 
 
-def _check_counts(found: Sequence[_Prepared]) -> None:
-    counts = {one.job.name: one.submission.count for one in found}
+def _check_counts(parts: Sequence[_Prepared]) -> None:
+    counts = {part.job.name: part.submission.count for part in parts}
     total = sum(counts.values())
     if total > MAX_JOBS:
         raise InvalidInput(f"the graph has {total:,} jobs; the limit is {MAX_JOBS:,}")
-    for one in found:
-        for parent in one.job.parents.get(EACH, ()):
-            if parent in counts and counts[parent] != counts[one.job.name]:
+    for part in parts:
+        for parent in part.job.parents.get(EACH, ()):
+            if parent in counts and counts[parent] != counts[part.job.name]:
                 raise InvalidInput(
-                    f"{EACH}: {parent} has {counts[parent]:,} jobs, and {one.job.name} has {counts[one.job.name]:,}",
+                    f"{EACH}: {parent} has {counts[parent]:,} jobs, and {part.job.name} has {counts[part.job.name]:,}",
                     hint="both need the same number of jobs",
                     field=EACH,
                 )

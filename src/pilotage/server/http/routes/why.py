@@ -31,8 +31,8 @@ async def why_job(job: Id, context: TheContext, caller: TheCaller) -> Why:
         return job_or_answer
     if job_or_answer.state != JobState.BLOCKED:
         return await _why(context, job_or_answer)
-    found, root = await asyncio.to_thread(_find_blockers, context, job_or_answer)
-    return blockers.explain(job_or_answer, found, None if root is None else await _why(context, root))
+    rows, root = await asyncio.to_thread(_find_blockers, context, job_or_answer)
+    return blockers.explain(job_or_answer, rows, None if root is None else await _why(context, root))
 
 
 async def _why(context: Context, job: JobSummary) -> Why:
