@@ -231,6 +231,22 @@ def submission(world: World, route: APIRoute) -> Iterator[Sent]:
     yield Sent(path, body({"yaml": "".join(f"f{n}: {n}\n" for n in range(200_000))}))
 
 
+def graph(world: World, route: APIRoute) -> Iterator[Sent]:
+    """Many submissions, many parents, and many jobs in one of them."""
+    path = address(world, route)
+    plain = {"description": {"executable": "a", "tags": ["nowhere"]}}
+    chain = [
+        {**plain, "name": f"n{n}", "key": f"k{n}", "after": [f"n{n - 1}"] if n else []} for n in range(1000)
+    ]
+    yield Sent(path, body({"submissions": chain}))
+    every = [f"n{n}" for n in range(999)]
+    yield Sent(path, body({"submissions": [*chain[:-1], {**chain[-1], "after": every}]}))
+    rows = {"names": [""], "rows": [[n] for n in range(50_000)]}
+    first = {**plain, "name": "a", "key": "a", "parameters": rows}
+    each = {**first, "name": "b", "key": "b", "after_each": ["a"]}
+    yield Sent(path, body({"submissions": [first, each]}))
+
+
 def chunk(world: World, route: APIRoute) -> Iterator[Sent]:
     path = address(world, route)
     yield Sent(path, body([[n] for n in range(5000)]))
@@ -506,6 +522,7 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/submissions/{submission_id}/close": BY_TYPE,
     "POST /v1/submissions": submission,
     "POST /v1/submissions/check": submission,
+    "POST /v1/submissions/graph": graph,
     "POST /v1/tokens": BY_TYPE,
     "GET /v1/tokens": EDGES,
     "POST /v1/tokens/revoke": BY_TYPE,
