@@ -372,6 +372,7 @@ DUTIES = {
     "RegistrationDuty": "no outside catalogue",
     "RelayDuty": "no CE behind a login node",
     "CostDuty": "attempts of 1,500 jobs of one pilot",
+    "DependantsDuty": "50,000 jobs that depend on 50,000 others, and 999 parents of one job",
     "DirectorDuty": "queues of a million waiting jobs",
     "DiskDuty": "a full database",
     "EmbeddedAgentDuty": "requests of a team without an agent",

@@ -11,7 +11,6 @@ import pytest
 
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
-from pilotage.services.jobs import dependants
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.submission.accept import PreparedSubmission, accept, identity_of
 from pilotage.services.submission.job_creation import JobCreator
@@ -21,6 +20,7 @@ from pilotage.store.writer.transaction import Transaction
 from tests.contract.one_of_several import POLICY, One
 from tests.contract.stores import postgresql_store
 from tests.deadlines import PATIENCE
+from tests.unit.services.settling import advance
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def end(one: One, job: int) -> None:
 
 
 def settle(one: One) -> None:
-    while not one.writer.call(lambda tx: dependants.advance(one.pool, tx, 7, 3.0)):
+    while not one.writer.call(lambda tx: advance(one.pool, tx, 7, 3.0)):
         pass
 
 

@@ -20,13 +20,14 @@ import pytest
 
 import pilotage.server
 from pilotage.core.errors import Conflict
-from pilotage.core.ids import PilotId, QueueId, SubmissionId
+from pilotage.core.ids import JobId, PilotId, QueueId, SubmissionId
 from pilotage.server.duties import (
     addresses,
     agents,
     catalogues,
     ces,
     costs,
+    dependants,
     director,
     embedded_agent,
     feed,
@@ -56,14 +57,15 @@ from pilotage.server.process.schedule import DUTIES
 from pilotage.server.tokens import Caller
 from pilotage.services import retention as rules_of_retention
 from pilotage.services.catalogue import outputs
+from pilotage.services.jobs import dependants as of_dependants
 from pilotage.services.peers import sync
 from pilotage.services.pilots.costs import Booking
 from pilotage.services.submission import chunked
 from pilotage.services.why import answer, wait_history
 from pilotage.services.workqueue import expiry
 from pilotage.services.workqueue.propagation import Propagation
+from pilotage.store.tables import chains, job_outcomes, location_sets
 from pilotage.store.tables import job_counts as of_jobs
-from pilotage.store.tables import job_outcomes, location_sets
 from pilotage.store.tables.job_counts import CountChange
 from pilotage.store.tables.job_outcomes import JobEnd
 from pilotage.store.tables.work_queue_depth import WorkQueueDepth
@@ -140,6 +142,19 @@ def _job_counts(pool: Pool) -> Case:
     return Case(
         job_counts.JobCountsDuty(pool.context), bad, lambda: pool.queue.sql(added) == [(1, "Waiting", 2)]
     )
+
+
+def _dependants(pool: Pool) -> Case:
+    """The gate of the second of three jobs fails."""
+    bench = pool.bench
+    parents = bench.submit(3)
+    children = bench.submit(3, after_each=("s:1",))
+    bench.act("kill", *parents)
+    bad = chains.GateKey(SubmissionId(2), JobId(children[1]))
+    pool.refuse(of_dependants, "move_dependants", lambda _pool, _tx, keys, _now: bad in keys)
+    skipped = "SELECT id FROM jobs WHERE state = 'Skipped'"
+    others = [(children[0],), (children[2],)]
+    return Case(dependants.DependantsDuty(pool.context), bad, lambda: pool.queue.sql(skipped) == others)
 
 
 def _propagation(pool: Pool) -> Case:
@@ -355,6 +370,7 @@ ROWS: dict[type[Duty], Callable[[Pool], Case]] = {
     agents.AgentDuty: _agents,
     ces.BatchCesDuty: _batch_ces,
     costs.CostDuty: _costs,
+    dependants.DependantsDuty: _dependants,
     information.InformationDuty: lambda pool: _information(pool, information.InformationDuty),
     information.LocalInformationDuty: lambda pool: _local_information(pool),
     intake.IntakeDuty: _intake,

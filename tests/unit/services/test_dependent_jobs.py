@@ -9,12 +9,13 @@ import pytest
 from pilotage.core.errors import InvalidInput
 from pilotage.services.jobs import dependants
 from tests.unit.services.bench import MAX_RESCHEDULES, RETRY_DELAY, Bench, Paper
+from tests.unit.services.settling import advance, with_fan_out
 
 
 def settle(bench: Bench, most: int = 100) -> None:
     """What the duty does until nothing is left."""
     for _ in range(1000):
-        if bench.do(lambda tx: dependants.advance(bench.pool, tx, most, bench.now)):
+        if bench.do(lambda tx: advance(bench.pool, tx, most, bench.now)):
             return
     raise AssertionError("the dependants never settle")
 
@@ -150,7 +151,8 @@ def test_a_killed_child_returns_to_its_gate(bench: Bench) -> None:
     assert states(bench, child) == ["Deleted"]
 
 
-def test_a_submission_waits_for_all_jobs_of_another(bench: Bench) -> None:
+def test_a_submission_waits_for_all_jobs_of_another(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_fan_out(monkeypatch, 2)
     parents = bench.submit(5)
     children = bench.submit(7, after_ok=("s:1",))
     pilot = bench.pilot()
@@ -162,7 +164,10 @@ def test_a_submission_waits_for_all_jobs_of_another(bench: Bench) -> None:
         assert states(bench, *children) == [expected] * len(children)
 
 
-def test_one_failure_skips_all_dependants_of_a_submission(bench: Bench) -> None:
+def test_one_failure_skips_all_dependants_of_a_submission(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_fan_out(monkeypatch, 2)
     parents = bench.submit(5)
     children = bench.submit(7, after_ok=("s:1",))
     settle(bench, most=2)
@@ -210,7 +215,7 @@ def test_a_crash_at_any_point_loses_no_release(bench: Bench) -> None:
     [offer] = pilot.take()
     pilot.finish(offer)
     bench.crash()
-    bench.crash(lambda tx: dependants.advance(bench.pool, tx, 100, bench.now))
+    bench.crash(lambda tx: advance(bench.pool, tx, 100, bench.now))
     assert states(bench, child) == ["Waiting"]
 
 

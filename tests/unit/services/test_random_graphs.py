@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
 from pilotage.core.jobs.dependencies import Outlook, RunAfter, outlook_of_job, outlook_of_submission
 from pilotage.core.jobs.states import FINAL, JobState
-from pilotage.services.jobs import dependants
 from tests.unit.services.bench import RETRY_DELAY, Bench
+from tests.unit.services.settling import advance, with_fan_out
 
 Conditions = list[tuple[RunAfter, int | None, list[int]]]
 """A condition, its parent if it is a job, and all jobs of its parent."""
@@ -35,8 +36,8 @@ class RandomGraph:
         if alike and rng.random() < 0.2:
             number = rng.choice(alike)
             jobs = self.bench.submit(count, after_each=(f"s:{number}",))
-            for job, parent in zip(jobs, before[number - 1], strict=True):
-                self.conditions[job] = [(RunAfter.SUCCEEDED, parent, [parent])]
+            for job, counterpart in zip(jobs, before[number - 1], strict=True):
+                self.conditions[job] = [(RunAfter.SUCCEEDED, counterpart, [counterpart])]
             return jobs
         named: dict[RunAfter, list[str]] = {}
         conditions: Conditions = []
@@ -47,8 +48,8 @@ class RandomGraph:
             if text not in named.setdefault(condition, []):
                 named[condition].append(text)
                 conditions.append((condition, parent, before[number - 1] if parent is None else [parent]))
-        fields = {str(condition): tuple(texts) for condition, texts in named.items()}
-        jobs = self.bench.submit(count, **fields)  # type: ignore[arg-type]
+        fields: dict[str, Any] = {str(condition): tuple(texts) for condition, texts in named.items()}
+        jobs = self.bench.submit(count, **fields)
         self.conditions |= dict.fromkeys(jobs, conditions)
         return jobs
 
@@ -94,7 +95,7 @@ class RandomGraph:
         self.look()
 
     def advance(self, most: int):  # type: ignore[no-untyped-def]
-        return lambda tx: dependants.advance(self.bench.pool, tx, most, self.bench.now)
+        return lambda tx: advance(self.bench.pool, tx, most, self.bench.now)
 
     def settle(self) -> None:
         for _ in range(2000):
@@ -128,7 +129,10 @@ class RandomGraph:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_each_dependant_ends_and_none_starts_before_its_condition(bench: Bench, seed: int) -> None:
+def test_each_dependant_ends_and_none_starts_before_its_condition(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    with_fan_out(monkeypatch, 3)
     graph = RandomGraph(bench, Random(seed), 60 if bench.database else 200)
     graph.look()
     for _ in range(60 if bench.database else 200):

@@ -38,6 +38,8 @@ from pilotage.store.tables.selections import JobSelection
 from pilotage.store.writer.transaction import Transaction
 
 ACTOR = "server"
+FAN_OUT = 100
+"""Jobs of a submission, or conditions on one parent, that a transaction processes."""
 _GONE = frozenset({JobState.SUPERSEDED, JobState.DELETED})
 _MOVING = {
     Outlook.OPEN: (JobState.SKIPPED,),
@@ -47,32 +49,23 @@ _MOVING = {
 """The states that jobs of a gate leave, by its outlook."""
 
 
-def advance(pool: Pool, tx: Transaction, most: int, now: float) -> bool:
-    """Mark parents, decide conditions and move dependants, at most about `most` of each. Whether nothing is left."""
-    marked = mark_parents(pool, tx, most)
-    decided = decide_changes(tx, most)
-    moved = move_dependants(pool, tx, most, now)
-    return marked and decided and moved
-
-
-# --- marks
-
-
-def mark_parents(pool: Pool, tx: Transaction, most: int) -> bool:
-    """Mark the next unfinished jobs of a submission that others depend on; whether all are marked."""
-    parent = chains.unmarked(tx.connection)
-    if parent is None:
-        return True
-    ids = chains.unfinished(tx.connection, parent.submission, parent.cursor, most)
-    # A job that ends meanwhile is marked before, or is found to have ended.
-    chains.lock_jobs(tx.connection, ids)
-    chains.mark_jobs(tx.connection, ids)
-    cursor, marked = (ids[-1] if ids else parent.cursor), len(ids) < most
-    chains.save_marked(tx.connection, parent._replace(cursor=cursor, marked=int(marked)))
-    if marked:
-        # Jobs that ended before they were marked have told no conditions.
-        chains.add_changes(tx.connection, [ParentChange(0, parent.submission, "")])
-    return False
+def mark_parents(pool: Pool, tx: Transaction, submissions: Sequence[int]) -> int:
+    """Mark the next unfinished jobs of submissions that others depend on. Returns the number of submissions."""
+    for submission in submissions:
+        parent = chains.lock_parent_submission(tx.connection, submission)
+        if parent is None or parent.marked:
+            continue
+        ids = chains.unfinished(tx.connection, submission, parent.cursor, FAN_OUT)
+        # A job that ends meanwhile is marked before, or has ended in the store.
+        chains.lock_jobs(tx.connection, ids)
+        chains.mark_jobs(tx.connection, ids)
+        cursor, marked = (ids[-1] if ids else parent.cursor), len(ids) < FAN_OUT
+        chains.save_marked(tx.connection, parent._replace(cursor=cursor, marked=int(marked)))
+        if marked:
+            # Jobs that ended before they were marked have told no conditions.
+            chains.add_changes(tx.connection, [ParentChange(0, parent.submission, "")])
+            pool.jobs.dependants_due()
+    return len(submissions)
 
 
 # --- decisions
@@ -91,51 +84,46 @@ class _Decisions:
         self.gates.add(row.gate)
 
 
-def decide_changes(tx: Transaction, most: int) -> bool:
-    """Decide the conditions on the jobs that have changed; whether no change is left."""
-    changes = chains.next_changes(tx.connection, most)
-    if not changes:
-        return True
+def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
+    """Decide the conditions on jobs that have changed. Returns the number of changes.
+
+    A change with more than `FAN_OUT` conditions stays for the next call.
+    """
+    changes = chains.lock_changes(tx.connection, ids)
     decisions, decided = _Decisions(), list[int]()
-    facts = chains.facts_of_jobs(
-        tx.connection, sorted({change.job for change in changes.values() if change.job})
-    )
+    parents = sorted({change.job for change in changes.values() if change.job})
+    facts = chains.facts_of_jobs(tx.connection, parents)
     submissions = dict[SubmissionId, bool]()
     for id_, change in changes.items():
-        room = most - len(decisions.conditions)
-        if room <= 0:
-            break
-        complete = True
-        if change.job:
-            complete = _decide_on_job(tx, change, facts.get(change.job), decisions, room)
+        complete = not change.job or _decide_on_job(tx, change, facts.get(change.job), decisions)
         if change.submission not in submissions:
-            submissions[change.submission] = _decide_on_submission(tx, change.submission, decisions, room)
+            submissions[change.submission] = _decide_on_submission(tx, change.submission, decisions)
         if complete and submissions[change.submission]:
             decided.append(id_)
     chains.save_conditions(tx.connection, decisions.conditions)
     chains.delete_changes(tx.connection, decided)
     _decide_gates(tx, decisions.gates)
-    return len(changes) < most and len(decided) == len(changes)
+    return len(changes)
 
 
 def _decide_on_job(
-    tx: Transaction, change: ParentChange, facts: chains.ParentFacts | None, decisions: _Decisions, most: int
+    tx: Transaction, change: ParentChange, facts: chains.ParentFacts | None, decisions: _Decisions
 ) -> bool:
+    """Whether all conditions on the job are decided."""
     state = JobState(change.state if facts is None else facts.state)
     if state in _GONE:
         # How it had ended counts.
         state = JobState(change.state)
     outlooks = {condition: outlook_of_job(condition, state) for condition in RunAfter}
-    rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, most)
+    rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, FAN_OUT)
     reason = describe_end(change.job, state, None if facts is None else facts.exit_code)
     for row in rows:
         decisions.add(row, outlooks[RunAfter(row.condition)], reason)
-    return len(rows) < most
+    return len(rows) < FAN_OUT
 
 
-def _decide_on_submission(
-    tx: Transaction, submission: SubmissionId, decisions: _Decisions, most: int
-) -> bool:
+def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: _Decisions) -> bool:
+    """Whether all conditions on the submission are decided, as far as its jobs allow."""
     if not chains.has_conditions(tx.connection, "parent_submission", submission):
         return True
     parent = chains.lock_parent_submission(tx.connection, submission)
@@ -144,11 +132,11 @@ def _decide_on_submission(
         return True
     states = job_states(tx, submission)
     outlooks = {condition: outlook_of_submission(condition, states) for condition in RunAfter}
-    rows = chains.of_parent(tx.connection, "parent_submission", submission, outlooks, most)
+    rows = chains.of_parent(tx.connection, "parent_submission", submission, outlooks, FAN_OUT)
     reason = reason_of_submission(tx, submission) if Outlook.NEVER in outlooks.values() and rows else ""
     for row in rows:
         decisions.add(row, outlooks[RunAfter(row.condition)], reason)
-    return len(rows) < most
+    return len(rows) < FAN_OUT
 
 
 def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
@@ -170,31 +158,31 @@ def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
 # --- moves
 
 
-def move_dependants(pool: Pool, tx: Transaction, most: int, now: float) -> bool:
-    """Move jobs as their gates ask for; whether no gate is left."""
-    gates = chains.unsettled(tx.connection, most)
-    if not gates:
-        return True
+def move_dependants(pool: Pool, tx: Transaction, keys: Sequence[GateKey], now: float) -> int:
+    """Move jobs as these gates demand. Returns the number of gates.
+
+    A gate with more than `FAN_OUT` jobs stays for the next call.
+    """
+    gates = [gate for gate in chains.gates(tx.connection, set(keys)).values() if not gate.settled]
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, ACTOR))
     single = [gate for gate in gates if gate.job]
     _move(moves, single, {gate.key: [gate.job] for gate in single})
     _settle(tx, single)
     for gate in gates:
         if not gate.job:
-            _move_part(moves, gate, most)
-            break
+            _move_part(moves, gate)
     moves.write()
-    return False
+    return len(gates)
 
 
-def _move_part(moves: JobTransitions, gate: GateRow, most: int) -> None:
+def _move_part(moves: JobTransitions, gate: GateRow) -> None:
     """Move the next jobs of a gate of a whole submission."""
     connection = moves.tx.connection
     states = [str(state) for state in _MOVING[Outlook(gate.outlook)]]
     selection = JobSelection(submission=gate.submission, states=states)
-    ids = [JobId(job) for job in listing.job_ids(connection, selection, EVERYBODY, gate.cursor, most)]
+    ids = [JobId(job) for job in listing.job_ids(connection, selection, EVERYBODY, gate.cursor, FAN_OUT)]
     _move(moves, [gate], {gate.key: ids})
-    if len(ids) < most:
+    if len(ids) < FAN_OUT:
         _settle(moves.tx, [gate])
     else:
         chains.save_gates(connection, [GateState(gate.outlook, gate.reason, 0, ids[-1], *gate.key)])

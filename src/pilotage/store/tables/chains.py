@@ -166,11 +166,10 @@ def has_conditions(connection: Connection, column: str, parent: int) -> bool:
     return connection.execute(sql, (parent,)).fetchone() is not None
 
 
-def unsettled(connection: Connection, most: int) -> list[GateRow]:
-    """Gates with jobs that are to move, locked. Gates that another server moves are left out."""
-    sql = f"SELECT {_GATE} FROM gates WHERE settled = 0 ORDER BY submission_id, job_id LIMIT ?"
-    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
-    return [GateRow(*row) for row in connection.execute(sql, (most,))]
+def unsettled(connection: Connection, most: int) -> list[GateKey]:
+    """Gates with jobs that must move, at most `most`."""
+    sql = "SELECT submission_id, job_id FROM gates WHERE settled = 0 ORDER BY submission_id, job_id LIMIT ?"
+    return [GateKey(*row) for row in connection.execute(sql, (most,))]
 
 
 # --- parents
@@ -213,11 +212,10 @@ def lock_parent_submission(connection: Connection, submission: int) -> ParentSub
     return None if row is None else ParentSubmission(*row)
 
 
-def unmarked(connection: Connection) -> ParentSubmission | None:
-    """A submission with jobs that need marks, locked; None: there is none."""
-    sql = f"SELECT {_PARENT} FROM parent_submissions WHERE marked = 0 ORDER BY submission_id LIMIT 1"
-    row = connection.execute(sql + lock_clause(connection, "UPDATE SKIP LOCKED")).fetchone()
-    return None if row is None else ParentSubmission(*row)
+def unmarked(connection: Connection, most: int) -> list[int]:
+    """Submissions with jobs that need marks, at most `most`."""
+    sql = "SELECT submission_id FROM parent_submissions WHERE marked = 0 ORDER BY submission_id LIMIT ?"
+    return [row[0] for row in connection.execute(sql, (most,))]
 
 
 def save_marked(connection: Connection, parent: ParentSubmission) -> None:
@@ -237,26 +235,24 @@ _CHANGE = columns(ParentChange, submission="submission_id", job="job_id")
 add_changes = RowWriter[ParentChange](insert("parent_changes", _CHANGE.split(", ")))
 
 
-def next_changes(connection: Connection, most: int) -> dict[int, ParentChange]:
-    """Changes by their ids, oldest first, locked. Changes that another server decides are left out."""
-    sql = f"SELECT id, {_CHANGE} FROM parent_changes ORDER BY id LIMIT ?" + lock_clause(
-        connection, "UPDATE SKIP LOCKED"
-    )
-    return {row[0]: ParentChange(*row[1:]) for row in connection.execute(sql, (most,))}
+def next_changes(connection: Connection, most: int) -> list[int]:
+    """The ids of changes, oldest first, at most `most`."""
+    return [
+        row[0] for row in connection.execute("SELECT id FROM parent_changes ORDER BY id LIMIT ?", (most,))
+    ]
+
+
+def lock_changes(connection: Connection, ids: Sequence[int]) -> dict[int, ParentChange]:
+    """These changes by their ids, oldest first, locked. Changes that another server decides are left out."""
+    condition, value = in_list(connection, "id", ids)
+    sql = f"SELECT id, {_CHANGE} FROM parent_changes WHERE {condition} ORDER BY id"
+    sql += lock_clause(connection, "UPDATE SKIP LOCKED")
+    return {row[0]: ParentChange(*row[1:]) for row in connection.execute(sql, (value,))}
 
 
 def delete_changes(connection: Connection, ids: Sequence[int]) -> None:
     condition, value = in_list(connection, "id", ids)
     connection.execute(f"DELETE FROM parent_changes WHERE {condition}", (value,))
-
-
-def has_work(connection: Connection) -> bool:
-    """Whether a change is undecided, a gate unsettled, or a submission unmarked."""
-    sql = (
-        "SELECT EXISTS (SELECT 1 FROM parent_changes) OR EXISTS (SELECT 1 FROM gates WHERE settled = 0)"
-        " OR EXISTS (SELECT 1 FROM parent_submissions WHERE marked = 0)"
-    )
-    return bool(connection.execute(sql).fetchone()[0])
 
 
 class ParentFacts(NamedTuple):
