@@ -113,11 +113,7 @@ def _act(
 
 
 def _skipped(answer: ActionResponse) -> str:
-    return (
-        f"; {plural(answer.skipped, 'job')} that need them to be Done would be skipped"
-        if answer.skipped
-        else ""
-    )
+    return f"; {plural(answer.skipped, 'dependent job')} would be Skipped" if answer.skipped else ""
 
 
 kill = _command("kill", "Kill waiting or running jobs.")

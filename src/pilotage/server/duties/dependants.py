@@ -28,7 +28,6 @@ class DependantsDuty(Duty):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._loop: asyncio.AbstractEventLoop | None = None
-        context.pool.jobs.dependants_due = self._due
 
     def _due(self) -> None:
         """Called in the writer's thread, in a transaction that ends before the duty's next request."""
@@ -42,8 +41,10 @@ class DependantsDuty(Duty):
         return PERIOD
 
     async def work(self) -> None:
-        self._loop = asyncio.get_running_loop()
         context, progress = self._context, 1
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            await context.writer.acall(lambda tx: tx.set(context.pool.jobs, "dependants_due", self._due))
         while progress and not context.stop.is_set():
             progress = await self._mark() + await self._decide() + await self._move()
         self.idle_until = inf
