@@ -146,7 +146,7 @@ def test_servers_killed_again_and_again_lose_no_release(tmp_path: Path) -> None:
         everything = Selection(ids=list(range(layers[0].first, layers[-1].last + 1)))
         for part in (5, 30, 60, 90):
             until(
-                lambda part=part: instance.client().counts(everything).final >= part,  # type: ignore[misc]
+                lambda part=part: instance.client().counts(everything).final >= part,
                 what="progress",
             )
             instance.kill_server()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from math import inf
 
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
 from pilotage.services.jobs import dependants
 from pilotage.store.tables import chains
+from pilotage.store.tables.chains import GateKey
+from pilotage.store.writer.transaction import Transaction
 
 PERIOD = 1.0
 """Seconds between two cycles that nothing wakes. One without work costs one small query."""
@@ -46,31 +49,30 @@ class DependantsDuty(Duty):
             self._loop = asyncio.get_running_loop()
             await context.writer.acall(lambda tx: tx.set(context.pool.jobs, "dependants_due", self._due))
         while progress and not context.stop.is_set():
-            progress = await self._mark() + await self._decide() + await self._move()
+            changes, gates, submissions = await context.writer.acall(_find)
+            progress = await self._rows.in_slices("decide conditions", changes, dependants.decide_changes)
+            progress += await self._move(gates if not changes else await context.writer.acall(_find_gates))
+            progress += await self._rows.in_slices("mark jobs", submissions, self._mark)
         self.idle_until = inf
 
-    async def _mark(self) -> int:
-        pool = self._context.pool
-        return await self._rows.step(
-            "mark jobs",
-            lambda tx: chains.unmarked(tx.connection, AT_ONCE),
-            lambda tx, submissions: dependants.mark_parents(pool, tx, submissions),
-        )
-
-    async def _decide(self) -> int:
-        return await self._rows.step(
-            "decide conditions",
-            lambda tx: chains.next_changes(tx.connection, AT_ONCE),
-            dependants.decide_changes,
-        )
-
-    async def _move(self) -> int:
-        context = self._context
-        moved = await self._rows.step(
-            "move dependent jobs",
-            lambda tx: chains.unsettled(tx.connection, AT_ONCE),
-            lambda tx, gates: dependants.move_dependants(context.pool, tx, gates, context.clock()),
-        )
+    async def _move(self, gates: Sequence[GateKey]) -> int:
+        moved = await self._rows.in_slices("move dependent jobs", gates, self._move_part)
         if moved:
-            context.wake.local_ces.set()
+            self._context.wake.local_ces.set()
         return moved
+
+    def _move_part(self, tx: Transaction, gates: Sequence[GateKey]) -> int:
+        return dependants.move_dependants(self._context.pool, tx, gates, self._context.clock())
+
+    def _mark(self, tx: Transaction, submissions: Sequence[int]) -> int:
+        return dependants.mark_parents(self._context.pool, tx, submissions)
+
+
+def _find_gates(tx: Transaction) -> list[GateKey]:
+    return chains.unsettled(tx.connection, AT_ONCE)
+
+
+def _find(tx: Transaction) -> tuple[list[int], list[GateKey], list[int]]:
+    """The changes, gates and submissions that need work."""
+    changes = chains.next_changes(tx.connection, AT_ONCE)
+    return changes, _find_gates(tx), chains.unmarked(tx.connection, AT_ONCE)
