@@ -32,7 +32,7 @@ class GraphFile:
 def read_graph_file(words: list[str]) -> GraphFile | None:
     """The document of a job file with named jobs; None: the words are something else."""
     path = Path(words[0])
-    if len(words) > 1 or path.suffix.lower() not in GRAPH_SUFFIXES:
+    if len(words) > 1 or path.suffix.lower() not in GRAPH_SUFFIXES or not path.is_file():
         return None
     document = read_graph_document(read_text(path, "a job description", MAX_FILE), suffix=path.suffix.lower())
     return None if document is None else GraphFile(document, path.parent)

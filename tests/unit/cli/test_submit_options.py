@@ -73,6 +73,10 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "container": (("--container", "c.sif"), "container", "c.sif"),
     "requirements": (("--requirements", "Other > 2"), "requirements", "other > 2"),
     "retries": (("--retries", "5"), "retries", 5),
+    "after": (("--after", "12,s:13"), "after", ["12", "s:13"]),
+    "after_ok": (("--after-ok", "12", "--after-ok", "13"), "after_ok", ["12", "13"]),
+    "after_fail": (("--after-fail", "s:12"), "after_fail", ["s:12"]),
+    "after_each": (("--after-each", "s:12"), "after_each", ["s:12"]),
     "on_cutoff": (("--on-cutoff", "continue"), "on_cutoff", None),
 }
 PARAMETERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

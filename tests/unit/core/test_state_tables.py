@@ -40,6 +40,15 @@ MORE_THAN_DIRAC = {
     (S.FAILED, S.SUPERSEDED): "a later submission runs it again",
     (S.KILLED, S.SUPERSEDED): "a later submission runs it again",
     (S.DONE, S.SUPERSEDED): "it lacks an output, and a later submission runs it again",
+    (S.SUBMITTING, S.BLOCKED): "it depends on other jobs",
+    (S.BLOCKED, S.WAITING): "the jobs that it depends on have ended as it needs",
+    (S.BLOCKED, S.SKIPPED): "its condition cannot come true",
+    (S.BLOCKED, S.KILLED): "its owner ends it",
+    (S.BLOCKED, S.DELETED): "its owner deletes it",
+    (S.RESCHEDULED, S.BLOCKED): "its owner reschedules it before its condition came true",
+    (S.SKIPPED, S.BLOCKED): "its parent was rescheduled",
+    (S.SKIPPED, S.SUPERSEDED): "a later submission runs it again",
+    (S.SKIPPED, S.DELETED): "its owner deletes it",
     (S.SUPERSEDED, S.DELETED): "its outputs are deleted as those of other jobs that have ended",
     (S.KILLED, S.RESCHEDULED): "an owner may take a kill back; DIRAC makes them submit anew",
 }
@@ -75,10 +84,11 @@ def test_every_state_has_a_row_and_can_be_reached(table: StateTable[Any], kind: 
 
 
 def test_final_jobs_leave_their_state_only_by_a_verb_of_their_owner() -> None:
-    assert {S.DONE, S.FAILED, S.KILLED, S.SUPERSEDED, S.DELETED} == jobs.FINAL
+    assert {S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETED} == jobs.FINAL
     assert JOB_STATES.rows[S.DONE].next == {S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.FAILED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.KILLED].next == {S.RESCHEDULED, S.SUPERSEDED, S.DELETED}
+    assert JOB_STATES.rows[S.SKIPPED].next == {S.BLOCKED, S.SUPERSEDED, S.DELETED}
     assert JOB_STATES.rows[S.SUPERSEDED].next == {S.DELETED}
     assert JOB_STATES.rows[S.DELETED].next == frozenset()
 
@@ -123,7 +133,7 @@ def test_the_diagram_has_every_move_and_no_other() -> None:
 
 def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> None:
     theirs = dirac_suites()["job/state-machine"]["transitions"]
-    assert set(theirs) == {str(state) for state in JobState} - {"Superseded"}
+    assert set(theirs) == {str(state) for state in JobState} - {"Blocked", "Skipped", "Superseded"}
     dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
     ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}
     assert dirac <= ours

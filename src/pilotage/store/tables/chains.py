@@ -5,6 +5,7 @@ A gate stops one job, or all jobs of a submission. It is named by a pair: the su
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, RunAfter
 from pilotage.core.jobs.states import JobState
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
-from pilotage.store.engine.connection import Connection, in_list, lock_clause
+from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
 
 WHOLE = JobId(0)
@@ -118,12 +119,21 @@ def gates(
     """The existing gates among these, locked until the transaction ends. `lock`: "UPDATE", "SHARE", or "" for none."""
     if not keys:
         return {}
-    submissions, first = in_list(connection, "submission_id", sorted({key.submission for key in keys}))
-    jobs, second = in_list(connection, "job_id", sorted({key.job for key in keys}))
-    sql = f"SELECT {_GATE} FROM gates WHERE {submissions} AND {jobs} ORDER BY submission_id, job_id"
+    condition, values = _in_keys(connection, keys)
+    sql = f"SELECT {_GATE} FROM gates WHERE {condition} ORDER BY submission_id, job_id"
     sql += lock_clause(connection, "UPDATE" if lock == "UPDATE" else "SHARE") if lock else ""
-    rows = (GateRow(*row) for row in connection.execute(sql, (first, second)))
-    return {row.key: row for row in rows if row.key in keys}
+    rows = (GateRow(*row) for row in connection.execute(sql, values))
+    return {row.key: row for row in rows}
+
+
+def _in_keys(connection: Connection, keys: Collection[GateKey]) -> tuple[str, tuple[str, ...]]:
+    """The condition that a row belongs to one of these gates, and its values."""
+    ordered = sorted(keys)
+    if connection.dialect == "sqlite":
+        pairs = "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+        return f"(submission_id, job_id) IN ({pairs})", (json.dumps(ordered),)
+    arrays = tuple(array_literal(values, "bigint") for values in zip(*ordered, strict=True))
+    return "(submission_id, job_id) IN (SELECT * FROM unnest(?::bigint[], ?::bigint[]))", arrays
 
 
 def gate_of_job(
@@ -136,12 +146,9 @@ def gate_of_job(
 
 def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[ConditionRow]:
     """All conditions of these gates, in their order."""
-    submissions, first = in_list(connection, "submission_id", sorted({key.submission for key in keys}))
-    jobs, second = in_list(connection, "job_id", sorted({key.job for key in keys}))
-    sql = f"SELECT {_CONDITION} FROM conditions WHERE {submissions} AND {jobs}"
-    sql += " ORDER BY submission_id, job_id, number"
-    rows = (ConditionRow(*row) for row in connection.execute(sql, (first, second)))
-    return [row for row in rows if row.gate in keys]
+    condition, values = _in_keys(connection, keys)
+    sql = f"SELECT {_CONDITION} FROM conditions WHERE {condition} ORDER BY submission_id, job_id, number"
+    return [ConditionRow(*row) for row in connection.execute(sql, values)]
 
 
 def of_parent(
