@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         FileSummary,
         ReplicasChanged,
     )
+    from pilotage.wire.storage import StorageSummary
 
 FILES_PER_REQUEST = 600
 LUMIS_PER_REQUEST = 20_000
@@ -66,6 +67,14 @@ class DataSetMethods(TypedRequests):
     def catalogue(self, name: str) -> CatalogueReport:
         """One outside catalogue with its data sets. Raises NotFound."""
         return self.call(wire.catalogues.SHOW_CATALOGUE, catalogue=name)
+
+    def storage(self) -> list[StorageSummary]:
+        """The tables `storage` of the policy, and how S3 services answer."""
+        return self.call(wire.storage.LIST_STORAGE)
+
+    def test_storage(self, name: str) -> StorageSummary:
+        """Ask an S3 service now. The answer has the problem, if there is one."""
+        return self.call(wire.storage.TEST_STORAGE, storage=name)
 
     def test_catalogue(self, name: str) -> CatalogueSummary:
         """Log in to an outside catalogue now. The answer has the problem, if there is one."""

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from contextlib import closing
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -18,8 +18,9 @@ from pilotage.wire.data import DataFile, DataOrder
 from .checksums import WrongContent, verified
 from .events import Key
 from .isolation.client import Isolation
-from .isolation.root_folder import is_below
 from .launch import CannotRun
+from .place import PIECE, PlaceFailed, is_url
+from .places import OpenPlaces
 
 INPUT_FILE = "pilotage-input.json"
 LIST_FILE = "pilotage-files.txt"
@@ -30,35 +31,26 @@ MAX_FILES_TEXT = 65_536
 """Bytes of PILOTAGE_FILES at most: the kernel bounds each variable. A longer list is only in its file."""
 FORMAT = 1
 """The version of the JSON file."""
-PIECE = 1 << 20
 _URL_TIMEOUT = 60.0
-
-
-class DataCancelled(Exception):
-    """The job was killed; its data is no longer needed."""
-
-
-def is_url(path: str) -> bool:
-    return not path.startswith("/") and bool(urlsplit(path).scheme)
 
 
 def prepare_inputs(
     order: DataOrder,
-    tmp: str,
     isolation: Optional[Isolation],
-    is_cancelled: Callable[[], bool],
+    places: OpenPlaces,
 ) -> List[str]:
     """The path or URL of each input file, as the program finds it. Raises CannotRun and DataCancelled."""
     paths = []
     for number, file in enumerate(order.files):
-        if is_cancelled():
-            raise DataCancelled
-        if not is_url(file.path):
-            check_file(file)
-            if isolation is not None and not isolation.shows(file.path):
-                paths.append(_copy_hidden(order, file, os.path.join(tmp, COPIES, str(number)), is_cancelled))
-                continue
-        paths.append(file.path)
+        places.attempt.check()
+        folder = os.path.join(places.attempt.tmp, COPIES, str(number))
+        if is_url(file.path):
+            outside = places.copying(file.path)
+            paths.append(file.path if outside is None else _copy(file, folder, places))
+            continue
+        check_file(file)
+        is_hidden = isolation is not None and not isolation.shows(file.path)
+        paths.append(_copy_hidden(file, folder, places) if is_hidden else file.path)
     return paths
 
 
@@ -82,25 +74,24 @@ def missing_input(file: DataFile, reason: str) -> CannotRun:
     return CannotRun(f"input file {file.path}: {reason}", failure="input")
 
 
-def is_in_place(order: DataOrder, path: str) -> bool:
-    """Whether a path is in a storage place of the site, with all links followed."""
-    real = os.path.realpath(path)
-    return any(is_below(real, os.path.realpath(place.path)) for place in order.places)
-
-
-def _copy_hidden(order: DataOrder, file: DataFile, folder: str, is_cancelled: Callable[[], bool]) -> str:
+def _copy_hidden(file: DataFile, folder: str, places: OpenPlaces) -> str:
     """Copy a file of a storage place that isolated payloads do not see. Raises CannotRun.
 
     Other hidden files are refused: the pilot could read files of its account that no job may see.
     """
-    if not is_in_place(order, file.path):
+    if places.of_output(file.path) is None:
         raise CannotRun(
             f"input file {file.path}: isolated payloads do not see it, and it is in no storage place of the site;"
             " `visible` of the CE in the policy can show it",
             failure="node",
         )
-    copy = os.path.join(folder, os.path.basename(file.path))
-    pieces = read_pieces(file, is_cancelled)
+    return _copy(file, folder, places)
+
+
+def _copy(file: DataFile, folder: str, places: OpenPlaces) -> str:
+    """Copy a file for the payload; returns the path of the copy. Raises CannotRun."""
+    copy = os.path.join(folder, file.path.rpartition("/")[2])
+    pieces = read_pieces(file, places)
     try:
         os.makedirs(folder, 0o700)
         with open(copy, "xb") as target:
@@ -111,19 +102,24 @@ def _copy_hidden(order: DataOrder, file: DataFile, folder: str, is_cancelled: Ca
     return copy
 
 
-def read_pieces(file: DataFile, is_cancelled: Callable[[], bool]) -> Iterator[bytes]:
+def read_pieces(file: DataFile, places: OpenPlaces) -> Iterator[bytes]:
     """The verified bytes of an input file. Raises CannotRun and DataCancelled."""
     try:
-        yield from verified(_raw_pieces(file, is_cancelled), file.size, file.checksum)
+        outside = places.copying(file.path) if is_url(file.path) else None
+        pieces = _raw_pieces(file, places) if outside is None else outside.read(file.path)
+        yield from verified(pieces, file.size, file.checksum)
+    except PlaceFailed as error:
+        raise CannotRun(
+            f"input file {file.path}: {error}", failure="node" if error.is_of_node else "input"
+        ) from None
     except (OSError, ValueError, WrongContent) as error:
         raise missing_input(file, str(error)) from None
 
 
-def _raw_pieces(file: DataFile, is_cancelled: Callable[[], bool]) -> Iterator[bytes]:
+def _raw_pieces(file: DataFile, places: OpenPlaces) -> Iterator[bytes]:
     with closing(_open(file.path)) as source:
         while True:
-            if is_cancelled():
-                raise DataCancelled
+            places.attempt.check()
             piece = source.read(PIECE)
             if not piece:
                 return

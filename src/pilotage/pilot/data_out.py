@@ -1,7 +1,7 @@
-"""Stores the outputs of a job at a storage place: a folder that pilots of the site can write to.
+"""Stores the outputs of a job at the first storage place that takes them.
 
-A file is copied to a temporary name, flushed, and renamed. So a file with its final name is complete. Each attempt
-makes a folder of its own, which no other attempt ever uses: a late attempt overwrites nothing.
+A file with its final name is complete. Each attempt makes a folder of its own, which no other attempt ever uses: a late
+attempt overwrites nothing.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import partial
-from typing import Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 from pilotage.wire.data import MAX_LUMI_RANGES_OF_JOB, MAX_STORED_FILES, DataOrder, StoragePlace, StoredFile
 
 from .checksums import Checksum
-from .data_in import PIECE, DataCancelled
 from .data_report import DataReport, OutputFacts
-from .events import Key
 from .log import log
 from .output_search import find_outputs
 from .outputs import open_output
+from .place import PIECE, DataCancelled, PlaceFailed
+from .places import OpenPlaces
 
-TEMPORARY = ".part"
-"""The end of the name of a file that is being written."""
-_MAX_FOLDERS = 1000
 Pieces = Callable[[], Iterator[bytes]]
 """Opens a file from its beginning; called once for each place that is tried."""
 
@@ -39,15 +36,17 @@ class DataFailed(Exception):
 class OutputStore:
     """Stores the output files of one attempt, each at the first place that takes it."""
 
-    def __init__(self, order: DataOrder, key: Key, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, order: DataOrder, places: OpenPlaces) -> None:
         self._order = order
-        self._key = key
-        self._is_cancelled = is_cancelled
+        self._key = places.attempt.key
+        self._places = places
         self._failed: Dict[str, str] = {}
         """The reason why a place takes no file, by its name. This attempt does not try the place again."""
         self._folders: Dict[str, str] = {}
         """The folder of this attempt at each place, relative to the data set's."""
         self._lumis = 0
+        self._is_of_node = True
+        """Each place that has failed lacks a program on this node."""
         self.stored: List[StoredFile] = []
 
     def store(self, name: str, pattern: str, pieces: Pieces, facts: OutputFacts) -> None:
@@ -65,6 +64,7 @@ class OutputStore:
             except OSError as error:
                 reason = error.strerror or str(error)
                 self._failed[place.name] = reason
+                self._is_of_node = self._is_of_node and isinstance(error, PlaceFailed) and error.is_of_node
                 log("storage place failed", place=place.path, reason=reason, job=self._key[0])
             else:
                 return
@@ -73,28 +73,22 @@ class OutputStore:
             for place in self._order.places
             if place.name in self._failed
         )
-        raise DataFailed(f"no storage place took {name}: {reasons or 'this site has none for this job'}")
+        failure = "node" if self._failed and self._is_of_node else "output"
+        raise DataFailed(
+            f"no storage place took {name}: {reasons or 'this site has none for this job'}", failure
+        )
 
     def _store_at(
         self, place: StoragePlace, name: str, pattern: str, pieces: Pieces, facts: OutputFacts
     ) -> StoredFile:
         prefix = os.path.join(place.path, self._order.folder)
-        relative = f"{self._own_folder(place, prefix)}/{name}"
-        path = os.path.join(prefix, relative)
-        mode = folder_mode(place)
-        make_durable_folders(os.path.dirname(path), mode)
+        opened = self._places.open(place)
+        folder = self._folders.get(place.name)
+        if folder is None:
+            folder = self._folders[place.name] = opened.own_folder(prefix, self._order.element, self._key)
+        relative = f"{folder}/{name}"
         checksum = Checksum(self._order.checksum)
-        temporary = path + TEMPORARY
-        try:
-            write_durably(temporary, self._summed(pieces(), checksum), mode & 0o666)
-            if os.stat(temporary).st_size != checksum.size:
-                raise OSError("the file is shorter than what was written")
-            os.rename(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        flush_folder(os.path.dirname(path))
+        etag = opened.write(f"{prefix}/{relative}", pieces(), checksum)
         return StoredFile(
             name=relative,
             pattern=pattern,
@@ -104,101 +98,28 @@ class OutputStore:
             checksum=checksum.text,
             events=facts.events,
             lumis=facts.lumis,
+            etag=etag,
         )
-
-    def _summed(self, pieces: Iterable[bytes], checksum: Checksum) -> Iterator[bytes]:
-        for piece in pieces:
-            if self._is_cancelled():
-                raise DataCancelled
-            checksum.update(piece)
-            yield piece
-
-    def _own_folder(self, place: StoragePlace, prefix: str) -> str:
-        """The folder of this attempt at a place: ELEMENT/JOB-EPOCH, relative to that of the data set."""
-        folder = self._folders.get(place.name)
-        if folder is None:
-            if not os.path.isdir(place.path):
-                # It is never made here: below the mount point of a lost file system, files would be hidden later.
-                raise NotADirectoryError(f"{place.path} is not a folder")
-            parent = os.path.join(prefix, str(self._order.element))
-            mode = folder_mode(place)
-            make_durable_folders(parent, mode)
-            name = _make_new_folder(parent, f"{self._key[0]}-{self._key[1]}", mode)
-            folder = self._folders[place.name] = f"{self._order.element}/{name}"
-        return folder
 
     def withdraw(self) -> None:
         """Remove the stored files, since the attempt failed. A cleanup finds any that remain."""
-        for file in self.stored:
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(file.prefix, file.name))
         for place in self._order.places:
             folder = self._folders.get(place.name)
             if folder is not None:
-                with contextlib.suppress(OSError):
-                    os.rmdir(os.path.join(place.path, self._order.folder, folder))
+                names = [file.name for file in self.stored if file.place == place.name]
+                with contextlib.suppress(OSError, DataCancelled):
+                    prefix = os.path.join(place.path, self._order.folder)
+                    self._places.open(place).withdraw(prefix, names, folder)
         self.stored = []
 
 
-def folder_mode(place: StoragePlace) -> int:
-    """The permissions of a place, which its folders and files get: pilots run with a private umask."""
-    return os.stat(place.path).st_mode & 0o2777
-
-
-def _make_new_folder(parent: str, name: str, mode: int) -> str:
-    """Make a folder that did not exist. After a restore of the database, numbers of jobs are used again."""
-    for number in range(1, _MAX_FOLDERS):
-        candidate = name if number == 1 else f"{name}-{number}"
-        try:
-            os.mkdir(os.path.join(parent, candidate))
-        except FileExistsError:
-            continue
-        os.chmod(os.path.join(parent, candidate), mode)
-        flush_folder(parent)
-        return candidate
-    raise OSError(f"{parent} has {_MAX_FOLDERS} folders of {name}")
-
-
-def make_durable_folders(path: str, mode: int) -> None:
-    """Make missing folders with these permissions, each flushed to disk. Raises OSError."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    make_durable_folders(parent, mode)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
-        os.chmod(path, mode)
-    flush_folder(parent)
-
-
-def write_durably(path: str, pieces: Iterable[bytes], mode: int) -> None:
-    """Write a new file and flush it to disk. Raises OSError."""
-    with open(path, "xb") as file:
-        for piece in pieces:
-            file.write(piece)
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def flush_folder(path: str) -> None:
-    """Flush the entries of a folder. Raises OSError."""
-    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def store_outputs(
-    order: DataOrder, folder: str, key: Key, report: DataReport, is_cancelled: Callable[[], bool]
-) -> List[StoredFile]:
+def store_outputs(order: DataOrder, folder: str, report: DataReport, places: OpenPlaces) -> List[StoredFile]:
     """Store all files of the payload's folder that belong to the output data set.
 
     Raises DataFailed and DataCancelled, SearchCancelled, and OSError if the folder cannot be read.
     """
-    store = OutputStore(order, key, is_cancelled)
-    outputs = _find(order, folder, is_cancelled)
+    store = OutputStore(order, places)
+    outputs = _find(order, folder, places.attempt.is_cancelled)
     _check_sizes(order, folder, [source for _, _, source in outputs])
     try:
         for name, pattern, source in outputs:

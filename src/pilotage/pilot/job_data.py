@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from pilotage.wire.data import DataOrder
 from pilotage.wire.pilot import Finish, Payload
 
 from .data_actions import carry_out
-from .data_in import REPORT_FILE, DataCancelled, folders_of, prepare_inputs, write_order
+from .data_in import REPORT_FILE, folders_of, prepare_inputs, write_order
 from .data_out import DataFailed, store_outputs
 from .data_report import BadReport, read_report
 from .events import Key
@@ -17,6 +17,8 @@ from .job_logs import Stream, record_of, store_logs
 from .launch import CannotRun
 from .log import log
 from .output_search import SearchCancelled
+from .place import DataAttempt, DataCancelled
+from .places import OpenPlaces
 
 
 class JobData:
@@ -40,27 +42,27 @@ class JobData:
         """Whether the logs of this attempt go to a storage place."""
         return bool(self._order.log_name)
 
-    def prepare(self, tmp: str, isolation: Optional[Isolation], is_cancelled: Callable[[], bool]) -> None:
+    def prepare(self, isolation: Optional[Isolation], attempt: DataAttempt) -> None:
         """Find the input files and describe them for the program. Raises CannotRun; does nothing if cancelled."""
         if self.runs_in_pilot:
             return
         try:
-            paths = prepare_inputs(self._order, tmp, isolation, is_cancelled)
+            paths = prepare_inputs(self._order, isolation, OpenPlaces(self._order, attempt))
         except DataCancelled:
             return
         try:
-            self.environment = write_order(self._order, paths, self._key, tmp)
+            self.environment = write_order(self._order, paths, self._key, attempt.tmp)
         except OSError as error:
             raise CannotRun(f"cannot describe the input data: {error}", failure="node") from None
         self.folders = folders_of(paths)
 
-    def store(self, finish: Finish, folder: str, tmp: str, is_cancelled: Callable[[], bool]) -> None:
+    def store(self, finish: Finish, folder: str, attempt: DataAttempt) -> None:
         """Store the outputs of a payload that has ended well, and list them in its finish."""
         if finish.failure or finish.signal or finish.exit_code:
             return
         try:
-            report = read_report(tmp, REPORT_FILE)
-            finish.files = store_outputs(self._order, folder, self._key, report, is_cancelled)
+            report = read_report(attempt.tmp, REPORT_FILE)
+            finish.files = store_outputs(self._order, folder, report, OpenPlaces(self._order, attempt))
             finish.message = finish.message or report.message
         except BadReport as error:
             finish.failure, finish.message = "payload", f"its report is not valid: {error}"
@@ -72,7 +74,7 @@ class JobData:
             finish.failure, finish.message = "output", f"output: {error}"
 
     def store_logs(
-        self, finish: Finish, payload: Payload, streams: Sequence[Stream], is_cancelled: Callable[[], bool]
+        self, finish: Finish, payload: Payload, streams: Sequence[Stream], attempt: DataAttempt
     ) -> None:
         """Store the logs of an attempt that has ended, and name them in its finish.
 
@@ -82,19 +84,18 @@ class JobData:
         if not self.stores_logs or finish.failure == "killed":
             return
         try:
-            finish.logs = store_logs(
-                self._order, self._key, record_of(self._order, payload, finish), streams, is_cancelled
-            )
+            record = record_of(self._order, payload, finish)
+            finish.logs = store_logs(self._order, record, streams, attempt)
         except DataCancelled:
             return
         except (DataFailed, OSError) as error:
             log("cannot store the logs of a job", job=self._key[0], reason=str(error))
             finish.message = finish.message or f"its logs were not stored: {error}"
 
-    def carry_out(self, finish: Finish, is_cancelled: Callable[[], bool]) -> None:
+    def carry_out(self, finish: Finish, attempt: DataAttempt) -> None:
         """Run the pilot's own program, and report its result in the finish."""
         try:
-            finish.files = carry_out(self._order, self._key, is_cancelled)
+            finish.files = carry_out(self._order, OpenPlaces(self._order, attempt))
             finish.exit_code = 0
         except (CannotRun, DataFailed) as error:
             finish.failure, finish.message = error.failure, str(error)

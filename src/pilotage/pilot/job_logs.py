@@ -13,15 +13,16 @@ import time
 import zlib
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from pilotage.wire.data import DataOrder, StoredFile
 from pilotage.wire.pilot import Finish, Payload
 
-from .data_in import FORMAT, PIECE
+from .data_in import FORMAT
 from .data_out import OutputStore
 from .data_report import OutputFacts
-from .events import Key
+from .place import PIECE, DataAttempt
+from .places import OpenPlaces
 
 MAX_STREAM = 100_000_000
 """Bytes of standard output, or of standard error. Of a longer one, the middle is left out."""
@@ -36,14 +37,13 @@ Stream = Tuple[str, int]
 
 def store_logs(
     order: DataOrder,
-    key: Key,
     record: Dict[str, Any],
     streams: Sequence[Stream],
-    is_cancelled: Callable[[], bool],
+    attempt: DataAttempt,
 ) -> StoredFile:
     """Store the logs at the first place that takes them. Raises DataFailed and DataCancelled."""
     target = replace(order, folder=order.log_folder, places=order.log_places)
-    store = OutputStore(target, key, is_cancelled)
+    store, key = OutputStore(target, OpenPlaces(target, attempt)), attempt.key
     pieces = partial(archive_pieces, f"{key[0]}-{key[1]}", record, streams, time.time())
     try:
         store.store(order.log_name, order.log_name, pieces, OutputFacts())

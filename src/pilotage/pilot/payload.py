@@ -25,6 +25,7 @@ from .limits import process_cpu_limit, resource_limits
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
 from .outputs import Unreadable, open_output, upload
+from .place import DataAttempt
 from .removal import remove_tree
 from .safe_open import NAME_ERRORS, NotAFile, escape_name, make_folders, open_root, split
 from .thread_pool import retry_until_available
@@ -112,20 +113,26 @@ class RunningPayload:
             lambda: place_inputs(connection, cache, self.key[0], self.payload.inputs, self.folder),
             lambda: self.killed,
         )
-        if self.data is not None and self.work_dir is not None:
-            self.data.prepare(self.work_dir.tmp, isolation, lambda: self.killed)
+        if self.data is not None:
+            self.data.prepare(isolation, self._attempt(connection, lambda: self.killed))
+
+    def _attempt(self, connection: ServerConnection, is_cancelled: Callable[[], bool]) -> DataAttempt:
+        """The attempt, for the places of its data."""
+        assert self.work_dir is not None
+        return DataAttempt(self.key, connection, self.work_dir.tmp, is_cancelled)
 
     def carry_out_action(self, connection: ServerConnection) -> None:
         """Run the pilot's own program for this job. For a background thread."""
         assert self.data is not None
-        self.data.carry_out(self.finish, lambda: self.killed or self.is_cancelled)
+        self.data.carry_out(self.finish, self._attempt(connection, lambda: self.killed or self.is_cancelled))
         self.store_logs(connection)
 
     def store_logs(self, connection: ServerConnection) -> None:
         """Store the logs at a storage place, if the request of this job wants it. For a background thread."""
         if self.data is not None:
             streams = list(zip(("stdout", "stderr"), self._files))  # noqa: B905 (Python 3.9)
-            self.data.store_logs(self.finish, self.payload, streams, lambda: self.is_cancelled)
+            attempt = self._attempt(connection, lambda: self.is_cancelled)
+            self.data.store_logs(self.finish, self.payload, streams, attempt)
 
     def check_inputs(self, isolation: Isolation) -> None:
         """Refuse inputs by which an isolated payload would see more of the node. Raises CannotRun."""
@@ -293,8 +300,8 @@ class RunningPayload:
         except (ServerUnavailable, RequestRefused, SearchCancelled, OSError) as error:
             self.finish.message = f"output: {escape_name(str(error))}"
             self.finish.failure = self.finish.failure or "output"
-        if self.data is not None and self.work_dir is not None:
-            self.data.store(self.finish, self.folder, self.work_dir.tmp, lambda: self.is_cancelled)
+        if self.data is not None:
+            self.data.store(self.finish, self.folder, self._attempt(connection, lambda: self.is_cancelled))
             self.store_logs(connection)
         if self.keep_streams:
             self.upload_streams(connection)

@@ -22,6 +22,7 @@ from .launch import CannotRun, base_environment
 from .limits import cpu_limit
 from .log import log
 from .log_streaming import send_tails, unsent_tails
+from .node_commands import COMMANDS
 from .orphans import Orphans
 from .payload import RunningPayload
 from .process_tree import descendants, proportional_memory, read_processes
@@ -191,6 +192,8 @@ class PayloadRunner:
                 break
             payload = self._by_pid.pop(pid, None)
             if payload is None:
+                if COMMANDS.reap(pid):
+                    continue
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
                 continue
@@ -216,7 +219,7 @@ class PayloadRunner:
             self._orphans.sweep(now, self._leaders())
 
     def _leaders(self) -> Dict[int, Key]:
-        return {pid: payload.key for pid, payload in self._by_pid.items()}
+        return {**COMMANDS.leaders(), **{pid: payload.key for pid, payload in self._by_pid.items()}}
 
     def _collect(self, payload: RunningPayload) -> None:
         payload.inline_streams()

@@ -24,6 +24,7 @@ from pilotage.server.outside_calls import DirectCalls, OutsideCalls
 from pilotage.server.prospects import Prospects
 from pilotage.server.server_address import ServerAddress
 from pilotage.server.signals import Stop, Wake
+from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Caller, Issuer
@@ -82,6 +83,8 @@ class WorkIntake:
     work_queue_depth: CachedCounts[WorkQueueDepth]
     catalogues: CatalogueClients
     """Outside catalogues, whose data sets requests read and write."""
+    storage: StorageClients
+    """S3 places of the policy, whose files jobs of requests read and write."""
 
 
 @dataclass(slots=True)

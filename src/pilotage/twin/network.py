@@ -64,7 +64,7 @@ def serve(
     def finish(result: Any, error: BaseException | None) -> None:
         answer(None if error is not None else call.encode(result), error)
 
-    if call.earlier:
+    if call.is_long:
         loop.create_task(_carry_out(server, call, finish))
         return
     try:
@@ -74,10 +74,9 @@ def serve(
 
 
 async def _carry_out(server: TwinServer, call: PilotCall, finish: Any) -> None:
-    """Serve a call of several parts."""
-    writer = server.context.writer
+    """Serve a call of several parts, or one that asks others before."""
     try:
-        result = call.join([await writer.acall(request) for request in (*call.earlier, call.request)])
+        result = await call.run(server.context.writer)
     except Exception as error:
         finish(None, error)
     else:

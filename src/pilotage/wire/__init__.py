@@ -99,6 +99,9 @@ if TYPE_CHECKING:
         sites as sites,
     )
     from pilotage.wire import (
+        storage as storage,
+    )
+    from pilotage.wire import (
         submissions as submissions,
     )
     from pilotage.wire import (

@@ -28,6 +28,9 @@ ARCHIVE = "archive"
 ACTIONS = (CONCATENATE, REMOVE, ARCHIVE)
 """Programs of the pilot itself. Storage places are reachable by pilots, not by isolated payloads."""
 
+FOLDER, S3, COMMAND = "folder", "s3", "command"
+"""The types of storage places."""
+
 LumiRanges = Annotated[List[Lumi], Bounds(longest=MAX_LUMI_RANGES)]
 Path = Annotated[str, Bounds(longest=4000)]
 
@@ -56,11 +59,25 @@ class DataFile:
 
 @dataclass
 class StoragePlace:
-    """A folder that pilots of a site can write to."""
+    """Storage that pilots of a site can write to, or read."""
 
     name: str
     path: str
-    """An absolute path at the site."""
+    """An absolute path at the site; of other types: the beginning of the addresses of its files."""
+    type: str = FOLDER
+    """folder, s3 or command."""
+    patience: float = 0.0
+    """Seconds for which a pilot tries again while the place does not answer."""
+    put: List[str] = field(default_factory=list)
+    """The words of the command that stores {file} at {url}, at a place of commands."""
+    get: List[str] = field(default_factory=list)
+    """The words of the command that copies {url} to {file}; empty: programs open the addresses themselves."""
+    check: List[str] = field(default_factory=list)
+    """The words of the command that prints the checksum of {url}; empty: stored files are copied back by `get`."""
+    remove: List[str] = field(default_factory=list)
+    """The words of the command that removes {url}; empty: nothing is removed."""
+    timeout: float = 0.0
+    """Seconds after which a command is ended."""
 
 
 @dataclass
@@ -109,6 +126,8 @@ class DataOrder:
     """Where the log data set stands below each place: a relative path."""
     log_places: List[StoragePlace] = field(default_factory=list)
     """The places to store logs, the best first."""
+    sources: List[StoragePlace] = field(default_factory=list)
+    """The places of input files that are no folders of the node."""
 
 
 @dataclass
@@ -128,3 +147,5 @@ class StoredFile:
     """ALGORITHM:HEX"""
     events: FileEvents = 0
     lumis: LumiRanges = field(default_factory=list)
+    etag: Name = ""
+    """The mark of its contents that an S3 service has given; empty: it lies elsewhere."""

@@ -82,6 +82,8 @@ WORDS: dict[str, list[list[str]]] = {
     "catalogue list": [["catalogue", "list"]],
     "catalogue show": [["catalogue", "show", "rucio"]],
     "catalogue test": [["catalogue", "test", "rucio"]],
+    "storage list": [["storage", "list"]],
+    "storage test": [["storage", "test", "results"]],
     "dataset follow": [["dataset", "follow", "rucio:s:x"]],
     "dataset list": [["dataset", "list"]],
     "dataset show": [["dataset", "show", "/x"]],

@@ -47,6 +47,7 @@ from pilotage.server.duties import (
     retention,
     roll_up,
     shares,
+    storage,
     wait_reasons,
 )
 from pilotage.server.duties.duty import Duty
@@ -411,6 +412,7 @@ WHOLE: dict[type[Duty], str] = {
     peers.ServersDuty: "silent servers are evicted by one decision",
     relays.RelayDuty: "each relay keeps its own failure, which `ce show` tells",
     registrations.RegistrationDuty: "each block keeps its own problem, which `catalogue show` tells",
+    storage.StorageDuty: "each place keeps its own problem, which `storage list` tells",
     shares.LedgerDuty: "one sum over all attempts",
     shares.PriorityDuty: "one computation over all queues in memory",
     shares.ShareDuty: "one sum over all attempts",

@@ -13,6 +13,7 @@ from pilotage.core.policy.ce_model import PilotType as PilotType
 from pilotage.core.policy.director import UNHANDLED_POOLS, Director
 from pilotage.core.policy.requests import Requests
 from pilotage.core.policy.retention import DAYS_365, Retention
+from pilotage.core.policy.storage_model import OutsideStorage as OutsideStorage
 from pilotage.core.policy.table import PolicyTable as _Table
 from pilotage.core.queues.draws import Rule
 from pilotage.core.queues.limits import ATTRIBUTES, Limit
@@ -94,8 +95,8 @@ class Site(_Table, frozen=True):
     storage: Annotated[
         tuple[str, ...],
         Setting(
-            "folders where its pilots store output files of requests, the best first; none: the folder storage of the"
-            " home, at a site with a local CE"
+            "where its pilots store output files of requests, the best first: folders, or names of `storage` tables;"
+            " none: the folder storage of the home, at a site with a local CE"
         ),
     ] = ()
 
@@ -219,6 +220,7 @@ class Policy(_Table, frozen=True):
     sites: dict[str, Site] = msgspec.field(default_factory=dict)
     ces: dict[str, Ce] = msgspec.field(default_factory=dict)
     catalogues: dict[str, OutsideCatalogue] = msgspec.field(default_factory=dict)
+    storage: dict[str, OutsideStorage] = msgspec.field(default_factory=dict)
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
     director: Director = Director()
@@ -303,12 +305,27 @@ class Policy(_Table, frozen=True):
         return frozenset({platform, *self.platforms.get(platform, ())})
 
     def storage_of(self, site: str, home_storage: str) -> tuple[str, ...]:
-        """The storage places of a site, the best first. `home_storage`: the folder of the server's home, or empty."""
+        """The storage places of a site, the best first: folders, and addresses of storage that is no folder.
+
+        `home_storage`: the folder of the server's home, or empty.
+        """
         known = self.sites.get(site)
         if known is not None and known.storage:
-            return known.storage
+            return tuple(map(self.storage_address, known.storage))
         is_local = any(ce.site == site and ce.type == "local" for ce in self.ces.values())
         return (home_storage,) if is_local and home_storage else ()
+
+    def storage_address(self, place: str) -> str:
+        """The address of a storage place, which is named by its table; a folder has itself."""
+        known = self.storage.get(place)
+        return place if known is None else known.address
+
+    def storage_with(self, url: str) -> tuple[str, OutsideStorage] | None:
+        """The table `storage.NAME` that has a file or folder; None: it is in none of them."""
+        having = [
+            (name, place) for name, place in self.storage.items() if f"{url}/".startswith(f"{place.address}/")
+        ]
+        return max(having, key=lambda row: len(row[1].address), default=None)
 
     def matching_limits(self) -> tuple[Limit, ...]:
         return tuple(Limit(**msgspec.structs.asdict(entry)) for entry in self.limits)

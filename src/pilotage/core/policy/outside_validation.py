@@ -1,4 +1,4 @@
-"""Checks of the systems outside that a policy names: batch systems, their reach, and catalogues."""
+"""Checks of the systems outside that a policy names: batch systems, their reach, catalogues and storage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.model import Policy
 from pilotage.core.policy.reach import RELAY, parse_reach
 from pilotage.core.policy.refuser import Refuser, known_names
+from pilotage.core.policy.storage_model import EVERY_SITE
 
-_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
 def check_batch_options(policy: Policy, refuse: Refuser) -> None:
@@ -43,7 +44,7 @@ def check_catalogues(policy: Policy, refuse: Refuser) -> None:
     """Refuse mistakes in the tables of catalogues."""
     for name, catalogue in policy.catalogues.items():
         here = ("catalogues", name)
-        if not _CATALOGUE_NAME.fullmatch(name):
+        if not _PLAIN_NAME.fullmatch(name):
             hint = "it begins the names of data sets: use letters, digits, - and _"
             refuse(f"the name {name[:80]!r} of a catalogue cannot be used", *here, hint=hint)
         for key, reason in catalogue.catalogue_options().mistakes():
@@ -55,6 +56,25 @@ def check_catalogues(policy: Policy, refuse: Refuser) -> None:
             if row.prefix and not row.prefix.startswith("/") and "://" not in row.prefix:
                 message = f"catalogue {name}: {place}: {row.prefix!r} is neither an absolute path nor a URL"
                 refuse(message, *here, "places", place, "prefix")
+
+
+def check_storage(policy: Policy, refuse: Refuser) -> None:
+    """Refuse mistakes in the tables of storage that is no folder."""
+    addresses: dict[str, str] = {}
+    for name, place in policy.storage.items():
+        here = ("storage", name)
+        if not _PLAIN_NAME.fullmatch(name):
+            hint = "use letters, digits, - and _"
+            refuse(f"the name {name[:80]!r} of a storage place cannot be used", *here, hint=hint)
+        for key, reason in place.options.mistakes():
+            refuse(f"storage {name}: {reason}", *here, place.type, key)
+        for site in place.sites:
+            if site != EVERY_SITE and site not in policy.sites:
+                message = f"storage {name}: there is no site {site}"
+                refuse(message, *here, "sites", hint=known_names(policy.sites))
+        if place.address in addresses:
+            refuse(f"storage {name} has the address of storage {addresses[place.address]}", *here)
+        addresses[place.address] = name
 
 
 def _check_reach(name: str, ce: Ce, refuse: Refuser) -> None:

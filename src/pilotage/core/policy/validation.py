@@ -16,7 +16,7 @@ from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
-from pilotage.core.policy.outside_validation import check_batch_options, check_catalogues
+from pilotage.core.policy.outside_validation import check_batch_options, check_catalogues, check_storage
 from pilotage.core.policy.refuser import Refuser, known_names
 from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -37,6 +37,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_places(policy, refuse)
     check_batch_options(policy, refuse)
     check_catalogues(policy, refuse)
+    check_storage(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)
     _check_jobs(policy.jobs, refuse)
@@ -86,9 +87,12 @@ def _check_sites(policy: Policy, refuse: Refuser) -> None:
             reason = f"site {name}: there is no user {user}"
             refuse(reason, "sites", name, "administrators", hint=known_names(policy.users))
         for path in site.storage:
-            if not path.startswith("/") or posixpath.normpath(path) in _NO_STORAGE:
+            if path not in policy.storage and (
+                not path.startswith("/") or posixpath.normpath(path) in _NO_STORAGE
+            ):
                 reason = f"site {name}: {path!r} cannot be a storage place"
-                refuse(reason, "sites", name, "storage", hint="name an absolute path, such as /data/pilotage")
+                hint = "name an absolute path, such as /data/pilotage, or a table `storage.NAME`"
+                refuse(reason, "sites", name, "storage", hint=hint)
 
 
 def _check_places(policy: Policy, refuse: Refuser) -> None:

@@ -29,6 +29,7 @@ from pilotage.core.requests.validation import check_request
 NOUN: Final = "a request"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}\Z")
+_STORAGE_NAME: Final = _STEP_NAME
 
 _TABLES: Final = {
     **{field.name: "[retry]" for field in RETRY},
@@ -168,11 +169,11 @@ def _dataset_name(reader: TableReader) -> str:
 
 
 def _places(reader: TableReader) -> tuple[str, ...]:
-    """The field `places`. The policy has only absolute paths, so no site has any other place."""
+    """The field `places`. The policy has only absolute paths, and tables `storage.NAME`."""
     places: tuple[str, ...] = reader.value("places")
     for place in places:
-        if not place.startswith("/"):
-            hint = "name an absolute path, such as /data/pilotage"
+        if not place.startswith("/") and not _STORAGE_NAME.fullmatch(place):
+            hint = "name an absolute path, such as /data/pilotage, or a table `storage.NAME` of the policy"
             reader.mistake("places", f"{place!r} cannot be a storage place", hint)
     return places
 

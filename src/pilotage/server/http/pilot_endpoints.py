@@ -7,8 +7,9 @@ between connection and writer; for a call about a single job these would cost ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +22,7 @@ from pilotage.server.http.connection_limits import BODY_WITHOUT_TOKEN
 from pilotage.server.http.decoding import with_limits
 from pilotage.server.http.json_bodies import check_values
 from pilotage.server.http.request_reader import IncomingRequest
+from pilotage.server.http.stored_objects import check_objects, has_objects
 from pilotage.services.director.probes import receive_report
 from pilotage.services.matching.match import MOST
 from pilotage.services.pilots.enrolment import enrol
@@ -29,6 +31,7 @@ from pilotage.services.pilots.message_parts import joined, parts_of
 from pilotage.store.tables import pilots
 from pilotage.store.writer.replies import LoopReply
 from pilotage.store.writer.transaction import BatchableRequest, Request
+from pilotage.store.writer.writer import Writer
 from pilotage.wire.pilot import EnrolRequest, ExchangeRequest, ExchangeResponse, ProbeReport
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE, PROBE
 
@@ -56,6 +59,19 @@ class PilotCall(NamedTuple):
     """Parts of a long message: requests to be carried out before, each in a transaction of its own."""
     join: Callable[[list[Any]], Any] = itemgetter(-1)
     """Makes the result of the call from the results of all its requests."""
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Asks others before the requests are carried out; None: there is nothing to ask."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it needs a task of its own: `run`."""
+        return bool(self.earlier) or self.prepare is not None
+
+    async def run(self, writer: Writer) -> Any:
+        """The result of a long call. Between its parts the writer serves others."""
+        if self.prepare is not None:
+            await self.prepare()
+        return self.join([await writer.acall(request) for request in (*self.earlier, self.request)])
 
 
 Body = bytes | bytearray
@@ -80,7 +96,8 @@ def _exchange(context: Context, token: str, body: Body) -> PilotCall:
     *earlier, last = (
         BatchableRequest(context.pilots.exchange, (hashed, part), _weight(part)) for part in messages
     )
-    return PilotCall(last, encode, True, earlier, joined if earlier else itemgetter(-1))
+    prepare = partial(check_objects, context, request.finishes) if has_objects(request.finishes) else None
+    return PilotCall(last, encode, True, earlier, joined if earlier else itemgetter(-1), prepare)
 
 
 def _weight(request: ExchangeRequest) -> int:
@@ -264,7 +281,7 @@ class PilotCallHandler:
         connection, loop = self._connection, self._connection.loop
         try:
             call = self._call = self._endpoint.decode(connection.context, self._token, self._body)
-            if call.earlier:
+            if call.is_long:
                 connection.start_task(self._carry_out())
             else:
                 connection.context.writer.submit(call.request, LoopReply(loop, self._finish))
@@ -276,10 +293,9 @@ class PilotCallHandler:
         self._token_check = _DONE
 
     async def _carry_out(self) -> None:
-        """Answer a call of several parts. Between them the writer serves others."""
-        call, writer = self._call, self._connection.context.writer
+        """Answer a call of several parts, or one that asks others before."""
         try:
-            result = call.join([await writer.acall(request) for request in (*call.earlier, call.request)])
+            result = await self._call.run(self._connection.context.writer)
         except Exception as error:
             self._finish(None, error)
         else:

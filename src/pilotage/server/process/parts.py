@@ -11,6 +11,7 @@ from pilotage.server.failing_rows import FailingRows
 from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.server.prospects import Prospects
+from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.services.pool.state import Pool
@@ -34,7 +35,7 @@ def make_work_intake(
 ) -> WorkIntake:
     """`on_file`: the store is a file of this server, so that large writes hold up its other work.
 
-    `outside`: makes the calls of outside catalogues.
+    `outside`: makes the calls of outside catalogues and storage.
     """
     return WorkIntake(
         SubmissionGate(writer, new_pace(monotonic, AIM if on_file else POSTGRESQL_TARGET)),
@@ -42,6 +43,7 @@ def make_work_intake(
         WorkQueue(pool),
         CachedCounts(readers, monotonic, work_queue_depth.read),
         CatalogueClients(outside),
+        StorageClients(outside),
     )
 
 

@@ -44,6 +44,7 @@ from pilotage.server.duties.release import ReleaseDuty
 from pilotage.server.duties.retention import RetentionDuty
 from pilotage.server.duties.roll_up import RollUpDuty
 from pilotage.server.duties.shares import LedgerDuty, PriorityDuty, ShareDuty
+from pilotage.server.duties.storage import StorageDuty
 from pilotage.server.duties.wait_reasons import ReasonDuty
 from pilotage.server.process.settings import Settings
 from pilotage.services.director.ce_director import CeDirector
@@ -141,6 +142,7 @@ class DutySchedule:
             run(OutputBlockDuty(context)),
             run(self._catalogues, context.wake.catalogues),
             run(self._registrations),
+            run(StorageDuty(context)),
             run(self._embedded_agent),
             run(ReleaseDuty(context), context.wake.release),
             run(RollUpDuty(context)),
@@ -208,6 +210,7 @@ class DutySchedule:
         await self._embedded_agent.close()
         self._director.close()
         self._catalogues.close()
+        self._context.work.storage.close()
         self._registrations.close()
         self._local_information.close()
         self._batch_information.close()

@@ -43,7 +43,7 @@ class MessageService:
             return
         try:
             call = endpoint.decode(self._context, _token(message), message.body)
-            if call.earlier:
+            if call.is_long:
                 self._start(self._carry_out(message, call))
             else:
                 reply = LoopReply(
@@ -60,10 +60,9 @@ class MessageService:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry_out(self, message: ReceivedMessage, call: PilotCall) -> None:
-        """WholeAnswer a call of several parts."""
-        writer = self._context.writer
+        """Answer a call of several parts, or one that asks others before."""
         try:
-            result = call.join([await writer.acall(request) for request in (*call.earlier, call.request)])
+            result = await call.run(self._context.writer)
         except Exception as error:
             self._refuse(message, error)
         else:

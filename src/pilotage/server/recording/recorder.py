@@ -114,7 +114,7 @@ class Recorder(Tape):
             return self._redaction.of_input(given)
         if self._is_repeated(given):
             return CallOutcome(given.at, given.call, given.number, msgspec.Raw(b"null"), repeated=True)
-        return given
+        return self._redaction.of_outcome(given)
 
     def _is_repeated(self, outcome: CallOutcome) -> bool:
         last = self._last.get(outcome.call)
@@ -134,7 +134,7 @@ class Recorder(Tape):
     def _outcome(self, call: str, number: int, make: Callable[[], CallOutcome]) -> CallOutcome:
         outcome = make()
         if not self._is_repeated(outcome):
-            self._file.write(outcome)
+            self._file.write(self._redaction.of_outcome(outcome))
         return outcome
 
     def _await_outcome(self, make: Callable[[], CallOutcome]) -> None:

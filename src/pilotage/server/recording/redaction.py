@@ -16,11 +16,13 @@ from collections.abc import Callable
 import msgspec
 
 from pilotage.core.secret_source import SecretSource
-from pilotage.server.recording.lines import Input, ReceivedMessage
+from pilotage.server.recording.lines import CallOutcome, Input, ReceivedMessage
 from pilotage.wire.pilot_calls import ENROL
 
 _DRAWN = re.compile(rb"(?<![\w-])[\w-]{43}(?![\w-])")
 """A token of 32 bytes, which `token_urlsafe` draws."""
+_SIGNED = re.compile(rb"(X-Amz-(?:Signature|Security-Token)=)[^&\"\s]+")
+"""The parts of an address by which anybody can use it at an S3 service."""
 _JWT = re.compile(rb"eyJ[\w-]+\.[\w-]+\.[\w-]*")
 
 MOST_UNKNOWN = 100_000
@@ -82,7 +84,12 @@ class Redaction:
             body = _DRAWN.sub(lambda found: self._of_unknown(found[0]), body)
         return msgspec.structs.replace(given, headers=headers, body=body)
 
+    def of_outcome(self, outcome: CallOutcome) -> CallOutcome:
+        """The result of a call, as the record has it."""
+        return msgspec.structs.replace(outcome, value=msgspec.Raw(_SIGNED.sub(rb"\1-", bytes(outcome.value))))
+
     def of_bytes(self, text: bytes) -> bytes:
+        text = _SIGNED.sub(rb"\1-", text)
         text = _DRAWN.sub(lambda found: self._shown.get(found[0], found[0]), text)
         return _JWT.sub(lambda found: self._of_jwt(found[0]), text)
 

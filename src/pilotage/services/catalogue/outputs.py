@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pilotage.core.datasets.facts import FileEntry, Replica
+from pilotage.core.datasets.facts import ANYWHERE, FileEntry, Replica
 from pilotage.core.policy import Policy
 from pilotage.services.catalogue.registration import free_number, insert_part
 from pilotage.store.engine.connection import Connection
@@ -31,6 +31,8 @@ class WrittenFile(NamedTuple):
     file: FileEntry
     place: Replica
     """Where it is stored: its path there is the prefix, a slash and its name."""
+    also: tuple[str, ...] = ()
+    """Further sites that read it at the same address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ def register_outputs(
     taken: list[str] = []
     for dataset in sorted({output.dataset for output in outputs}):
         of_dataset = [output for output in outputs if output.dataset == dataset]
-        for place in sorted({output.place for output in of_dataset}):
-            blocks[dataset, place] = _open_block(tx, dataset, place, limits, now)
+        for place, also in sorted({(output.place, output.also) for output in of_dataset}):
+            places = [place, *(Replica(site, place.prefix) for site in also)]
+            blocks[dataset, place] = _open_block(tx, dataset, places, limits, now)
         rows = [(blocks[dataset, output.place], output.file, element_job) for output in of_dataset]
         inserted = datasets.insert_files(tx.connection, dataset, rows, now)
         missing = [output.file.name for output in of_dataset if output.file.name not in inserted]
@@ -75,16 +78,22 @@ def register_outputs(
     return tuple(taken)
 
 
-def _open_block(tx: Transaction, dataset: int, place: Replica, limits: BlockLimits, now: float) -> int:
-    """The open block of a place, locked against closing until the transaction ends. A full one gets a successor."""
-    connection, number = tx.connection, 0
+def _open_block(
+    tx: Transaction, dataset: int, places: Sequence[Replica], limits: BlockLimits, now: float
+) -> int:
+    """The open block of a place, locked against closing until the transaction ends. A full one gets a successor.
+
+    `places`: the place of the job, and the same address for further sites.
+    """
+    connection, number, place = tx.connection, 0, places[0]
+    name = "anywhere" if place.site == ANYWHERE else place.site
     while True:
         block = replicas.share_open_block(connection, dataset, place)
         if block is not None and not datasets.has_files(connection, block, limits.files):
             return block
-        number = number + 1 if number else free_number(connection, dataset, place.site)
+        number = number + 1 if number else free_number(connection, dataset, name)
         # Another server may have taken the number: then its block may be the one of this place.
-        block = insert_part(connection, dataset, place.site, number, [place], now)
+        block = insert_part(connection, dataset, name, number, places, now)
         if block is not None:
             return block
 

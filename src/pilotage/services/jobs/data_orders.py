@@ -16,8 +16,9 @@ from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.plan import LOG_FILE, PlannedStep
 from pilotage.core.requests.specification import MERGE, REMOVE, Output
 from pilotage.core.splitting.mask import FileRange, Mask
-from pilotage.services.jobs.storage_places import places_to_give
+from pilotage.services.jobs.storage_places import place_for_pilots, places_to_give, sources_of
 from pilotage.services.pool.state import Pool
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import data_orders
 from pilotage.store.tables.data_orders import OrderRow, ReplicaOfFile, RequestText
 from pilotage.store.writer.transaction import Transaction
@@ -65,6 +66,12 @@ def add_orders(pool: Pool, tx: Transaction, offered: Sequence[OfferedRequestJob]
         job.offer.payload = replace(job.offer.payload, data=order)
 
 
+def paths_of(connection: Connection, files: Sequence[int], site: str) -> dict[str, str]:
+    """Where a site reads these files, by their names in the data set."""
+    replicas = _by_file(data_orders.files_with_replicas(connection, files)) if files else {}
+    return {rows[0].name: _path(rows, site) for rows in replicas.values()}
+
+
 def _by_file(rows: Sequence[ReplicaOfFile]) -> dict[int, list[ReplicaOfFile]]:
     grouped: dict[int, list[ReplicaOfFile]] = defaultdict(list)
     for row in rows:
@@ -107,6 +114,7 @@ def _order(
         log_name=LOG_FILE if row.logs else "",
         log_folder=folder_of(row.logs or ""),
         log_places=_places(pool, tx, step.logs, site) if row.logs else [],
+        sources=sources_of(pool.policy, (file.path for file in files)),
     )
 
 
@@ -117,7 +125,7 @@ def _largest_output(policy: Policy, step: PlannedStep) -> int:
 
 
 def _places(pool: Pool, tx: Transaction, output: Output, site: str) -> list[StoragePlace]:
-    return [StoragePlace(path, path) for path in places_to_give(pool, tx, output, site)]
+    return [place_for_pilots(pool.policy, path) for path in places_to_give(pool, tx, output, site)]
 
 
 def folder_of(dataset: str) -> str:

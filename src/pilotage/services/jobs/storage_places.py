@@ -7,12 +7,16 @@ whose home folder is another place.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from functools import partial
 
+from pilotage.core.policy import Policy
+from pilotage.core.policy.storage_model import words_of
 from pilotage.core.requests.specification import Output
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import storage_places
 from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.data import COMMAND, S3, StoragePlace
 
 
 def places_to_give(pool: Pool, tx: Transaction, output: Output, site: str) -> tuple[str, ...]:
@@ -30,14 +34,49 @@ def places_to_give(pool: Pool, tx: Transaction, output: Output, site: str) -> tu
 def chosen_places(pool: Pool, output: Output, site: str) -> tuple[str, ...]:
     """The storage places of the site, or the request's choice among them, in its order."""
     paths = pool.policy.storage_of(site, pool.server.home_storage)
-    return tuple(path for path in output.places if path in paths) if output.places else paths
+    wanted = _named(pool, output)
+    return tuple(path for path in wanted if path in paths) if wanted else paths
+
+
+def _named(pool: Pool, output: Output) -> tuple[str, ...]:
+    """The paths and addresses of the places that a request names."""
+    return tuple(map(pool.policy.storage_address, output.places))
 
 
 def is_folder_of(pool: Pool, tx: Transaction, prefix: str, folder: str, output: Output, site: str) -> bool:
     """Whether `prefix` is the folder of a data set at a place that pilots of the site may have for `output`."""
     if any(prefix == posixpath.join(path, folder) for path in chosen_places(pool, output, site)):
         return True
-    given = storage_places.of_site(tx.connection, site)
-    return any(
-        prefix == posixpath.join(path, folder) for path in given if not output.places or path in output.places
+    given, wanted = storage_places.of_site(tx.connection, site), _named(pool, output)
+    return any(prefix == posixpath.join(path, folder) for path in given if not wanted or path in wanted)
+
+
+def place_for_pilots(policy: Policy, path: str) -> StoragePlace:
+    """A place as pilots read it."""
+    known = policy.storage_with(path)
+    if known is None or path.startswith("/"):
+        return StoragePlace(path, path)
+    name, place = known
+    if place.type == S3:
+        return StoragePlace(name, place.address, S3, place.patience)
+    command = place.command
+    return StoragePlace(
+        name,
+        place.address,
+        COMMAND,
+        place.patience,
+        put=words_of(command.put),
+        get=words_of(command.get),
+        check=words_of(command.checksum),
+        remove=words_of(command.remove),
+        timeout=command.timeout,
     )
+
+
+def sources_of(policy: Policy, paths: Iterable[str]) -> list[StoragePlace]:
+    """The places of these files that are no folders of nodes."""
+    if not policy.storage:
+        return []
+    having = (policy.storage_with(path) for path in paths if "://" in path)
+    addresses = dict.fromkeys(storage[1].address for storage in having if storage is not None)
+    return [place_for_pilots(policy, address) for address in addresses]

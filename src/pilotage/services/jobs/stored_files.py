@@ -9,11 +9,20 @@ import json
 import logging
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pilotage.core.datasets.facts import FileEntry, Replica, check_checksum, check_entry_name, check_lumis
+from pilotage.core.datasets.facts import (
+    ANYWHERE,
+    FileEntry,
+    Replica,
+    check_checksum,
+    check_entry_name,
+    check_lumis,
+)
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.policy import Policy
 from pilotage.core.requests.json_format import stored_steps
 from pilotage.core.requests.specification import CLEANUP, Output
 from pilotage.core.splitting.mask import Mask
@@ -25,7 +34,7 @@ from pilotage.services.jobs.storage_places import is_folder_of
 from pilotage.services.pool.job_caches import JobCaches
 from pilotage.services.pool.records import StepOutputs
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import data_orders, datasets
+from pilotage.store.tables import data_orders, datasets, replicas
 from pilotage.store.tables.data_orders import OrderRow
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
@@ -124,9 +133,19 @@ def _works_for_request(pool: Pool, tx: Transaction, job: JobRow) -> bool:
 
 
 def _forget_removed(tx: Transaction, row: OrderRow, site: str, now: float) -> None:
-    """A cleanup has removed whole blocks from a site: they have no replica there any more."""
+    """A cleanup has removed whole blocks: they have no replica any more where it has found them."""
     files = sorted({part.file for part in Mask.from_json(json.loads(row.mask)).ranges})
-    change_replicas(tx, data_orders.blocks_of_files(tx.connection, files), ReplicaChange(remove=(site,)), now)
+    blocks = data_orders.blocks_of_files(tx.connection, files)
+    stored = replicas.of_blocks(tx.connection, blocks)
+    gone: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for block in blocks:
+        prefixes = {replica.site: replica.prefix for replica in stored.get(block, ())}
+        used = prefixes.get(site, prefixes.get(ANYWHERE, ""))
+        # Sites that read the same address have lost the files, too.
+        same = (name for name, prefix in prefixes.items() if "://" in prefix and prefix == used)
+        gone[tuple(dict.fromkeys((site, *same)))].append(block)
+    for sites, of_sites in gone.items():
+        change_replicas(tx, of_sites, ReplicaChange(remove=sites), now)
 
 
 def _foreign_names(tx: Transaction, target: OutputTarget, names: Sequence[str]) -> list[str]:
@@ -145,10 +164,10 @@ def _outputs(
             raise InvalidInput(
                 f"{prefix} is not the folder of {target.name} at a storage place of this job", field="prefix"
             )
-    return [_output(file, target, finish, site) for file in files]
+    return [_output(pool.policy, file, target, finish, site) for file in files]
 
 
-def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> WrittenFile:
+def _output(policy: Policy, file: StoredFile, target: OutputTarget, finish: Finish, site: str) -> WrittenFile:
     own = re.compile(rf"{target.row.element}/{finish.job}-{finish.epoch}(-[0-9]+)?/.")
     name = check_entry_name(file.name, "name")
     # One path has one name, so that no file is registered twice.
@@ -156,7 +175,9 @@ def _output(file: StoredFile, target: OutputTarget, finish: Finish, site: str) -
         raise InvalidInput(f"{name} is not in the folder of this attempt", field="name")
     lumis = check_lumis(merged_lumis(file.lumis))
     entry = FileEntry(name, file.size, file.events, check_checksum(file.checksum), lumis)
-    return WrittenFile(target.dataset, entry, Replica(site, file.prefix))
+    storage = policy.storage_with(file.prefix)
+    first, *also = (site,) if storage is None else storage[1].readers(site)
+    return WrittenFile(target.dataset, entry, Replica(first, file.prefix), tuple(also))
 
 
 def merged_lumis(spans: Sequence[list[int]]) -> list[list[int]]:

@@ -196,14 +196,15 @@ def _storage_warnings(request: Specification, pool: Pool) -> Iterable[str]:
         wanted["logs of jobs"] = request.log_collect.places
     # Each server may have a home of its own, so the name of its place is not known here.
     storage = {site: policy.storage_of(site, pool.server.home_storage or HOME) for site in sorted(allowed)}
-    for files, places in wanted.items():
+    for files, named in wanted.items():
+        places = tuple(map(policy.storage_address, named))
         without = [
             site for site, paths in storage.items() if not (set(paths) & set(places) if places else paths)
         ]
         if not without:
             continue
         if places:
-            reason = f"none of its places is in sites.NAME.storage of the policy: {', '.join(places)}"
+            reason = f"none of its places is in sites.NAME.storage of the policy: {', '.join(named)}"
         else:
             reason = "there is no sites.NAME.storage in the policy"
         yield f"{files} at {_listed(without)} are not stored: {reason}"

@@ -10,19 +10,25 @@ from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
-from pilotage.core.ids import JobId, PilotId
+from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.outside.batch.script import pilot_program
+from pilotage.outside.storage.operations import S3Operation
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
+from pilotage.services.jobs.data_orders import element_job_of
 from pilotage.services.jobs.payload import has_input
-from pilotage.store.tables import attempts, listing
+from pilotage.services.jobs.storage_access import StorageAccess, access_of
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import attempts, listing, submissions
+from pilotage.store.tables import pilots as pilot_rows
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
 from pilotage.wire.pilot_calls import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
+from pilotage.wire.storage import GIVE_ADDRESS, AddressRequest, SignedAddress
 
 router = CallRouter("pilot")
 _bearer = HTTPBearer(auto_error=False)
@@ -139,6 +145,49 @@ async def store_tail(
     data = await request.body()
     await asyncio.to_thread(context.disk.sandbox.append_tail, job, epoch, stream, offset, data[:MAX_TAIL])
     return Response(status_code=204)
+
+
+@router.call(GIVE_ADDRESS)
+async def give_address(
+    job: Id, epoch: Int32, body: AddressRequest, context: TheContext, pilot: ThePilot
+) -> SignedAddress:
+    """An address for one request to an S3 service, if the job reads or writes this file.
+
+    It can be used for a while, by anybody. So ask for it just before it is used.
+    """
+    known = context.work.storage.access.get((job, epoch))
+    access = await context.quick_read(
+        lambda connection: _access(connection, context, pilot, job, epoch, known)
+    )
+    if known is None:
+        context.work.storage.keep_access(job, epoch, access)
+    policy = context.pool.policy
+    place = access.place(policy, body.operation, body.url)
+    operation = S3Operation(body.operation, body.url, body.upload, body.part, body.after)
+    return SignedAddress(*context.work.storage.sign(policy, place, operation, context.clock()))
+
+
+def _access(
+    connection: Connection,
+    context: Context,
+    pilot: PilotId,
+    job: int,
+    epoch: int,
+    known: StorageAccess | None,
+) -> StorageAccess:
+    """The rights of this attempt, which stay as they are once it has begun. Raises if it has none any more."""
+    _check_unfinished(context, pilot, job, epoch)
+    if known is not None:
+        return known
+    facts, row = listing.job_facts(connection, job), pilot_rows.by_id(connection, pilot)
+    access = None
+    if facts is not None and row is not None:
+        submission = submissions.by_id(connection, SubmissionId(facts.submission_id))
+        if submission is not None and submission.request is not None:
+            access = access_of(connection, element_job_of(facts.parameters), job, epoch, row.site)
+    if access is None:
+        raise Forbidden(f"job {job} has no files in storage: it works for no request")
+    return access
 
 
 @router.call(READ_PROGRAM, responses=binary_response("application/zip"))

@@ -1,0 +1,37 @@
+"""The facts that cross the seam to S3 services."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class S3Operation(NamedTuple):
+    """An operation with an object, or with all objects of a folder."""
+
+    name: str
+    """get, put, head, remove or list. begin, part, complete and abort: of an upload in parts."""
+    url: str
+    """For `list` it is the folder, with a slash at its end."""
+    upload: str = ""
+    """The number that the service has given to the upload."""
+    part: int = 0
+    after: str = ""
+    """`list` leaves out addresses up to it."""
+    most: int = 1000
+    """The most objects in the answer to `list`."""
+
+
+class SignedRequest(NamedTuple):
+    """A request that anybody can send for a while."""
+
+    method: str
+    address: str
+
+
+class StoredObject(NamedTuple):
+    """An object as the service tells it."""
+
+    size: int = 0
+    etag: str = ""
+    problem: str = ""
+    """Why the service does not tell it; empty: it does."""

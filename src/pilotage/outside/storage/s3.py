@@ -1,0 +1,126 @@
+"""One place in an S3 service: presigned addresses for pilots, and the server's own questions."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import httpx
+
+from pilotage.core.errors import Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
+from pilotage.core.policy.storage_model import S3Options
+from pilotage.outside.storage.credentials import find_credentials
+from pilotage.outside.storage.operations import S3Operation, SignedRequest, StoredObject
+from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
+
+TIMEOUT = 10.0
+"""Seconds without an answer after which a question fails."""
+QUESTIONS_AT_ONCE = 16
+_OPERATIONS = {
+    "get": "GET",
+    "put": "PUT",
+    "head": "HEAD",
+    "remove": "DELETE",
+    "begin": "POST",
+    "part": "PUT",
+    "complete": "POST",
+    "abort": "DELETE",
+    "list": "GET",
+}
+_CODE = re.compile(rb"<Code>([A-Za-z]{1,80})</Code>")
+
+
+class S3Place:
+    """Several threads may use it."""
+
+    def __init__(self, options: S3Options) -> None:
+        self._options = options
+        self._client = httpx.Client(timeout=TIMEOUT, transport=httpx.HTTPTransport(retries=2))
+
+    def sign(self, operation: S3Operation, now: float) -> SignedRequest:
+        """Raises `NotAuthenticated` if the server has no key."""
+        options = self._options
+        method = _OPERATIONS.get(operation.name)
+        if method is None:
+            raise InvalidInput(f"there is no operation {operation.name!r}", field="operation")
+        query: dict[str, str] = {}
+        key = self._key_of(operation.url)
+        if operation.name == "begin":
+            query["uploads"] = ""
+        elif operation.name in ("part", "complete", "abort"):
+            query["uploadId"] = operation.upload
+        if operation.name == "part":
+            query["partNumber"] = str(operation.part)
+        if operation.name == "list":
+            query |= {"list-type": "2", "prefix": key, "max-keys": str(operation.most)}
+            if operation.after:
+                query["start-after"] = self._key_of(operation.after)
+            key = ""
+        request = S3Request(method, self._address_of(key), query)
+        credentials = find_credentials(options, os.environ)
+        return SignedRequest(method, presigned(request, credentials, options.region, now, options.lifetime))
+
+    def _key_of(self, url: str) -> str:
+        return urlsplit(url).path.removeprefix(f"/{self._options.bucket}").removeprefix("/")
+
+    def _address_of(self, key: str) -> str:
+        endpoint = urlsplit(self._options.endpoint)
+        bucket, path = self._options.bucket, quoted_path(key)
+        if self._options.style == "virtual":
+            return f"{endpoint.scheme}://{bucket}.{endpoint.netloc}/{path}"
+        return f"{endpoint.scheme}://{endpoint.netloc}/{bucket}/{path}".rstrip("/" if not key else "")
+
+    def check(self, now: float) -> None:
+        """Return if the bucket is there, and the key may list it. Raises the reason."""
+        answer = self._ask(S3Operation("list", f"{self._options.address}/", most=1), now)
+        if answer.status_code != httpx.codes.OK:
+            raise self._error(answer)
+
+    def look_at(self, urls: Sequence[str], now: float) -> list[StoredObject]:
+        """The objects with these addresses."""
+        with ThreadPoolExecutor(min(QUESTIONS_AT_ONCE, max(1, len(urls)))) as threads:
+            return list(threads.map(lambda url: self._object(url, now), urls))
+
+    def _object(self, url: str, now: float) -> StoredObject:
+        try:
+            answer = self._ask(S3Operation("head", url), now)
+        except PilotageError as error:
+            return StoredObject(problem=str(error))
+        if answer.status_code != httpx.codes.OK:
+            return StoredObject(problem=str(self._error(answer)))
+        size = answer.headers.get("Content-Length", "")
+        return StoredObject(int(size) if size.isdecimal() else -1, answer.headers.get("ETag", "").strip('"'))
+
+    def _ask(self, operation: S3Operation, now: float) -> httpx.Response:
+        request = self.sign(operation, now)
+        try:
+            return self._client.request(request.method, request.address)
+        except httpx.TimeoutException:
+            raise Unreachable(f"{self._options.endpoint} has not answered for {TIMEOUT:g} s") from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            # The text of the error never has the address, which is signed.
+            reason = type(error).__name__ if "X-Amz" in str(error) else str(error) or type(error).__name__
+            raise Unreachable(f"{self._options.endpoint} does not answer: {reason}") from None
+
+    def _error(self, answer: httpx.Response) -> PilotageError:
+        options, match = self._options, _CODE.search(answer.content[:10_000])
+        code = match[1].decode() if match else f"HTTP {answer.status_code}"
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            missing = "has no bucket" if code == "NoSuchBucket" else "has no such object in bucket"
+            return NotFound(f"{options.endpoint} {missing} {options.bucket}")
+        if answer.status_code == httpx.codes.FORBIDDEN:
+            hint = "check the key, its rights to the bucket, and the clocks of both machines"
+            return Forbidden(
+                f"{options.endpoint} forbids the use of bucket {options.bucket}: {code}", hint=hint
+            )
+        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            return Unreachable(f"{options.endpoint} does not serve: {code}")
+        return InvalidInput(
+            f"{options.endpoint} refuses bucket {options.bucket}: {code}", hint="check region and style"
+        )
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,59 @@
+"""Messages about storage that is no folder of the nodes, of pilots and of people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional
+
+from .call import PERSON, PILOT, ApiCall, NoRequest
+from .data import Path
+from .limits import Int32, Message, Name
+
+
+@dataclass
+class AddressRequest:
+    """Ask for an address that allows one request to an S3 service, just before it is used.
+
+    `operation`: get, put, remove or list, and begin, part, complete or abort of an upload in parts.
+    """
+
+    operation: Name
+    url: Path
+    """s3://HOST/BUCKET/KEY of a file of the job. For `list` it is a folder, with a slash at its end."""
+    upload: Message = ""
+    """The number that the service has given to an upload in parts."""
+    part: Int32 = 0
+    """The number of a part; the first one is 1."""
+    after: Path = ""
+    """`list` leaves out files up to this address."""
+
+
+@dataclass
+class SignedAddress:
+    """An address that needs no key, for one kind of request. It is a secret as long as it can be used."""
+
+    method: str
+    address: str
+
+
+@dataclass
+class StorageSummary:
+    """A table `storage.NAME` of the policy."""
+
+    name: str
+    type: str
+    address: str
+    """The beginning of the addresses of its files."""
+    problem: str = ""
+    """Why it does not serve; empty: it does, or nobody has asked it. Programs of nodes are not asked by the server."""
+    since: Optional[float] = None
+    """Since when it serves, or has this problem; None: nobody has asked it."""
+
+
+GIVE_ADDRESS = ApiCall(
+    "POST", "/v1/pilot/jobs/{job}/{epoch}/addresses", AddressRequest, SignedAddress, PILOT, repeatable=True
+)
+LIST_STORAGE = ApiCall("GET", "/v1/storage", NoRequest, List[StorageSummary], PERSON)
+TEST_STORAGE = ApiCall(
+    "POST", "/v1/storage/{storage}/test", NoRequest, StorageSummary, PERSON, repeatable=True
+)
