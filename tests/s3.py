@@ -6,18 +6,22 @@ environment that has it already. `PILOTAGE_TEST_REQUIRE=s3` turns skips into fai
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -182,6 +186,72 @@ class S3Server(BatchDaemons):
 
         text = self.request("list", f"{self.address}/{prefix}").text
         return re.findall(r"<Key>([^<]+)</Key>", text)
+
+
+class FaultyLine:
+    """A line to a service that fails as a test wants it to, once for each fault."""
+
+    def __init__(self, server: S3Server) -> None:
+        self._target = int(server.url.rpartition(":")[2])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"s3://{urlsplit(self.url).netloc}/{BUCKET}"
+        self.cut_upload: list[int] = []
+        """Bytes of a connection that are passed on to the service before it is cut; the first counts next."""
+        self.cut_download: list[int] = []
+        """Bytes that are passed on from the service before a connection is cut."""
+        self.spoil: list[bytes] = []
+        """Bytes that are replaced by as many others on their way to the service."""
+        self.connections = 0
+        self._serving: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+        for thread in self._serving:
+            thread.join()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self.connections += 1
+                up = self.cut_upload.pop(0) if self.cut_upload else -1
+                down = self.cut_download.pop(0) if self.cut_download else -1
+                thread = threading.Thread(target=self._serve, args=(near, up, down), daemon=True)
+                self._serving.append(thread)
+                thread.start()
+
+    def _serve(self, near: socket.socket, up: int, down: int) -> None:
+        with near:
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                return
+            with far:
+                back = threading.Thread(target=self._pass_on, args=(far, near, down), daemon=True)
+                back.start()
+                self._pass_on(near, far, up)
+                back.join()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, most: int) -> None:
+        """Pass on bytes until an end, or until there were `most`, and end the connection; -1: all."""
+        left = most
+        with contextlib.suppress(OSError):
+            while left and (data := source.recv(1 << 16)):
+                if self.spoil and self.spoil[0] in data:
+                    word = self.spoil.pop(0)
+                    data = data.replace(word, b"?" * len(word))
+                if most >= 0:
+                    data = data[:left]
+                    left -= len(data)
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
