@@ -202,12 +202,16 @@ class FaultyLine:
         """Bytes that are passed on from the service before a connection is cut."""
         self.spoil: list[bytes] = []
         """Bytes that are replaced by as many others on their way to the service."""
+        self.hold = b""
+        """A connection with these bytes waits, once, until `go_on` is set; `held` tells that it waits."""
+        self.held, self.go_on = threading.Event(), threading.Event()
         self.connections = 0
         self._serving: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        self.go_on.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
@@ -242,6 +246,10 @@ class FaultyLine:
         left = most
         with contextlib.suppress(OSError):
             while left and (data := source.recv(1 << 16)):
+                if self.hold and self.hold in data:
+                    self.hold = b""
+                    self.held.set()
+                    self.go_on.wait()
                 if self.spoil and self.spoil[0] in data:
                     word = self.spoil.pop(0)
                     data = data.replace(word, b"?" * len(word))

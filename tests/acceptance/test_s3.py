@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.instance import Instance, running
-from tests.s3 import S3Server, running_s3
+from tests.deadlines import PATIENCE
+from tests.instance import Instance, running, until
+from tests.s3 import FaultyLine, S3Server, running_s3
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,7 @@ FILES, LINES = 4, 5
 STORAGE = """
 [storage.results]
 type = "s3"
-patience = 5
+patience = {patience}
 [storage.results.s3]
 endpoint = "{url}"
 bucket = "data"
@@ -50,10 +51,17 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def instance(s3: S3Server, tmp_path: Path) -> Iterator[Instance]:
+def line(s3: S3Server) -> Iterator[FaultyLine]:
+    line = FaultyLine(s3)
+    yield line
+    line.close()
+
+
+@pytest.fixture
+def instance(s3: S3Server, line: FaultyLine, tmp_path: Path) -> Iterator[Instance]:
     with running(tmp_path, processors=2, idle=2) as instance:
         instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
-        instance.policy += STORAGE.format(url=s3.url, credentials=s3.credentials_file)
+        instance.policy += STORAGE.format(url=line.url, credentials=s3.credentials_file, patience=PATIENCE)
         instance.apply()
         yield instance
 
@@ -87,14 +95,14 @@ def submit(instance: Instance, folder: Path, text: str) -> None:
 
 
 def test_a_request_reads_writes_merges_and_clears_away_in_s3(
-    instance: Instance, s3: S3Server, tmp_path: Path
+    instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
 ) -> None:
     lines = make_data(instance, tmp_path / "data")
     text = REQUEST.format(name="copy", input="numbers") + "[merge]\ncleanup = true\n"
     submit(instance, tmp_path, text + "[log_collect]\ncleanup = true\n")
-    cli(instance, "request", "wait", "1", "--timeout", "60s")
+    cli(instance, "request", "wait", "1", "--timeout", "3m")
     [file] = answer(instance, "dataset", "files", "copy-1/process")["files"]
-    assert file["path"].startswith(f"{s3.address}/out/copy-1/process/")
+    assert file["path"].startswith(f"{line.address}/out/copy-1/process/")
     merged = s3.read(file["path"]).decode()
     assert sorted(merged.splitlines(keepends=True)) == sorted(lines)
     names = s3.keys("out/copy-1/")
@@ -103,6 +111,96 @@ def test_a_request_reads_writes_merges_and_clears_away_in_s3(
     assert [replica["site"] for replica in block["replicas"]] == ["*"]
     # A second request reads its input there.
     submit(instance, tmp_path, REQUEST.format(name="again", input="copy-1/process"))
-    cli(instance, "request", "wait", "2", "--timeout", "60s")
+    cli(instance, "request", "wait", "2", "--timeout", "3m")
     [file] = answer(instance, "dataset", "files", "again-2/process")["files"]
     assert s3.read(file["path"]).decode() == merged
+
+
+def finished(instance: Instance, request: int, name: str) -> list[str]:
+    """Wait for a request; returns the addresses of its outputs."""
+    cli(instance, "request", "wait", str(request), "--timeout", f"{PATIENCE:g}s")
+    return [
+        file["path"] for file in answer(instance, "dataset", "files", f"{name}-{request}/process")["files"]
+    ]
+
+
+def names_of(paths: list[str]) -> list[str]:
+    return sorted(path.partition("/data/")[2] for path in paths)
+
+
+def test_a_server_that_is_killed_before_the_registration_loses_and_doubles_nothing(
+    instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
+) -> None:
+    lines = make_data(instance, tmp_path / "data")
+    line.hold = b"HEAD /data/out/"
+    submit(instance, tmp_path, REQUEST.format(name="killed", input="numbers"))
+    assert line.held.wait(PATIENCE), "the file is stored, and the server compares it"
+    instance.kill_server()
+    line.go_on.set()
+    instance.start()
+    paths = finished(instance, 1, "killed")
+    assert sorted("".join(s3.read(path).decode() for path in paths).splitlines(keepends=True)) == sorted(
+        lines
+    )
+    assert s3.keys("out/killed-1/") == names_of(paths), "no file is lost, and none is left over"
+
+
+def test_an_object_that_changes_before_the_registration_is_not_registered(
+    instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
+) -> None:
+    lines = make_data(instance, tmp_path / "data")
+    line.hold = b"HEAD /data/out/"
+    submit(instance, tmp_path, REQUEST.format(name="changed", input="numbers"))
+    assert line.held.wait(PATIENCE)
+    for key in s3.keys("out/changed-1/"):
+        s3.put(key, b"other contents")
+    line.go_on.set()
+    paths = finished(instance, 1, "changed")
+    assert sorted("".join(s3.read(path).decode() for path in paths).splitlines(keepends=True)) == sorted(
+        lines
+    )
+    assert "other contents" not in "".join(s3.read(path).decode() for path in paths)
+
+
+def test_a_service_that_is_away_is_told_once_and_work_goes_on_when_it_is_back(
+    instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
+) -> None:
+    assert "serves" in cli(instance, "storage", "test", "results")
+    make_data(instance, tmp_path / "data")
+    s3.kill()
+    for _ in range(2):
+        done = instance.cli("storage", "test", "results")
+        assert done.returncode == 1
+        assert "does not answer" in done.stdout
+    [row] = answer(instance, "storage", "list")["storage"]
+    assert (row["name"], row["type"], row["address"]) == ("results", "s3", f"{line.address}/out")
+    assert "does not answer" in row["problem"]
+    before = line.connections
+    submit(instance, tmp_path, REQUEST.format(name="away", input="numbers"))
+    until(lambda: line.connections > before + 2 or None, what="pilots try")
+    assert "storage results does not serve" in answer(instance, "request", "why", "1")["summary"]
+    s3.start()
+    assert len(finished(instance, 1, "away")) == 2
+    assert "serves" in cli(instance, "storage", "test", "results")
+    log = instance.log()
+    assert log.count("storage results: ") == 1, "a change is logged once"
+    assert log.count("storage results serves again") == 1
+    assert s3.credentials_file.read_text().split("aws_secret_access_key = ")[1].split("\n")[0] not in log
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (('bucket = "data"', 'bucket = "nothing"'), "has no bucket nothing"),
+        (('prefix = "out"', 'profile = "wrong"'), "forbids the use of bucket data: SignatureDoesNotMatch"),
+        (('prefix = "out"', 'profile = "none"'), "has no section"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_told(
+    instance: Instance, change: tuple[str, str], reason: str
+) -> None:
+    instance.policy = instance.policy.replace(*change)
+    instance.apply()
+    done = instance.cli("storage", "test", "results")
+    assert done.returncode == 1
+    assert reason in " ".join(done.stdout.split())

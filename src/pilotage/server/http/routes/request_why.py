@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pilotage.core.errors import NotFound
+from pilotage.core.requests.states import RequestState
+from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
@@ -17,6 +19,11 @@ from pilotage.wire.request_why import WHY_ELEMENT, WHY_REQUEST, RequestWhy
 
 router = CallRouter("why")
 
+_WORKING = frozenset(
+    {RequestState.ASSIGNED, RequestState.ACQUIRED, RequestState.RUNNING_OPEN, RequestState.RUNNING_CLOSED}
+)
+"""States in which jobs of a request run, or soon will."""
+
 
 @router.call(WHY_REQUEST)
 def why_request(request: Id, context: TheContext, caller: TheCaller) -> RequestWhy:
@@ -24,7 +31,7 @@ def why_request(request: Id, context: TheContext, caller: TheCaller) -> RequestW
     connection = context.readers.connection()
     row = _find(connection, caller, request, f"there is no request {request}")
     # A work queue of its own: the server's one belongs to the writer's thread.
-    return why.why_request(WorkQueue(context.pool), connection, row, context.clock())
+    return _with_storage(context, why.why_request(WorkQueue(context.pool), connection, row, context.clock()))
 
 
 @router.call(WHY_ELEMENT)
@@ -36,6 +43,18 @@ def why_element(element: Id, context: TheContext, caller: TheCaller) -> RequestW
         raise NotFound(missing, hint="or it is not yours")
     row = _find(connection, caller, facts.request_id, missing)
     return why.why_element(WorkQueue(context.pool), connection, row, element, facts, context.clock())
+
+
+def _with_storage(context: Context, answer: RequestWhy) -> RequestWhy:
+    """Add the problems of S3 places, at which jobs of the request may wait or fail."""
+    if answer.state not in _WORKING:
+        return answer
+    used = {place for site in context.pool.policy.sites.values() for place in site.storage}
+    for name, state in sorted(context.work.storage.states.items()):
+        if state.problem and name in used:
+            answer.summary += f"; storage {name} does not serve: {state.problem}"
+            answer.advice = answer.advice or f"`pilotage storage test {name}`"
+    return answer
 
 
 def _find(connection: Connection, caller: Caller, request: int, missing: str) -> QueuedRequest:
