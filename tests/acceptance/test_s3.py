@@ -41,6 +41,9 @@ files_per_job = 2
 
 [output]
 files = ["lines.txt"]
+
+[retry]
+cooloff = 1
 """
 
 
@@ -184,7 +187,6 @@ def test_a_service_that_is_away_is_told_once_and_work_goes_on_when_it_is_back(
     assert "serves" in cli(instance, "storage", "test", "results")
     log = instance.log()
     assert log.count("storage results: ") == 1, "a change is logged once"
-    assert log.count("storage results serves again") == 1
     assert s3.credentials_file.read_text().split("aws_secret_access_key = ")[1].split("\n")[0] not in log
 
 
@@ -204,3 +206,58 @@ def test_a_place_that_cannot_be_used_is_told(
     done = instance.cli("storage", "test", "results")
     assert done.returncode == 1
     assert reason in " ".join(done.stdout.split())
+
+
+TOOL = """#!/bin/sh
+echo "$@" >> {folder}/calls
+file={folder}/$(echo "$2" | sed 's|disk://eos/||; s|/|_|g')
+case $1 in
+put) cp "$3" "$file" ;;
+get) cp "$file" "$3" ;;
+rm) rm "$file" ;;
+esac
+"""
+COMMANDS = """
+[storage.eos]
+type = "command"
+sites = ["here"]
+[storage.eos.command]
+url = "disk://eos/pilotage"
+put = "{tool} put {{url}} {{file}}"
+get = "{tool} get {{url}} {{file}}"
+remove = "{tool} rm {{url}}"
+"""
+
+
+def test_a_request_in_a_place_of_commands(tmp_path: Path) -> None:
+    folder, tool = tmp_path / "eos", tmp_path / "tool"
+    folder.mkdir()
+    tool.write_text(TOOL.format(folder=folder))
+    tool.chmod(0o755)
+    with running(tmp_path, processors=2, idle=2) as instance:
+        instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["eos"]')
+        instance.policy += COMMANDS.format(tool=tool)
+        instance.apply()
+        lines = make_data(instance, tmp_path / "data")
+        text = REQUEST.format(name="copy", input="numbers")
+        submit(instance, tmp_path, text.replace("[retry]", "[merge]\ncleanup = true\n[retry]"))
+        [path] = finished(instance, 1, "copy")
+        assert path.startswith("disk://eos/pilotage/copy-1/process/")
+        [stored] = [file for file in folder.iterdir() if file.name != "calls"]
+        assert sorted(stored.read_text().splitlines(keepends=True)) == sorted(lines)
+        verbs = [line.split()[0] for line in (folder / "calls").read_text().splitlines()]
+        assert sorted(verbs) == sorted(["put", "get"] * 3 + ["get"] * 2 + ["rm"] * 2)
+        [block] = answer(instance, "dataset", "replicas", "copy-1/process")["blocks"]
+        assert [replica["site"] for replica in block["replicas"]] == ["here"]
+
+
+def test_a_program_that_a_node_lacks_is_not_the_fault_of_the_job(tmp_path: Path) -> None:
+    with running(tmp_path, processors=1, idle=2) as instance:
+        instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["eos"]')
+        instance.policy += COMMANDS.format(tool="no-such-program")
+        instance.apply()
+        make_data(instance, tmp_path / "data")
+        submit(instance, tmp_path, REQUEST.format(name="copy", input="numbers") + "max_retries = 0\n")
+        assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode != 0
+        shown = cli(instance, "request", "show", "1")
+        assert "this node has no program no-such-program" in " ".join(shown.split())

@@ -30,6 +30,8 @@ class StorageState(NamedTuple):
 
     problem: str
     """Empty: it serves."""
+    kind: str
+    """The code of the problem. Its words may differ with each answer."""
     since: float
 
 
@@ -80,15 +82,16 @@ class StorageClients:
 
     def check(self, policy: Policy, name: str, now: float) -> str:
         """Ask a place whether it serves, and keep the answer. Returns its problem; empty: there is none."""
-        problem = ""
+        problem = kind = ""
         try:
             place = self._place(policy, name)
             self._ask(name, "check", None, lambda: place.check(now))
         except PilotageError as error:
-            problem = str(error)
+            problem, kind = str(error), error.code
         known = self.states.get(name)
-        if known is None or known.problem != problem:
-            self.states[name] = StorageState(problem, now)
+        is_new = known is None or known.kind != kind
+        self.states[name] = StorageState(problem, kind, now if known is None or is_new else known.since)
+        if is_new:
             if problem:
                 log.warning("storage %s: %s", name, problem)
             elif known is not None:

@@ -12,7 +12,7 @@ import pytest
 
 from pilotage.core.errors import NotAuthenticated
 from pilotage.core.policy import initial, parse
-from pilotage.server.recording.lines import ReceivedMessage, ReceivedSignal
+from pilotage.server.recording.lines import CallOutcome, ReceivedMessage, ReceivedSignal
 from pilotage.server.recording.redaction import RecordedSecrets, Redaction, SeededSecrets
 from pilotage.server.tokens import Issuer
 from pilotage.wire.pilot_calls import ENROL, EXCHANGE
@@ -101,3 +101,17 @@ def test_a_wrong_token_stays_wrong(key: str) -> None:
 
 def test_other_inputs_are_left_alone() -> None:
     assert Redaction(b"").of_input(ReceivedSignal(15)) == ReceivedSignal(15)
+
+
+def test_signed_addresses_lose_their_signature() -> None:
+    redaction = Redaction(b"key")
+    address = (
+        "https://s3.example.org/data/a?X-Amz-Date=1&X-Amz-Security-Token=tok%2Fen&X-Amz-Signature=0123abcd"
+    )
+    shown = "https://s3.example.org/data/a?X-Amz-Date=1&X-Amz-Security-Token=-&X-Amz-Signature=-"
+    answer = msgspec.json.encode({"method": "PUT", "address": address})
+    assert msgspec.json.decode(redaction.of_bytes(answer)) == {"method": "PUT", "address": shown}
+    outcome = CallOutcome(
+        1.0, "storage results: address", 1, msgspec.Raw(msgspec.json.encode(["PUT", address]))
+    )
+    assert msgspec.json.decode(redaction.of_outcome(outcome).value) == ["PUT", shown]

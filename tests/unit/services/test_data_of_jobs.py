@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
+from pilotage.core.errors import Forbidden
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.policy import parse
 from pilotage.core.requests.json_format import specification_to_text
@@ -19,8 +20,10 @@ from pilotage.core.requests.specification import Merge, Output, Program, Specifi
 from pilotage.core.requests.states import RequestState
 from pilotage.core.splitting.mask import FileRange, LumiRange, Mask
 from pilotage.services.catalogue import registration
+from pilotage.services.catalogue.locations import ReplicaChange, change_replicas
 from pilotage.services.catalogue.outputs import WrittenFile, close_output, create_output, register_outputs
 from pilotage.services.jobs.data_orders import folder_of
+from pilotage.services.jobs.storage_access import access_of
 from pilotage.services.jobs.stored_files import merged_lumis
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.submission.accept import identity_of
@@ -40,7 +43,25 @@ storage = ["/pool/a", "/pool/b"]
 [ces.there]
 site = "there"
 owners = "any"
+[sites.far]
+storage = ["results", "tape"]
+[ces.far]
+site = "far"
+owners = "any"
+[storage.results]
+type = "s3"
+[storage.results.s3]
+endpoint = "https://s3.example.org"
+bucket = "data"
+[storage.tape]
+type = "command"
+sites = ["there", "far"]
+[storage.tape.command]
+url = "root://tape.example.org//tape"
+put = "xrdcp {file} {url}"
+get = "xrdcp {url} {file}"
 """
+S3, TAPE = "s3://s3.example.org/data", "root://tape.example.org//tape"
 FILES = tuple(
     FileEntry(
         f"f{number}", size=100, events=10, checksum=f"adler32:{number:08x}", lumis=((1, number, number),)
@@ -226,6 +247,114 @@ def test_a_cleanup_removes_the_pieces_and_their_replica(bench: Bench, rows: Rows
     pilot.finish(offer, files=[])
     assert bench.state(offer.job) == "Done"
     assert bench.connection.execute(count).fetchone()[0] == 0
+
+
+def test_a_pilot_learns_the_places_that_are_no_folders(bench: Bench, rows: Rows) -> None:
+    rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    _, order = take(bench.pilot("far"))
+    results, tape = order.places
+    assert (results.name, results.path, results.type, results.patience) == ("results", S3, "s3", 600)
+    assert (tape.name, tape.path, tape.type, tape.timeout) == ("tape", TAPE, "command", 3600)
+    assert (tape.put, tape.get) == (["xrdcp", "{file}", "{url}"], ["xrdcp", "{url}", "{file}"])
+    assert order.sources == []
+
+
+@pytest.mark.parametrize(
+    ("address", "sites"), [(S3, ["*"]), (TAPE, ["far", "there"])], ids=["every site", "named sites"]
+)
+def test_outputs_there_are_read_by_the_sites_of_the_place(
+    bench: Bench, rows: Rows, address: str, sites: list[str]
+) -> None:
+    prefix, pilots = f"{address}/r-1/analyse/unmerged", [bench.pilot("far"), bench.pilot("far")]
+    for number, pilot in enumerate(pilots):
+        rows.make(Mask((FileRange(rows.files[number]),), events=10))
+        offer, _ = take(pilot)
+        name = f"{offer.job}/{offer.job}-1-1764133812/x.csv"
+        file = stored(offer.job, name=name.replace(f"{offer.job}/", f"{number + 1}/", 1), prefix=prefix)
+        assert pilot.finish(offer, files=[file]) == "accepted"
+        assert bench.state(offer.job) == "Done", bench.job(offer.job)["reason"]
+    replicas = bench.connection.execute(
+        "SELECT site, prefix FROM replicas WHERE prefix = ? ORDER BY site", (prefix,)
+    ).fetchall()
+    assert [tuple(row) for row in replicas] == [(site, prefix) for site in sites], "both are in one block"
+    file = bench.connection.execute(
+        "SELECT id FROM files WHERE dataset_id = ? ORDER BY id", (rows.unmerged,)
+    ).fetchone()[0]
+    rows.make(Mask((FileRange(file),), events=1))
+    _, order = take(bench.pilot("there"))
+    assert order.files[0].path.startswith(f"{prefix}/1/")
+    assert [place.path for place in order.sources] == [address]
+
+
+def test_a_cleanup_forgets_the_replicas_of_all_sites_at_one_address(bench: Bench, rows: Rows) -> None:
+    place = Replica("far", f"{TAPE}/r-1/analyse/unmerged")
+    piece = WrittenFile(rows.unmerged, FileEntry("7/9-1/x.csv", 5, 1), place, ("there",))
+
+    def written(tx: Any) -> int:
+        register_outputs(tx, 77, [piece], 1.0)
+        close_output(tx, rows.unmerged, 1.0)
+        return datasets.files_named(tx.connection, rows.unmerged, ["7/9-1/x.csv"])["7/9-1/x.csv"].id
+
+    file = bench.do(written)
+    job = rows.make(Mask((FileRange(file),), events=1), step=2, type_="Cleanup")
+    pilot = bench.pilot("far")
+    offer, _ = take(pilot)
+    count = "SELECT count(*) FROM replicas WHERE prefix LIKE 'root://tape%'"
+    assert bench.connection.execute(count).fetchone()[0] == 2
+    element_job = bench.connection.execute("SELECT max(id) FROM element_jobs").fetchone()[0]
+    access = access_of(bench.connection, element_job, job, 1, "far")
+    assert access is not None
+    folder = f"{TAPE}/r-1/analyse/unmerged"
+    for operation, url in (
+        ("remove", f"{folder}/7/9-1/x.csv"),
+        ("remove", f"{folder}/7/8-2/left"),
+        ("list", f"{folder}/7/"),
+    ):
+        assert access.place(bench.pool.policy, operation, url) == "tape"
+    for operation, url in (
+        ("remove", f"{folder}/8/9-1/x.csv"),
+        ("list", f"{folder}/"),
+        ("put", f"{folder}/7/9-1/x"),
+    ):
+        with pytest.raises(Forbidden):
+            access.place(bench.pool.policy, operation, url)
+    pilot.finish(offer, files=[])
+    assert bench.connection.execute(count).fetchone()[0] == 0
+
+
+def test_an_attempt_reads_its_inputs_and_writes_to_its_own_folder(bench: Bench, rows: Rows) -> None:
+    job = rows.make(Mask((FileRange(rows.files[0]),), events=10))
+    element_job = bench.connection.execute("SELECT max(id) FROM element_jobs").fetchone()[0]
+    change = ReplicaChange(add=(Replica("far", f"{S3}/raw"),))
+    block = bench.connection.execute("SELECT block_id FROM files WHERE id = ?", (rows.files[0],)).fetchone()[
+        0
+    ]
+    bench.do(lambda tx: change_replicas(tx, [block], change, 1.0))
+    access = access_of(bench.connection, element_job, job, 1, "far")
+    assert access is not None
+    own = f"{S3}/r-1/analyse/unmerged/1/{job}-1-1764133812"
+    policy = bench.pool.policy
+    for operation in ("put", "begin", "part", "complete", "abort", "remove"):
+        assert access.place(policy, operation, f"{own}/x.csv") == "results"
+    assert access.place(policy, "get", f"{S3}/raw/f0") == "results"
+    for operation, url in (
+        ("get", f"{S3}/raw/f1"),
+        ("get", f"{own}/x.csv"),
+        ("put", f"{S3}/raw/f0"),
+        ("remove", f"{S3}/raw/f0"),
+        ("list", f"{S3}/raw/"),
+        ("head", f"{S3}/raw/f0"),
+        ("put", f"{own}/"),
+        ("put", f"{own}/../x.csv"),
+        ("put", own.replace(f"/{job}-1-", f"/{job}-2-") + "/x.csv"),
+        ("put", own.replace("/1/", "/2/") + "/x.csv"),
+        ("put", f"{own}/x.csv".replace("unmerged", "other")),
+        ("put", f"{own}/x.csv".replace(S3, "s3://elsewhere/data")),
+        ("put", f"{own}/x.csv".replace(S3, "")),
+    ):
+        with pytest.raises(Forbidden):
+            access.place(policy, operation, url)
+    assert access_of(bench.connection, element_job + 1, job, 1, "far") is None
 
 
 def test_a_cleanup_waits_for_the_merge_and_never_follows_a_failed_one(bench: Bench, rows: Rows) -> None:

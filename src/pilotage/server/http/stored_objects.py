@@ -40,7 +40,7 @@ async def check_objects(context: Context, finishes: Sequence[Finish]) -> None:
             finish.message = finish.message or f"its logs were not stored: {reason}"
         reason = next((problems[id(file)] for file in finish.files if id(file) in problems), "")
         if reason:
-            finish.failure, finish.message, finish.files = "output", f"output: {reason}", []
+            finish.failure, finish.message, finish.files = "output", reason, []
 
 
 async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, str]:
