@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pilotage.twin.replay import replay
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
-from tests.s3 import FaultyLine, S3Server, running_s3
+from tests.s3 import SECRET, FaultyLine, S3Server, running_s3
 
 pytestmark = pytest.mark.slow
 
@@ -206,6 +208,29 @@ def test_a_place_that_cannot_be_used_is_told(
     done = instance.cli("storage", "test", "results")
     assert done.returncode == 1
     assert reason in " ".join(done.stdout.split())
+
+
+def test_a_record_has_no_key_and_no_address_that_can_be_used(
+    s3: S3Server, line: FaultyLine, tmp_path: Path
+) -> None:
+    record, instance = tmp_path / "run.record", Instance(tmp_path, processors=1, idle=2)
+    try:
+        instance.start("--record", str(record))
+        instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
+        instance.policy += STORAGE.format(url=line.url, credentials=s3.credentials_file, patience=PATIENCE)
+        instance.apply()
+        make_data(instance, tmp_path / "data")
+        submit(instance, tmp_path, REQUEST.format(name="kept", input="numbers"))
+        assert len(finished(instance, 1, "kept")) == 2
+        instance.stop_server()
+    finally:
+        instance.close()
+    text = record.read_bytes()
+    assert b"X-Amz-Signature=-" in text
+    assert not re.search(rb"X-Amz-Signature=[0-9a-f]", text)
+    assert SECRET.encode() not in text
+    result = replay(record)
+    assert (result.difference, result.ended) == ("", True)
 
 
 TOOL = """#!/bin/sh

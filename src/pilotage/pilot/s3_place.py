@@ -164,10 +164,15 @@ def _head_of(address: str) -> Tuple[str, str, str]:
 
 def _parts(pieces: Iterable[bytes]) -> Iterator[Tuple[bytes, bool]]:
     """The bytes in parts, each with whether it is the last one. An empty file has one part."""
-    part = bytearray()
+    chunks: List[bytes] = []
+    size = 0
     for piece in pieces:
-        part += piece
-        while len(part) > PART:
-            yield bytes(part[:PART]), False
-            del part[:PART]
-    yield bytes(part), True
+        while size + len(piece) > PART:
+            chunks.append(piece[: PART - size])
+            piece = piece[PART - size :]
+            part, size = b"".join(chunks), 0
+            chunks.clear()
+            yield part, False
+        chunks.append(piece)
+        size += len(piece)
+    yield b"".join(chunks), True
