@@ -210,6 +210,16 @@ def test_a_place_that_cannot_be_used_is_told(
     assert reason in " ".join(done.stdout.split())
 
 
+def test_jobs_tell_that_the_server_has_no_key(instance: Instance, tmp_path: Path) -> None:
+    instance.policy = instance.policy.replace('prefix = "out"', 'profile = "none"')
+    instance.apply()
+    make_data(instance, tmp_path / "data")
+    submit(instance, tmp_path, REQUEST.format(name="none", input="numbers") + "max_retries = 0\n")
+    assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode != 0
+    shown = " ".join(cli(instance, "request", "show", "1").split())
+    assert "the server gives no address: storage results: credentials_file" in shown
+
+
 def test_a_record_has_no_key_and_no_address_that_can_be_used(
     s3: S3Server, line: FaultyLine, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ class S3Place:
 
     def __init__(self, options: S3Options) -> None:
         self._options = options
-        self._client = httpx.Client(timeout=TIMEOUT, transport=httpx.HTTPTransport(retries=2))
+        self._client = httpx.Client(timeout=TIMEOUT, verify=ssl.create_default_context())
 
     def sign(self, operation: S3Operation, now: float) -> SignedRequest:
         """Raises `NotAuthenticated` if the server has no key."""
@@ -97,13 +98,19 @@ class S3Place:
     def _ask(self, operation: S3Operation, now: float) -> httpx.Response:
         request = self.sign(operation, now)
         try:
-            return self._client.request(request.method, request.address)
+            try:
+                return self._client.request(request.method, request.address)
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                # The service has closed a connection that was kept.
+                return self._client.request(request.method, request.address)
         except httpx.TimeoutException:
             raise Unreachable(f"{self._options.endpoint} has not answered for {TIMEOUT:g} s") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             # The text of the error never has the address, which is signed.
             reason = type(error).__name__ if "X-Amz" in str(error) else str(error) or type(error).__name__
             raise Unreachable(f"{self._options.endpoint} does not answer: {reason}") from None
+        except RuntimeError:
+            raise Unreachable(f"{self._options.endpoint}: the connection was closed") from None
 
     def _error(self, answer: httpx.Response) -> PilotageError:
         options, match = self._options, _CODE.search(answer.content[:10_000])

@@ -9,7 +9,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotAuthenticated, NotFound
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.outside.batch.script import pilot_program
@@ -164,7 +164,11 @@ async def give_address(
     policy = context.pool.policy
     place = access.place(policy, body.operation, body.url)
     operation = S3Operation(body.operation, body.url, body.upload, body.part, body.after)
-    return SignedAddress(*context.work.storage.sign(policy, place, operation, context.clock()))
+    try:
+        return SignedAddress(*context.work.storage.sign(policy, place, operation, context.clock()))
+    except NotAuthenticated as error:
+        # The server has no key; the pilot's own token is right.
+        raise Conflict(f"storage {place}: {error.message}", hint=error.hint) from None
 
 
 def _access(
