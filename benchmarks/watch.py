@@ -188,6 +188,7 @@ class _Cluster:
     """Of each pilot."""
     rng: Random = field(default_factory=lambda: Random(7))
     ended: set[int] = field(default_factory=set)
+    is_remote: bool = False
 
     def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
         if command[0] == "scontrol":

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 
@@ -19,10 +20,12 @@ CLIENT_ADDRESS = "198.51.100.2"
 SECOND_ADDRESS = "198.51.100.3"
 HIDDEN_ADDRESS = "203.0.113.1"
 
+_loopbacks = count()
+
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network of its own: loopback, and one end of the cable."""
+    """A network of its own: loopback, and one end of the cable. Without a name: this machine's network."""
 
     name: str
     address: str
@@ -34,7 +37,13 @@ class Namespace:
     @property
     def prefix(self) -> tuple[str, ...]:
         """Command before one that runs in this network. Unlike `ip netns exec`, it keeps /sys as it is."""
-        return ("nsenter", f"--net={self.path}")
+        return ("nsenter", f"--net={self.path}") if self.name else ()
+
+
+def own_loopback() -> Namespace:
+    """This machine's network, with an address of loopback that no other test uses at the same time."""
+    number = next(_loopbacks) + 256 * os.getpid()
+    return Namespace("", f"127.{64 + number // 65536 % 64}.{number // 256 % 256}.{1 + number % 250}")
 
 
 def missing() -> str:

@@ -31,6 +31,8 @@ MOST_REPEATS = 100
 class Player:
     """A `Runner` that answers from a transcript. A command that is not in it fails the test."""
 
+    is_remote = False
+
     def __init__(self, transcript: Transcript) -> None:
         self.transcript = transcript
         self._asked: dict[tuple[str, int, Command], int] = {}
@@ -67,6 +69,8 @@ class Player:
 
 class HttpsRunner:
     """A `Runner` of calls over HTTPS: the command is method and target, and perhaps the id of a job."""
+
+    is_remote = False
 
     def __init__(self, connection: BatchConnection, headers: Mapping[str, str]) -> None:
         self._connection = connection

@@ -19,8 +19,8 @@ import ssl
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -38,17 +38,23 @@ from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.core.policy.batch_systems.slurm import SlurmOptions
 from pilotage.core.policy.new_ce import NodeSize
+from pilotage.core.policy.reach import parse_reach
 from pilotage.outside.batch.adapter import BatchAdapter, BatchSubmission, Shape
 from pilotage.outside.batch.arc.adapter import ArcBatch
 from pilotage.outside.batch.arc.rest import ArcClient
 from pilotage.outside.batch.htcondor.adapter import HtcondorBatch
 from pilotage.outside.batch.https_connection import BatchConnection, HttpsConnection
 from pilotage.outside.batch.local import LocalBatch
+from pilotage.outside.batch.machines.adapter import MachinesBatch
+from pilotage.outside.batch.machines.far_machine import FarMachine
 from pilotage.outside.batch.registry import ServerMachine, make_adapter_of
 from pilotage.outside.batch.rehearsal import rehearse
-from pilotage.outside.batch.runner import LocalRunner
+from pilotage.outside.batch.runner import LocalRunner, Runner
 from pilotage.outside.batch.sge.adapter import SgeBatch
+from pilotage.outside.batch.sge.cell import FarCell
 from pilotage.outside.batch.slurm.adapter import SlurmBatch
+from pilotage.outside.batch.ssh.connection import SshConnection
+from pilotage.outside.batch.ssh.runner import SshRunner
 from pilotage.outside.batch.submission import (
     BatchListing,
     ListedTask,
@@ -65,7 +71,9 @@ from tests import arc, htcondor, sge, slurm, transcripts
 from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.instance import until
+from tests.namespaces import own_loopback
 from tests.paper_batch import PaperBatch
+from tests.ssh_server import LoginNode, login_node
 from tests.transcripts import HttpsRunner, Player, RunnerConnection
 from tests.virtual_timers import VirtualTimers
 
@@ -105,6 +113,12 @@ class World:
     """Of a rehearsal."""
     transcript: Transcript | None = None
     """Of a recorded world, or of one that is being recorded."""
+    refused: SubmissionRefusal = SubmissionRefusal.REFUSED
+    """How `broken` fails."""
+    unanswered: SubmissionRefusal = SubmissionRefusal.IN_DOUBT
+    """How a submission to a silent batch system fails."""
+    lists_further: bool = False
+    """Whether `status` lists further pilots than it was asked about."""
 
     def needs(self, capability: object, reason: str) -> None:
         if not capability:
@@ -246,14 +260,11 @@ def local(folder: Path) -> Iterator[World]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(task.batch_id.partition(":")[0]), signal.SIGKILL)
 
-    def shown() -> str:
-        return subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
-
     def broken() -> LocalBatch:
         (folder / "a-file").touch()
         return LocalBatch(os.environ, folder / "a-file")
 
-    yield World(another(), another, broken, kill=kill, shown=shown)
+    yield World(another(), another, broken, kill=kill, shown=processes_of_all)
     for batch in made:
         for pid in list(batch._children):
             with contextlib.suppress(ProcessLookupError):
@@ -264,13 +275,38 @@ def local(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def on_slurm(folder: Path) -> Iterator[World]:
-    with slurm.cluster(nodes=1, processors=16) as made:
+def runner_of(environment: Mapping[str, str], folder: Path, *, over_ssh: bool) -> Iterator[Runner]:
+    """Runs the commands of a batch system of this machine: here, or in sessions of an sshd."""
+    if not over_ssh:
+        yield LocalRunner(environment)
+        return
+    with login_node(own_loopback()) as login, opened(login, folder) as connection:
+        yield SshRunner(connection, environment)
+
+
+@contextmanager
+def opened(login: LoginNode, folder: Path) -> Iterator[SshConnection]:
+    """An open connection to a host, as a person leaves it whose key needs no passphrase."""
+    connection = SshConnection(parse_reach(login.reach), folder, os.environ)
+    assert connection.log_in() == ""
+    try:
+        yield connection
+    finally:
+        connection.close()
+        connection.control("exit")
+
+
+@contextmanager
+def on_slurm(folder: Path, *, over_ssh: bool = False) -> Iterator[World]:
+    with (
+        slurm.cluster(nodes=1, processors=16) as made,
+        runner_of(made.environment, folder, over_ssh=over_ssh) as commands,
+    ):
         options = SlurmOptions(log_folder=str(folder))
         places = {"LOGS": str(folder), "FOLDER": str(made.folder), "HOST": socket.gethostname().split(".")[0]}
         runner = CommandRecorder(
             Transcript(SLURM_HEADER, values=places),
-            LocalRunner(made.environment),
+            commands,
             "(?<=data as of )\\S+",
             "(?<=^NEXT_JOB_ID)[^\n]*",
             "(?<=OS=)[^\n]*?(?= \\n| RealMemory)",
@@ -300,13 +336,16 @@ def on_slurm(folder: Path) -> Iterator[World]:
             kill=lambda task: made.run("scancel", "--signal=KILL", "--full", task.batch_id),
             shown=shown,
         )
-        with recording(world, runner, "slurm") as recorded_world:
+        with recording(world, runner, "" if over_ssh else "slurm") as recorded_world:
             yield recorded_world
 
 
 @contextmanager
-def on_grid_engine(folder: Path) -> Iterator[World]:
-    with sge.grid_engine() as made:
+def on_grid_engine(folder: Path, *, over_ssh: bool = False) -> Iterator[World]:
+    with (
+        sge.grid_engine() as made,
+        runner_of(made.environment, folder, over_ssh=over_ssh) as commands,
+    ):
         options = SgeOptions(log_folder=str(folder), pe=sge.PE)
         places = {
             "LOGS": str(folder),
@@ -316,7 +355,7 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
         }
         runner = CommandRecorder(
             Transcript(SGE_HEADER, values=places),
-            LocalRunner(made.environment),
+            commands,
             *(
                 "^../../.{4} ..:..:..:$",
                 "^run time[^\n]*",
@@ -329,8 +368,10 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
             r"(?<=>)\s+(?=<)",
         )
 
+        cell = FarCell(runner) if over_ssh else made.cell
+
         def another(timeout: float = 60.0) -> SgeBatch:
-            return SgeBatch(runner, getpass.getuser(), options, made.cell, timeout)
+            return SgeBatch(runner, getpass.getuser(), options, cell, timeout)
 
         @contextmanager
         def silent() -> Iterator[BatchAdapter]:
@@ -342,7 +383,7 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
 
         def broken() -> SgeBatch:
             wrong = SgeOptions(queue="nosuch")
-            return SgeBatch(runner, getpass.getuser(), wrong, made.cell)
+            return SgeBatch(runner, getpass.getuser(), wrong, cell)
 
         def kill(task: ListedTask) -> None:
             for pid in made.processes(task.batch_id):
@@ -359,7 +400,7 @@ def on_grid_engine(folder: Path) -> Iterator[World]:
             shown=shown,
             farewell=signal.SIGUSR2,
         )
-        with recording(world, runner, "sge") as recorded_world:
+        with recording(world, runner, "" if over_ssh else "sge") as recorded_world:
             yield recorded_world
 
 
@@ -403,6 +444,50 @@ def on_htcondor(folder: Path) -> Iterator[World]:
             yield recorded_world
 
 
+PLACES = 8
+"""Cores of all plain machines, if this one has two."""
+
+
+@contextmanager
+def on_machines(folder: Path) -> Iterator[World]:
+    """Plain machines: each has processes of its own, and the cores of this machine."""
+    each = len(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        machines = list[FarMachine]()
+        for number in range(-(-PLACES // each)):
+            login = stack.enter_context(login_node(own_loopback(), alone=True, name=f"ws{number}"))
+            machines.append(FarMachine(stack.enter_context(opened(login, folder)), 0, 60.0))
+        nowhere = SshConnection(parse_reach("ssh -p 9 127.0.0.1"), folder, os.environ)
+
+        def another() -> MachinesBatch:
+            return MachinesBatch(machines, SHAPE.wall)
+
+        def away() -> MachinesBatch:
+            return MachinesBatch([FarMachine(nowhere, 0, 1.0)], SHAPE.wall)
+
+        def kill(task: ListedTask) -> None:
+            for process in Path("/proc").glob("[0-9]*"):
+                with contextlib.suppress(OSError):
+                    if f"{task.stamp}/{task.index}" in (process / "cmdline").read_text().split("\0"):
+                        os.kill(int(process.name), signal.SIGKILL)
+
+        yield World(
+            another(),
+            another,
+            away,
+            lambda: nullcontext(away()),
+            kill=kill,
+            shown=processes_of_all,
+            refused=SubmissionRefusal.FULL,
+            unanswered=SubmissionRefusal.FULL,
+            lists_further=True,
+        )
+
+
+def processes_of_all() -> str:
+    return subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
+
+
 @contextmanager
 def on_arc(folder: Path) -> Iterator[World]:
     # Each look of the CE at its jobs takes seconds, so this takes minutes.
@@ -440,10 +525,7 @@ def on_arc(folder: Path) -> Iterator[World]:
             silent,
             kill=kill,
             farewell=None,
-            shown=lambda: (
-                subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
-                + made.shown()
-            ),
+            shown=lambda: processes_of_all() + made.shown(),
         )
         with recording(world, CommandRecorder(transcript, LocalRunner({})), "arc") as recorded_world:
             yield recorded_world
@@ -520,8 +602,8 @@ def with_marks(world: World, runner: CommandRecorder | Player, transcript: Trans
 
 @contextmanager
 def recording(world: World, runner: CommandRecorder, system: str) -> Iterator[World]:
-    """The world, with its transcript if one is asked for."""
-    if not RECORDS:
+    """The world, with its transcript if one is asked for. `system`: the name of its file; empty: it has none."""
+    if not RECORDS or not system:
         yield world
         return
     yield with_marks(world, runner, runner.transcript)
@@ -618,6 +700,9 @@ SYSTEMS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
     "sge": on_grid_engine,
     "arc": on_arc,
     "htcondor": on_htcondor,
+    "machines": on_machines,
+    "slurm over ssh": partial(on_slurm, over_ssh=True),
+    "sge over ssh": partial(on_grid_engine, over_ssh=True),
     **{f"{system} double": partial(on_double, system) for system in SHOWN},
 }
 TRANSCRIPTS = {file.stem: file for file in sorted(transcripts.FOLDER.glob("*.jsonl"))}
@@ -721,7 +806,9 @@ def test_calls_about_nothing_do_nothing(world: World, stamp: str) -> None:
     world.batch.release([])
     world.batch.cancel([])
     world.batch.cancel_tasks([], epoch)
-    assert world.batch.list_pilots([]).tasks == world.batch.status({}).tasks == ()
+    assert world.batch.list_pilots([]).tasks == ()
+    # Plain machines list all that they have, so that pilots are found that were given up.
+    assert world.batch.status({}).tasks == (world.batch.list_pilots().tasks if world.lists_further else ())
     assert world.batch.properties([]) == {}
     unknown = ["pilotage-that nobody has submitted"]
     for call in (world.batch.release, world.batch.cancel):
@@ -782,7 +869,7 @@ def test_a_started_controller_has_another_epoch_and_the_same_pilots(world: World
 def test_a_refused_submission_has_a_reason_and_is_not_listed(world: World, stamp: str) -> None:
     with pytest.raises(SubmissionFailed) as failed:
         world.broken().submit(world.submission(stamp, 2))
-    assert failed.value.refusal is SubmissionRefusal.REFUSED
+    assert failed.value.refusal is world.refused
     assert failed.value.reason
     assert not world.states(stamp)
 
@@ -928,7 +1015,7 @@ def test_a_batch_system_that_does_not_answer_proves_nothing(world: World, stamp:
             batch.cancel_tasks(list(ids.values()), "1")
         with pytest.raises(SubmissionFailed) as failed:
             batch.submit(world.submission(lost))
-        assert failed.value.refusal is SubmissionRefusal.IN_DOUBT
+        assert failed.value.refusal is world.unanswered
     until(lambda: world.batch.list_pilots().complete, PATIENCE, "an answer")
     world.batch.cancel([lost])
 
@@ -1001,6 +1088,7 @@ def test_the_published_attributes_have_glue_types_and_are_documented(
     rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
     systems = [cell.strip() for cell in rows[0]]
     system = request.node.callspec.params["world"].removesuffix(" recorded").removesuffix(" double")
+    system = system.removesuffix(" over ssh")
     if system not in systems:
         pytest.skip("it is documented nowhere")
     column = systems.index(system)

@@ -389,6 +389,8 @@ def test_several_cores_need_a_parallel_environment() -> None:
 class Recorded:
     """A runner with recorded answers, by command. It keeps the calls."""
 
+    is_remote = False
+
     def __init__(self, answers: dict[str, CommandResult]) -> None:
         self.calls: list[tuple[list[str], str]] = []
         self._answers = answers

@@ -23,6 +23,8 @@ LISTING = "".join(f"=|{number}|0|RUNNING|n1|pilotage-{number}|None\n" for number
 class Failing:
     """Every command ends so."""
 
+    is_remote = False
+
     def __init__(self, status: int | None, output: str = "", errors: str = "") -> None:
         self.result = CommandResult(status, output, errors)
 

@@ -17,8 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pilotage.core.errors import Unreachable
 from pilotage.core.policy.reach import SshReach
+from pilotage.outside.batch.command_client import CommandClient
 from pilotage.outside.batch.runner import MISSING
+from pilotage.outside.batch.sge.cell import FarCell
 from pilotage.outside.batch.ssh import runner as ssh_runner
 from pilotage.outside.batch.ssh.connection import SHELL, SshConnection
 from pilotage.outside.batch.ssh.runner import SshRunner, far_line
@@ -173,3 +176,35 @@ def test_a_closed_runner_starts_nothing(connection: SshConnection) -> None:
 def test_the_control_socket_has_a_short_name_in_any_home(tmp_path: Path) -> None:
     reach = SshReach("somebody@" + "login-node." * 20 + "example.org", ("-p", "2222"))
     assert len(SshConnection(reach, tmp_path, {}).socket) < 60
+
+
+def test_the_master_of_a_cell_is_read_where_the_commands_run(
+    connection: SshConnection, tmp_path: Path
+) -> None:
+    common = tmp_path / "sge" / "physics" / "common"
+    common.mkdir(parents=True)
+    variables = {
+        "SGE_ROOT": str(tmp_path / "sge"),
+        "SGE_CELL": "physics",
+        "SGE_QMASTER_PORT": "7000",
+    }
+    cell = FarCell(SshRunner(connection, variables))
+    with pytest.raises(Unreachable, match=r"act_qmaster: No such file .* \(set SGE_ROOT"):
+        cell.locate()
+    (common / "act_qmaster").write_text("\n")
+    with pytest.raises(Unreachable, match="names no master"):
+        cell.locate()
+    (common / "act_qmaster").write_text("head.example.org\n")
+    assert cell.locate() == ("head.example.org", 7000, str(common.parent))
+
+
+def test_the_end_of_a_pilots_output_is_read_where_it_lies(connection: SshConnection, tmp_path: Path) -> None:
+    client = CommandClient(SshRunner(connection, {}), "Slurm", "Slurm's controller", "", PATIENCE)
+    log = tmp_path / "pilotage-1-3.log"
+    assert client.read_log_tail(str(tmp_path), "pilotage-1", 3, 10) == ""
+    log.write_text("first line\n" + "ä" * 100)
+    assert client.read_log_tail(str(tmp_path), "pilotage-1", 3, 5) == "ä" * 5
+    assert client.read_log_tail("", "pilotage-1", 3, 5) == ""
+    log.rename(tmp_path / "secret")
+    log.symlink_to(tmp_path / "secret")
+    assert client.read_log_tail(str(tmp_path), "pilotage-1", 3, 5) == "", "a payload may have made the link"

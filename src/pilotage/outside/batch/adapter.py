@@ -136,7 +136,7 @@ class BatchAdapter(Protocol):
     def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
         """List pilots, by batch ids where that is cheaper. `batch_ids`: from pilots' stamps to ids, "" where unknown.
 
-        A pilot's stamp is STAMP/INDEX.
+        A pilot's stamp is STAMP/INDEX. The listing may have further pilots.
         """
 
     def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pilotage.core.errors import Unreachable
+from pilotage.outside.batch.pilot_logs import read_log_tail, tail_command
 from pilotage.outside.batch.runner import MISSING, CommandResult, Runner
 from pilotage.outside.batch.submission import BatchListing, ListedTask, in_short
 
@@ -50,6 +51,14 @@ class CommandClient:
         if result.succeeded:
             return result.output
         raise self.unreachable(command[0], result)
+
+    def read_log_tail(self, folder: str, stamp: str, index: int, most: int) -> str:
+        """The last `most` characters of a pilot's output, where the commands run; "" if none can be read."""
+        pilot = f"{stamp}/{index}"
+        if not self.runner.is_remote:
+            return read_log_tail(folder, pilot, most)
+        command = tail_command(folder, pilot, most)
+        return self.run(command).output[-most:] if command else ""
 
     def unreachable(self, command: str, result: CommandResult) -> Unreachable:
         """The error for a command that gave no answer."""

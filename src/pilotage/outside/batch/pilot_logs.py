@@ -9,6 +9,9 @@ import stat
 TAIL = 2000
 """Characters shown of the end of a pilot's output."""
 
+_MOST_BYTES = 4
+"""Bytes of one character."""
+
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -25,6 +28,16 @@ def _log_path(folder: str, stamp: str) -> str:
     return os.path.join(folder, log_name(submission, index) if slash else f"{stamp}.log")
 
 
+def tail_command(folder: str, stamp: str, most: int) -> list[str]:
+    """The command that prints at least the last `most` characters of a pilot's output, where its file lies.
+
+    Empty: the pilot has no file. As here, neither a link nor a pipe is opened.
+    """
+    path = _log_path(folder, stamp)
+    shown = 'if [ -f "$1" ] && [ ! -L "$1" ]; then tail -c "$2" "$1"; fi'
+    return ["sh", "-c", shown, "sh", path, str(_MOST_BYTES * most)] if path else []
+
+
 def remove_log(folder: str, stamp: str) -> None:
     """Remove the file with a pilot's output. A file that the server may not remove, or that is gone, stays so."""
     if path := _log_path(folder, stamp):
@@ -34,8 +47,7 @@ def remove_log(folder: str, stamp: str) -> None:
 
 def read_log_tail(folder: str, stamp: str, most: int = TAIL) -> str:
     """The last `most` characters of a pilot's output; empty if the server cannot read it."""
-    # A character has at most four bytes.
-    part = read_log_from(folder, stamp, None, 4 * most)
+    part = read_log_from(folder, stamp, None, _MOST_BYTES * most)
     return "" if part is None else part[1].decode(errors="replace")[-most:]
 
 

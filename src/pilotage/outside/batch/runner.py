@@ -41,6 +41,11 @@ Slurm's clients give up after three times MessageTimeout; Grid Engine's wait wit
 class Runner(Protocol):
     """Runs a command where the batch system's clients are installed."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether that is another host, whose files the server cannot open."""
+        ...
+
     def run(self, command: Sequence[str], *, text: str = "", timeout: float = TIMEOUT) -> CommandResult:
         """Run `command` with `text` as its standard input. Raises nothing; a missing command has status MISSING."""
         ...
@@ -52,6 +57,8 @@ class Runner(Protocol):
 
 class LocalRunner:
     """Runs commands on this machine. `environment` is the whole environment of each command."""
+
+    is_remote = False
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)

@@ -109,6 +109,10 @@ class CommandRecorder:
         self._runner = runner
         self._volatile = re.compile("|".join(volatile) or "(?!)", re.MULTILINE | re.DOTALL)
 
+    @property
+    def is_remote(self) -> bool:
+        return self._runner.is_remote
+
     def close(self) -> None:
         self._runner.close()
 

@@ -23,7 +23,6 @@ from pilotage.outside.batch.adapter import (
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.htcondor import commands, machines, output
 from pilotage.outside.batch.htcondor.output import ScheddAd
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
@@ -186,7 +185,7 @@ class HtcondorBatch:
         ]
 
     def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
+        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _schedd(self) -> ScheddAd:
         return output.read_schedd(self._client.check_output(commands.show_schedd(self._options)))

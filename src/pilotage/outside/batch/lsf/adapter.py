@@ -24,7 +24,6 @@ from pilotage.outside.batch.adapter import (
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.lsf import commands, hosts, output
 from pilotage.outside.batch.lsf.rules import mistakes_in_rules
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
@@ -181,7 +180,7 @@ class LsfBatch:
         return mistakes + unknown_hosts(named, {host.name for host in known})
 
     def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
+        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         name = hosts.read_cluster(self._client.check_output(commands.show_cluster())).name

@@ -114,6 +114,8 @@ class MachinesBatch:
             self._end(self._machines, lambda name: (list(stamps), []))
 
     def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
+        if batch_ids and epoch != EPOCH:
+            raise Unreachable("the CE was started again as another one: its ids are of other pilots")
         ids: dict[str, list[str]] = {}
         for batch_id in batch_ids:
             process, _, name = batch_id.partition("@")
@@ -164,7 +166,7 @@ class MachinesBatch:
     ) -> dict[tuple[str, int | None], dict[str, str]]:
         return {
             split_stamp(pilot.stamp): read_properties(pilot.properties)
-            for survey in self._survey()[0].values()
+            for survey in self._answering().values()
             for pilot in survey.pilots
             if stamps is None or split_stamp(pilot.stamp)[0] in stamps
         }

@@ -25,7 +25,6 @@ from pilotage.outside.batch.pbs import commands, nodes, output
 from pilotage.outside.batch.pbs.commands import Dialect
 from pilotage.outside.batch.pbs.records import PbsRecord
 from pilotage.outside.batch.pbs.rules import mistakes_in_rules
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
@@ -197,7 +196,7 @@ class PbsBatch:
         return mistakes + unknown_hosts(hosts, {host.name for host in known})
 
     def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._dialect.log_folder, f"{stamp}/{index}", most)
+        return self._client.read_log_tail(self._dialect.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         server = output.read_server(self._client.check_output(commands.show_server())).name

@@ -7,7 +7,7 @@ from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import Shape
 from pilotage.outside.batch.registry import ServerMachine
 from pilotage.outside.batch.sge.adapter import SgeBatch
-from pilotage.outside.batch.sge.cell import Cell
+from pilotage.outside.batch.sge.cell import Cell, FarCell
 
 VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ"),
@@ -25,4 +25,6 @@ def make_adapter(ce: Ce, machine: ServerMachine, timeout: float) -> SgeBatch:
         own["SGE_QMASTER_PORT"] = str(options.qmaster_port)
     environment |= {name: value for name, value in own.items() if value}
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
-    return SgeBatch(machine.runner(environment), machine.user, options, Cell.of(environment), timeout, shape)
+    runner = machine.runner(environment)
+    cell = FarCell(runner, timeout) if runner.is_remote else Cell.of(environment)
+    return SgeBatch(runner, machine.user, options, cell, timeout, shape)

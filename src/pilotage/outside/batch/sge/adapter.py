@@ -23,11 +23,10 @@ from pilotage.outside.batch.adapter import (
     unknown_hosts,
 )
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.properties import decode_properties
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.sge import commands, output, queues
-from pilotage.outside.batch.sge.cell import Cell
+from pilotage.outside.batch.sge.cell import CellFiles
 from pilotage.outside.batch.sge.requests import ONE_CORE, PilotPlaces, named_host_groups, read_host_group
 from pilotage.outside.batch.sge.rules import mistakes_in_rules
 from pilotage.outside.batch.sge.wait_reasons import classify_wait
@@ -60,7 +59,7 @@ class SgeBatch:
         runner: Runner,
         user: str,
         options: SgeOptions,
-        cell: Cell,
+        cell: CellFiles,
         timeout: float = TIMEOUT,
         shape: Shape = ONE_CORE,
     ) -> None:
@@ -200,10 +199,8 @@ class SgeBatch:
 
     def information(self) -> CeInformation:
         """Three questions, and one for each group of hosts that the policy names."""
-        host, version = (
-            self._cell.master(),
-            self._client.run(commands.show_version()).output.partition("\n")[0],
-        )
+        host = self._cell.locate().host
+        version = self._client.run(commands.show_version()).output.partition("\n")[0]
         listing = queues.read_queues(self._client.check_output(commands.list_queues()))
         complexes = queues.read_complexes(self._client.check_output(commands.list_complexes()))
         places = PilotPlaces(self._options, self._host_groups(), complexes, self._shape)
@@ -247,16 +244,17 @@ class SgeBatch:
         return mistakes
 
     def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
+        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         """The master's start and its cell: ids of another one may belong to other jobs."""
-        command = commands.show_master(self._cell.master(), self._cell.port)
+        host, port, folder = self._cell.locate()
+        command = commands.show_master(host, port)
         try:
             start = output.read_master_start(self._client.check_output(command))
         except UnreadableOutput as error:
             raise Unreachable(str(error), hint=_HINT) from None
-        return f"{start}{CLUSTER_MARK}{self._cell.folder}"
+        return f"{start}{CLUSTER_MARK}{folder}"
 
     def _change(self, command: list[str]) -> None:
         """Run a command that does no harm where its jobs are gone."""

@@ -22,7 +22,6 @@ from pilotage.outside.batch.adapter import (
     unknown_hosts,
 )
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.slurm import commands, information, output
 from pilotage.outside.batch.slurm.rules import mistakes_in_rules
@@ -179,7 +178,7 @@ class SlurmBatch:
         ]
 
     def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
+        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         """The controller's start and its cluster: ids of another one may belong to other jobs."""

@@ -50,6 +50,8 @@ def quote(*words: str) -> tuple[str, str]:
 class SshRunner:
     """Runs commands over one connection. `variables` are set for each command beside the account's own."""
 
+    is_remote = True
+
     def __init__(self, connection: SshConnection, variables: Mapping[str, str]) -> None:
         self._connection = connection
         self._variables = dict(variables)
