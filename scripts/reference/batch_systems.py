@@ -15,6 +15,7 @@ _TOLD = {
     "--batch-host": "its host",
     "--batch-end": "its end",
     "--restarts": "earlier starts",
+    "--cut-off": "to leave when its lease is over",
 }
 
 

@@ -79,9 +79,13 @@ def lab(folder: Path, lease: float = 60.0, wall: float = 1500.0, cpu_power: floa
 
 def processes(found: Lab) -> list[str]:
     """The command lines of the server's pilots on all machines."""
-    done = subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True)
     address = f"--server https://{SERVER_ADDRESS}:{found.server.port} "
-    return [line for line in done.stdout.splitlines() if address in line]
+    return [line for line in arguments().splitlines() if address in line]
+
+
+def arguments() -> str:
+    """The command lines of all processes."""
+    return subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout
 
 
 def test_jobs_run_on_both_machines(tmp_path: Path) -> None:
@@ -117,12 +121,18 @@ def test_pilots_are_found_again_after_a_restart_of_the_server(tmp_path: Path) ->
 
 
 def test_nothing_stays_when_the_pool_is_gone(tmp_path: Path) -> None:
-    with lab(tmp_path, lease=10.0, wall=100.0, cpu_power=20.0) as found:
-        found.site.submit(4, "sleep 3")
-        until(lambda: found.live(), what="pilots")
+    """Neither a job that runs, nor a pilot that keeps a result: their lease is over long before their wall."""
+    with lab(tmp_path, lease=10.0) as found:
+        endless, short = found.site.submit(2, "sleep 31415"), found.site.submit(2, "sleep 5")
+        until(lambda: states(found, endless) == states(found, short) == {"Running"}, what="running jobs")
         assert processes(found)
         found.server.kill_server()
         until(lambda: not processes(found), 2 * PATIENCE, "the end of pilots without a pool")
+        until(lambda: "sleep 31415" not in arguments(), what="the end of their payloads")
+
+
+def states(found: Lab, submission: str) -> set[str]:
+    return {job["state"] for job in jobs(found, submission)}
 
 
 def state(found: Lab) -> str:

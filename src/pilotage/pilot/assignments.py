@@ -131,6 +131,11 @@ class Assignments:
         """The assignment that has been in this stage for the longest time."""
         return next(iter(self._stages[stage].values()), None)
 
+    def waiting_since(self) -> float:
+        """The instant since which an assignment waits for a confirm or for free processors; infinite: none does."""
+        offered, ready = self.oldest(Stage.OFFERED), self.oldest(Stage.READY)
+        return min(offered.since if offered else math.inf, ready.since if ready else math.inf)
+
     def note_disk(self, free: float, written: Mapping[Key, int]) -> None:
         """Record the MB that are free, and the MB that these assignments have written."""
         self.free_disk = free

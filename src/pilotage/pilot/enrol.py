@@ -108,6 +108,7 @@ def make_config(
         max_output=answer.max_output_file,
         unfit=unfit,
         patience=options.patience,
+        leaves_cut_off=options.cut_off == "leave",
         disk=answer.disk,
         send_log=answer.send_log,
     )

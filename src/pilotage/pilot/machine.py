@@ -4,7 +4,7 @@ These rules hold for every order of events:
 - A payload starts only after the server has accepted its confirm, and only before the lease ends.
 - The processors of all running payloads never exceed the node's; nor do their memory and disk, where they are known.
 - An assignment ends by a verdict of the server, by `stop`, or when the pilot is superseded. Only at the end of the
-  pilot's own time is an assignment dropped without a report.
+  pilot's own time, or of its lease with `leaves_cut_off`, is an assignment dropped without a report.
 - At most one exchange is in flight. A take is sent again with the same number until the server answers it.
 """
 
@@ -115,10 +115,10 @@ class Machine:
         instants = [config.end - config.margin, config.end - config.min_remaining, self._leave_by]
         if not timing.in_flight:
             instants += (timing.retry_at, timing.due_at, timing.take_at, self._coalesced_at())
-        if self.assignments.count(*ACTIVE):
+        if self.assignments.count(*ACTIVE) or config.leaves_cut_off:
             instants.append(timing.lease_until)
         if len(self.assignments):
-            instants.append(self._waiting_since() + STUCK_AFTER)
+            instants.append(self.assignments.waiting_since() + STUCK_AFTER)
         else:
             instants += (self._last_busy_at + config.idle, (timing.away_since or now) + self._patience())
         return min((instant for instant in instants if instant > now), default=now + config.heartbeat)
@@ -239,6 +239,8 @@ class Machine:
             for assignment in self.assignments.in_stages(Stage.RUNNING):
                 if assignment.offer.payload.on_cutoff == "stop":
                     self._stop(assignment, "cut-off", now, actions)
+            if self.config.leaves_cut_off and self.timing.away_since is not None:
+                self._begin_leaving("the lease is over and no server answers", now + SIGNAL_GRACE)
         if now >= self.config.end - self.config.margin and not self._stopping_all:
             self._begin_leaving("out of time", self.config.end - self.config.margin / 3)
         self._release_stuck(now)
@@ -317,7 +319,7 @@ class Machine:
         """Release jobs that wait too long behind a payload that turned out to be long: other pilots can run them."""
         if self.timing.in_flight or not self.assignments.count(*OCCUPYING):
             return
-        if now - self._waiting_since() <= STUCK_AFTER:
+        if now - self.assignments.waiting_since() <= STUCK_AFTER:
             return
         stuck = [
             assignment
@@ -329,11 +331,6 @@ class Machine:
             if not room.holds(assignment.offer.payload):
                 self._job_rate.clear()
                 self._release(assignment, "could not be started soon", now)
-
-    def _waiting_since(self) -> float:
-        """The instant since which an assignment waits for a confirm or for free processors; infinite: none does."""
-        offered, ready = self.assignments.oldest(Stage.OFFERED), self.assignments.oldest(Stage.READY)
-        return min(offered.since if offered else math.inf, ready.since if ready else math.inf)
 
     # The exchange
 

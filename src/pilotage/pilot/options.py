@@ -67,6 +67,13 @@ def parse(arguments: Optional[List[str]], environment: Mapping[str, str]) -> arg
         help="seconds to wait for an unavailable server while no job is held",
     )
     add(
+        "--cut-off",
+        choices=("stay", "leave"),
+        default="stay",
+        help="what the pilot does when its lease is over and no server answers. stay: it goes on, and keeps results "
+        "until its end; leave: it stops its payloads and leaves (default stay)",
+    )
+    add(
         "--fingerprint",
         action="append",
         type=_fingerprint,

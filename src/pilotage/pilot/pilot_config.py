@@ -32,6 +32,11 @@ class PilotConfig:
     """Why no payload may run on this node: the pilot only reports it and leaves. Empty: payloads may run."""
     patience: float = 600.0
     """How long a pilot without jobs waits for an unavailable server."""
+    leaves_cut_off: bool = False
+    """It stops its payloads and leaves when its lease is over and no server answers.
+
+    A node that slept for longer asks its server first.
+    """
     disk: int = 0
     """MB of disk that payloads may ask for together; 0: all that is free."""
     send_log: bool = False

@@ -210,7 +210,7 @@ class SimulatedPilot:
             isolation=USERNS if isolated else "",
             tags=sorted({*self.job.node.tags, *answer.tags, *((TAG,) if isolated else ())}),
         )
-        options = Namespace(batch_end=self.job.end, idle=None, patience=PATIENCE)
+        options = Namespace(batch_end=self.job.end, idle=None, patience=PATIENCE, cut_off="stay")
         config = make_config(answer, NodeResources(node, ()), options, self.began, now)
         self._machine = Machine(config, now, self._rng)
         self._handle(Tick())

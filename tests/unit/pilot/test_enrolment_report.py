@@ -27,7 +27,7 @@ class Line:
 
 def test_each_try_reports_the_clock_of_its_own_instant() -> None:
     line = Line()
-    options = argparse.Namespace(restarts=0, index=0, batch_id="", patience=60.0)
+    options = argparse.Namespace(restarts=0, index=0, batch_id="", patience=60.0, cut_off="stay")
     before = time.time()
     assert enrol(line, "s", options, lambda: False, clock() - 5.0) == "enrolled"  # type: ignore[arg-type]
     first, second = line.requests

@@ -102,7 +102,8 @@ class BatchAdapter(Protocol):
     """Options that tell a pilot of its batch job, each with the text of the shell that gives the value on the node.
 
     They are --batch-id, as listings have it; --batch-host, the host as `information` names it; --batch-end in seconds
-    since 1970; --restarts, how often the batch job was started again. All may be absent.
+    since 1970; --restarts, how often the batch job was started again; --cut-off, whether it
+    stays when its server is gone. All may be absent.
     """
     place: str
     """The part of a batch id that is known before the submission; "" for none."""

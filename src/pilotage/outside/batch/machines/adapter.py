@@ -52,7 +52,8 @@ class MachinesBatch:
     holds = False
     keeps_ended = False
     index_variable = "PILOTAGE_INDEX"
-    pilot_options: Mapping[str, str] = MappingProxyType({})
+    pilot_options: Mapping[str, str] = MappingProxyType({"--cut-off": "leave"})
+    """No batch system ends these pilots, and the machines belong to others."""
     place = ""
 
     def __init__(self, machines: Sequence[FarMachine], wall: float) -> None:

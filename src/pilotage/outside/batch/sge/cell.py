@@ -37,7 +37,7 @@ class MasterPlace(NamedTuple):
     host: str
     port: int
     folder: str
-    """Of the cell."""
+    """The folder of the cell."""
 
 
 class CellFiles(Protocol):
