@@ -15,10 +15,14 @@ from benchmarks.shapes import Absent
 from benchmarks.slurm import pilot_script
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
+from pilotage.outside.batch.htcondor import commands, output
 from pilotage.outside.batch.htcondor.adapter import HtcondorBatch
-from pilotage.outside.batch.runner import LocalRunner
+from pilotage.outside.batch.runner import CommandResult, LocalRunner
 
 SUMMARY = "s for 1,000 pilots given to HTCondor, held and released, beside plain condor_submit"
+
+TIMEOUT = 600.0
+"""Seconds for one command: on a loaded machine 10,000 jobs are submitted in more than a minute."""
 
 AIM = 2.0
 """Seconds for 1,000 pilots."""
@@ -38,14 +42,15 @@ def run(asked: argparse.Namespace) -> Figure:
     # No machine starts a job, so that nothing but the schedd is measured.
     with htcondor.condor_pool(START="False", MAX_JOBS_PER_OWNER="200000") as pool:
         ours, plain = [], []
-        batch = HtcondorBatch(LocalRunner(pool.environment), htcondor.ACCOUNT, HtcondorOptions())
+        runner = LocalRunner(pool.environment)
+        batch = HtcondorBatch(runner, htcondor.ACCOUNT, HtcondorOptions(), TIMEOUT)
         for turn in range(asked.turns):
             stamp = f"pilotage-bench{turn}"
             ours.append(_measure(lambda stamp=stamp: _submit_pilots(batch, stamp, asked.pilots)))
             pool.cancel_all()
             plain.append(_measure(lambda: _submit_plainly(pool, asked.pilots)))
             pool.cancel_all()
-        listing = _list(batch, asked.listed) if asked.listed else ""
+        listing = _list(batch, runner, asked.listed) if asked.listed else ""
     seconds, raw = statistics.median(ours), statistics.median(plain)
     notes = {
         "ours": f"{min(ours):.3f} to {max(ours):.3f} s: script, submission, held, and release by stamp",
@@ -69,13 +74,24 @@ def _submit_plainly(pool: htcondor.CondorPool, count: int) -> None:
     pool.call("condor_submit", "-terse", "-", text=f"{lines}queue {count}\n").check_returncode()
 
 
-def _list(batch: HtcondorBatch, count: int) -> str:
-    """The time of one listing of so many held pilots, and the longest time for which another thread waited."""
+def _list(batch: HtcondorBatch, runner: LocalRunner, count: int) -> str:
+    """The time of one listing of so many held pilots beside its command alone, and the wait of another thread."""
     for number in range(count // CLUSTER):
         batch.submit(BatchSubmission(f"pilotage-list{number}", CLUSTER, Shape(1, 100, 600.0), "#!/bin/sh\n"))
-    found: list[int] = []
+    options = HtcondorOptions()
+    command = commands.list_jobs(commands.of_account(htcondor.ACCOUNT), options)
+    answer = CommandResult(None)
+
+    def ask() -> None:
+        nonlocal answer
+        answer = runner.run(command, timeout=TIMEOUT)
+
+    raw = _measure(ask)
+    reading = time.process_time()
+    found = len(tuple(output.read_listing(answer.output)))
+    reading = time.process_time() - reading
     begun = time.perf_counter()
-    thread = threading.Thread(target=lambda: found.append(len(batch.list_pilots().tasks)))
+    thread = threading.Thread(target=batch.list_pilots)
     thread.start()
     longest, last = 0.0, time.perf_counter()
     while thread.is_alive():
@@ -84,7 +100,8 @@ def _list(batch: HtcondorBatch, count: int) -> str:
         longest, last = max(longest, now - last), now
     seconds = time.perf_counter() - begun
     return (
-        f"{found[0]:,} pilots in {seconds:.2f} s; another thread waited for {longest * 1000:.0f} ms at most"
+        f"{found:,} pilots in {seconds:.2f} s beside {raw:.2f} s of condor_q alone; reading its output takes"
+        f" {reading:.2f} s of a processor; another thread waited for {longest * 1000:.0f} ms at most"
     )
 
 

@@ -32,6 +32,20 @@ STATES: Mapping[str, NativeState] = {
 """States by letter. M, a job moved to another server, is unknown here."""
 
 
+_INDEX = re.compile(r"\[([0-9]+)\]")
+_BRACKETS = re.compile(r"\[[0-9]*\]")
+_HOST_END = re.compile("[/:+]")
+
+READ = (
+    *("Job_Name", "Job_Owner", "job_state", "Hold_Types", "comment", "exec_host", "Variable_List"),
+    *("Exit_status", "exit_status"),
+)
+"""The attributes of jobs that are read."""
+
+_OWN_VARIABLE = re.compile(r"PILOTAGE_(?<![^,]PILOTAGE_)(?<!\\,PILOTAGE_)(\w+)=([^,]*(?:(?<=\\),[^,]*)*)")
+"""A variable that Pilotage has set. A comma after a backslash belongs to a value."""
+
+
 def read_id(text: str) -> str:
     """A batch id of qsub, qselect or a listing. A truncated one, such as `123.polaris.al*`, is an error."""
     if _ID.fullmatch(text) is None:
@@ -41,7 +55,7 @@ def read_id(text: str) -> str:
 
 def number_of(batch_id: str) -> str:
     """The number of a job or array."""
-    return re.split(r"[.\[]", batch_id, maxsplit=1)[0]
+    return batch_id.partition(".")[0].partition("[")[0]
 
 
 def read_submitted(output: str) -> str:
@@ -70,7 +84,7 @@ def read_jobs(output: str, user: str) -> list[PbsRecord]:
     """The jobs of an account in a listing with whole records. Jobs of others are left out."""
     return [
         record
-        for record in read_records(output, "Job Id:")
+        for record in read_records(output, "Job Id:", READ)
         if record.get("Job_Owner").partition("@")[0] in ("", user)
     ]
 
@@ -84,7 +98,7 @@ def missing_from(listed: Iterable[PbsRecord], ids: Iterable[str]) -> set[str]:
 def read_tasks(records: Collection[PbsRecord]) -> Iterator[ListedTask]:
     """A task for each job; for an array the listing of its jobs, else one for all of them."""
     arrays = {number_of(record.name): record for record in records if "[]" in record.name}
-    divided = {number_of(record.name) for record in records if re.search(r"\[[0-9]+\]", record.name)}
+    divided = {number_of(record.name) for record in records if _INDEX.search(record.name)}
     for record in records:
         if not record.get("job_state"):
             raise UnreadableOutput(f"the job {record.name[:100]!r} has no state")
@@ -106,7 +120,7 @@ def _task(record: PbsRecord, array: PbsRecord | None) -> ListedTask:
     elif state is NativeState.WAITING:
         reason, wait = in_short(plain_comment(comment)), classify_comment(comment)
     stamp = _variables(record).get(STAMP_VARIABLE, "")
-    index = re.search(r"\[([0-9]+)\]", record.name)
+    index = _INDEX.search(record.name)
     return ListedTask(
         stamp or record.get("Job_Name"),
         int(index[1]) if index is not None else (0 if stamp and "[]" not in record.name else None),
@@ -114,17 +128,16 @@ def _task(record: PbsRecord, array: PbsRecord | None) -> ListedTask:
         state,
         letter,
         reason,
-        re.split("[/:+]", record.get("exec_host"), maxsplit=1)[0],
-        re.sub(r"\[[0-9]*\]", "[]", record.name, count=1),
+        _HOST_END.split(record.get("exec_host"), maxsplit=1)[0],
+        _BRACKETS.sub("[]", record.name, count=1),
         wait,
     )
 
 
 def _variables(record: PbsRecord) -> dict[str, str]:
     """The variables of a job that Pilotage has set. The others may have odd escapes, and are nobody's business."""
-    words = re.split(r"(?<!\\),", record.get("Variable_List"))
-    pairs = (word.partition("=") for word in words if word.startswith("PILOTAGE_"))
-    return {name: value for name, _, value in pairs}
+    found = _OWN_VARIABLE.findall(record.get("Variable_List"))
+    return {f"PILOTAGE_{name}": value for name, value in found}
 
 
 def read_job_properties(record: PbsRecord) -> dict[str, str]:

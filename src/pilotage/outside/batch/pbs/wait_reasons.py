@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pilotage.core.pilots.waits import WaitClass
 
@@ -37,6 +38,7 @@ HOLDS = {"u": "held by its user", "o": "held by an operator", "s": "held by PBS"
 _PREFIX = re.compile(r"^(?:Not Running|Can Never Run|can never run)\s*:?\s*", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def classify_comment(comment: str) -> WaitClass:
     """The class of the comment of a job that waits; without one its turn has not come."""
     if not comment:
