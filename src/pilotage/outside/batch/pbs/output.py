@@ -136,8 +136,8 @@ def _task(record: PbsRecord, array: PbsRecord | None) -> ListedTask:
 
 def _variables(record: PbsRecord) -> dict[str, str]:
     """The variables of a job that Pilotage has set. The others may have odd escapes, and are nobody's business."""
-    found = _OWN_VARIABLE.findall(record.get("Variable_List"))
-    return {f"PILOTAGE_{name}": value for name, value in found}
+    own = _OWN_VARIABLE.findall(record.get("Variable_List"))
+    return {f"PILOTAGE_{name}": value for name, value in own}
 
 
 def read_job_properties(record: PbsRecord) -> dict[str, str]:
