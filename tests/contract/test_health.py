@@ -71,7 +71,7 @@ DAMAGE = {
     "promises their id": ("UPDATE jobs SET submission_id = 7 WHERE id = 6", "1 jobs .*: 6"),
     "in the history and not": (
         "INSERT INTO history SELECT 6, 1, 1, 'Done', 1, NULL, 1, 1, 0, 0, 1, '', '', 0, 1, 2, 1, '', '', '', '', '', 1,"
-        " 1, '', '', ''",
+        " 1, '', '', '', 0",
         "1 jobs .*: 6",
     ),
     "of which jobs are missing": ("DELETE FROM jobs WHERE id > 7", "1 submissions .*: 1"),

@@ -34,6 +34,7 @@ READ_BY_TABLE = {
     "PostMasks.masks[][]",
     "MatchRequest.description[]",
     "SubmitRequest.description[]",
+    "NamedSubmission.description[]",
     "OpenRequest.description[]",
     "RequestSubmission.specification[]",
     "Parameters.rows[][]",

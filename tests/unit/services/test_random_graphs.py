@@ -61,10 +61,9 @@ class RandomGraph:
         condition, parent, jobs = self.conditions[job][place]
         if parent is not None:
             return outlook_of_job(condition, states[parent])
-        numbers: dict[str, int] = {}
-        for one in jobs:
-            numbers[states[one]] = numbers.get(states[one], 0) + 1
-        return outlook_of_submission(condition, numbers)
+        unfinished = any(states[one] not in FINAL for one in jobs)
+        failed = any(states[one] in FINAL and states[one] is not JobState.DONE for one in jobs)
+        return outlook_of_submission(condition, unfinished=unfinished, failed=failed)
 
     def look(self) -> None:
         """Note which conditions hold now."""

@@ -91,18 +91,16 @@ def outlook_of_job(condition: RunAfter, state: JobState) -> Outlook:
     return Outlook.MET if (state is JobState.DONE) is (condition is RunAfter.SUCCEEDED) else Outlook.NEVER
 
 
-def outlook_of_submission(condition: RunAfter, jobs: Mapping[str, int]) -> Outlook:
-    """Whether the jobs of a submission fulfil the condition. `jobs`: their number by state.
+def outlook_of_submission(condition: RunAfter, *, unfinished: bool, failed: bool) -> Outlook:
+    """Whether the jobs of a submission fulfil the condition.
 
-    It has succeeded if all jobs are Done, and failed if all have ended and one is not Done.
+    `unfinished`: a job has not ended. `failed`: a job has ended and is not Done.
     """
-    unfinished = sum(number for state, number in jobs.items() if state not in FINAL)
-    not_done = sum(number for state, number in jobs.items() if state in FINAL and state != JobState.DONE)
-    if condition is RunAfter.SUCCEEDED and not_done:
+    if condition is RunAfter.SUCCEEDED and failed:
         return Outlook.NEVER
     if unfinished:
         return Outlook.OPEN
-    if condition is RunAfter.FAILED and not not_done:
+    if condition is RunAfter.FAILED and not failed:
         return Outlook.NEVER
     return Outlook.MET
 

@@ -31,10 +31,12 @@ class DependantsDuty(Duty):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_due = True
+        """Whether the writer may have work that readers do not see yet."""
 
     def _due(self) -> None:
         """Called in the writer's thread, in a transaction that ends before the duty's next request."""
-        wake = self._context.wake.dependants
+        wake, self._is_due = self._context.wake.dependants, True
         if self._context.writer.in_loop:
             wake.set()
         elif self._loop is not None:
@@ -48,6 +50,10 @@ class DependantsDuty(Duty):
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             await context.writer.acall(lambda tx: tx.set(context.pool.jobs, "dependants_due", self._due))
+        if not self._is_due and not await context.quick_read(chains.has_work):
+            self.idle_until = inf
+            return
+        self._is_due = False
         while progress and not context.stop.is_set():
             changes, gates, submissions = await context.writer.acall(_find)
             progress = await self._rows.in_slices("decide conditions", changes, dependants.decide_changes)

@@ -22,7 +22,7 @@ from pilotage.core.jobs.states import JobState
 from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
-from pilotage.services.submission.gates import EVERYBODY, job_states, reason_of_submission
+from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import chains, history, jobs, listing
 from pilotage.store.tables.chains import (
@@ -130,10 +130,16 @@ def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: 
     if parent is None or not parent.marked:
         # It is decided when all of its jobs are marked.
         return True
-    states = job_states(tx, submission)
-    outlooks = {condition: outlook_of_submission(condition, states) for condition in RunAfter}
+    unfinished = chains.has_unfinished(tx.connection, submission)
+    failed = chains.one_not_done(tx.connection, submission)
+    outlooks = {
+        condition: outlook_of_submission(condition, unfinished=unfinished, failed=failed is not None)
+        for condition in RunAfter
+    }
     rows = chains.of_parent(tx.connection, "parent_submission", submission, outlooks, FAN_OUT)
-    reason = reason_of_submission(tx, submission) if Outlook.NEVER in outlooks.values() and rows else ""
+    reason = f"submission {submission} succeeded"
+    if failed is not None:
+        reason = f"{describe_end(*failed)}, a job of submission {submission}"
     for row in rows:
         decisions.add(row, outlooks[RunAfter(row.condition)], reason)
     return len(rows) < FAN_OUT

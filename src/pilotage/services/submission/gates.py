@@ -20,11 +20,10 @@ from pilotage.core.jobs.dependencies import (
     describe_end,
     outlook_of_all,
     outlook_of_job,
-    outlook_of_submission,
     parse_parent,
 )
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.states import FINAL, JobState
+from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import chains, chunks, job_counts
@@ -152,7 +151,12 @@ def _watch(pool: Pool, tx: Transaction, states: Iterable[_ParentState]) -> None:
 
 
 def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> list[_ParentState]:
-    """The dependencies as their parents stand. Locks the parents that are jobs."""
+    """The dependencies as their parents stand. Locks the parents that are jobs.
+
+    Conditions on submissions are open here: the duty decides them at once.
+    """
+    named = sorted({SubmissionId(d.parent.submission) for d in dependencies if d.parent.submission})
+    rows = {row.id: row for row in submission_rows.by_ids(tx.connection, named)} if named else {}
     facts = chains.facts_of_jobs(tx.connection, sorted({d.parent.job for d in dependencies if d.parent.job}))
     states = []
     for dependency in dependencies:
@@ -161,8 +165,8 @@ def _shared(tx: Transaction, dependencies: Sequence[Dependency], owner: str) -> 
             _check_job(facts.get(parent.job), parent, condition, owner)
             states.append(_state_of_job(dependency, facts[parent.job]))
         else:
-            _find_submission(tx, parent, condition, owner)
-            states.append(state_of_submission(tx, dependency))
+            _check_submission(rows.get(SubmissionId(parent.submission)), parent, condition, owner)
+            states.append(_ParentState(dependency, Outlook.OPEN, ""))
     return states
 
 
@@ -181,33 +185,7 @@ def _state_of_job(dependency: Dependency, facts: ParentFacts | None) -> _ParentS
     return _ParentState(dependency, outlook, end if outlook is Outlook.NEVER else "")
 
 
-def state_of_submission(tx: Transaction, dependency: Dependency) -> _ParentState:
-    """A dependency on a submission, as its jobs stand."""
-    submission = dependency.parent.submission
-    outlook = outlook_of_submission(dependency.condition, job_states(tx, submission))
-    return _ParentState(
-        dependency, outlook, reason_of_submission(tx, submission) if outlook is Outlook.NEVER else ""
-    )
-
-
-def job_states(tx: Transaction, submission: int) -> dict[str, int]:
-    """The jobs of a submission by state. Jobs that are not created yet are Submitting."""
-    states = job_counts.by_state(tx.connection, JobSelection(submission=submission), EVERYBODY)
-    if not any(state not in FINAL for state in states) and chains.has_unfinished(tx.connection, submission):
-        states[JobState.SUBMITTING] = 1
-    return states
-
-
-def reason_of_submission(tx: Transaction, submission: int) -> str:
-    """Why a condition on a submission cannot come true."""
-    failed = chains.one_not_done(tx.connection, submission)
-    if failed is None:
-        return f"submission {submission} succeeded"
-    return f"{describe_end(*failed)}, a job of submission {submission}"
-
-
-def _find_submission(tx: Transaction, parent: Parent, field: str, owner: str) -> SubmissionRow:
-    row = submission_rows.by_id(tx.connection, SubmissionId(parent.submission))
+def _check_submission(row: SubmissionRow | None, parent: Parent, field: str, owner: str) -> SubmissionRow:
     if row is None or row.owner != owner or row.state == submission_rows.STAGED:
         raise InvalidInput(f"{field}: {owner} has no {parent}", field=field)
     if row.state == submission_rows.OPEN:
@@ -221,7 +199,8 @@ def _find_submission(tx: Transaction, parent: Parent, field: str, owner: str) ->
 
 def _paired(tx: Transaction, description: JobDescription, owner: str, count: int | None) -> None:
     parent = parse_parent(description.after_each[0], EACH)
-    row = _find_submission(tx, parent, EACH, owner)
+    found = submission_rows.by_id(tx.connection, SubmissionId(parent.submission))
+    row = _check_submission(found, parent, EACH, owner)
     if count is not None and count != row.count:
         raise InvalidInput(
             f"{EACH}: {parent} has {plural(row.count, 'job')}, and this submission has {count:,}",

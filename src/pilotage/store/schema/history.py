@@ -39,7 +39,7 @@ history = sa.Table(
     sa.Column("site", sa.Text, nullable=False),
     sa.Column("ce", sa.Text, nullable=False),
     sa.Column("hostname", sa.Text, nullable=False),
-    sa.Column("has_dependants", sa.SmallInteger, nullable=False),
+    sa.Column("has_dependants", sa.SmallInteger, nullable=False, server_default="0"),
     # Lists are ordered by id. A list without a condition on the state reads one state after the other.
     sa.Index("ix_history_owner", "owner", "state", "id"),
     sa.Index("ix_history_grp", "grp", "state", "id"),

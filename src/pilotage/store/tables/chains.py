@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, RunAfter
-from pilotage.core.jobs.states import JobState
+from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.store.engine.bulk_statements import RowWriter, delete, insert, update
 from pilotage.store.engine.connection import Connection, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
@@ -262,6 +262,15 @@ def delete_changes(connection: Connection, ids: Sequence[int]) -> None:
     connection.execute(f"DELETE FROM parent_changes WHERE {condition}", (value,))
 
 
+def has_work(connection: Connection) -> bool:
+    """Whether a change is undecided, a gate unsettled, or a submission unmarked."""
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM parent_changes) OR EXISTS (SELECT 1 FROM gates WHERE settled = 0)"
+        " OR EXISTS (SELECT 1 FROM parent_submissions WHERE marked = 0)"
+    )
+    return bool(connection.execute(sql).fetchone()[0])
+
+
 class ParentFacts(NamedTuple):
     """The parts of a job's row that decide about conditions."""
 
@@ -348,17 +357,22 @@ def jobs_of(connection: Connection, submission: int) -> list[int]:
     return unfinished(connection, submission, 0, 2**31)
 
 
+_NOT_DONE = sorted(str(state) for state in FINAL if state is not JobState.DONE)
+
+
 def one_not_done(connection: Connection, submission: int) -> tuple[int, JobState, int | None] | None:
-    """The first job of the submission that has ended and is not Done: its id, state and exit code."""
-    final = "state IN ('Failed', 'Killed', 'Skipped', 'Superseded', 'Deleted')"
-    sql = (
-        "SELECT id, state, exit_code FROM ("
-        "SELECT j.id, j.state, j.exit_code FROM submission_chunks c JOIN jobs j ON j.id >= c.first_job"
-        f" AND j.id < c.first_job + c.made WHERE c.submission_id = ? AND j.submission_id = ? AND j.{final}"
-        f" UNION ALL SELECT id, state, exit_code FROM history WHERE submission_id = ? AND {final}"
-        ") AS ended ORDER BY id LIMIT 1"
-    )
-    row = connection.execute(sql, (submission, submission, submission)).fetchone()
+    """A job of the submission that has ended and is not Done: its id, state and exit code."""
+    tables = (("jobs", "final_state"), ("history", "state"))
+    parts = [
+        f"SELECT * FROM (SELECT j.id, j.state, j.exit_code FROM submissions s JOIN submission_chunks c"
+        f" ON c.submission_id = s.id JOIN {table} j ON j.owner = s.owner AND j.{column} = ? AND j.id >= c.first_job"
+        f" AND j.id < c.first_job + c.made AND j.submission_id = s.id WHERE s.id = ? LIMIT 1) AS {table}_{place}"
+        for table, column in tables
+        for place in range(len(_NOT_DONE))
+    ]
+    values = [value for _ in tables for state in _NOT_DONE for value in (state, submission)]
+    sql = f"SELECT id, state, exit_code FROM ({' UNION ALL '.join(parts)}) AS ended ORDER BY id LIMIT 1"
+    row = connection.execute(sql, values).fetchone()
     return None if row is None else (row[0], JobState(row[1]), row[2])
 
 
