@@ -23,7 +23,7 @@ _threads = DaemonThreads("storage of a finish")
 
 def has_objects(finishes: Sequence[Finish]) -> bool:
     """Whether a finish names files of S3 places."""
-    return any(_objects_of(finish) for finish in finishes)
+    return any((finish.files or finish.logs is not None) and _objects_of(finish) for finish in finishes)
 
 
 def _objects_of(finish: Finish) -> list[StoredFile]:
