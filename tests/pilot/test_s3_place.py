@@ -218,14 +218,22 @@ def test_a_service_that_is_away_is_tried_for_a_while(s3: S3Server, line: FaultyL
     assert bench.stored == b"in the end"
 
 
-def test_a_job_that_is_killed_stops_writing(s3: S3Server, line: FaultyLine) -> None:
-    bench = Bench(s3, line)
+def test_a_job_that_is_killed_stops_writing_and_clears_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_place, "PART", 5 * MIB)
+    bench.write(b"an earlier file of the attempt")
 
     def endless() -> Iterator[bytes]:
+        for _ in range(8):
+            yield b"z" * MIB
+        bench.cancelled = True
         while True:
             yield b"z" * MIB
-            bench.cancelled = True
 
     with pytest.raises(DataCancelled):
-        bench.place.write(bench.url, endless(), Checksum("adler32"))
-    assert s3.keys(bench.key) == []
+        bench.place.write(f"{bench.url}-2", endless(), Checksum("adler32"))
+    assert bench.signer.operations() == ["put", "begin", "part", "abort"]
+    prefix, _, name = bench.url.rpartition("/")
+    bench.place.withdraw(prefix, [name], "")
+    assert bench.s3.keys(bench.key) == []

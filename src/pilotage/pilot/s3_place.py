@@ -58,8 +58,7 @@ class S3PilotPlace:
             return self._complete(path, upload, etags)
         except BaseException:
             if upload:
-                with contextlib.suppress(Exception):
-                    self._requests.send(AddressRequest("abort", path, upload))
+                self._requests.clear_away(AddressRequest("abort", path, upload))
             raise
 
     def _put(self, asked: AddressRequest, body: bytes) -> str:
@@ -94,8 +93,7 @@ class S3PilotPlace:
 
     def withdraw(self, prefix: str, names: Iterable[str], folder: str) -> None:
         for name in names:
-            with contextlib.suppress(OSError):
-                self.remove(f"{prefix}/{name}")
+            self._requests.clear_away(AddressRequest("remove", f"{prefix}/{name}"))
 
     def read(self, path: str) -> Iterator[bytes]:
         """Goes on where a download was cut, if the object is the same."""

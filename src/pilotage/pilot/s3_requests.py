@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import re
 import urllib.parse
+from dataclasses import replace
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from pilotage.wire.data import StoragePlace
@@ -60,19 +61,12 @@ class S3Requests:
         begun, failures, forbidden = self._attempt.clock(), 0, 0
         while True:
             self._attempt.check()
-            code = ""
             try:
                 answer = _exchange(self._address(asked), body, headers or {}, asked.operation == "get")
                 if answer.status < 300:
                     return answer
-                code = _code_of(answer)
-                reason = f"the service answers {answer.status} {code}".rstrip()
-                is_passing = answer.status in (408, 429) or answer.status >= 500 or code in _PASSING
                 forbidden += answer.status == 403
-                if answer.status == 404:
-                    raise MissingObject(f"the service has no such {_missing(code)}")
-                if not is_passing and not 0 < forbidden < _FORBIDDEN:
-                    raise PlaceFailed(reason)
+                reason = _reason_to_wait(answer, may_be_forbidden=forbidden < _FORBIDDEN)
             except PlaceFailed:
                 raise
             except (OSError, http.client.HTTPException) as error:
@@ -83,6 +77,12 @@ class S3Requests:
                 raise PlaceFailed(f"{reason}, for {self._place.patience:g} s")
             self._attempt.pause(failures)
 
+    def clear_away(self, asked: AddressRequest) -> None:
+        """Send a request once, also for a job that was killed. A failure leaves something behind, and is no error."""
+        once = replace(self._attempt, is_cancelled=_only_once)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            _exchange(S3Requests(self._place, once)._address(asked), None, {}, False)
+
     def _address(self, asked: AddressRequest) -> SignedAddress:
         attempt = self._attempt
         path = GIVE_ADDRESS.address(job=attempt.key[0], epoch=attempt.key[1])
@@ -91,10 +91,25 @@ class S3Requests:
                 lambda: attempt.connection.post(path, asked, SignedAddress), attempt.is_cancelled
             )
         except ServerUnavailable:
-            attempt.check()
             raise PlaceFailed("the server does not answer") from None
         except RequestRefused as error:
             raise PlaceFailed(f"the server gives no address: {error.error.message}") from None
+
+
+def _only_once() -> bool:
+    return True
+
+
+def _reason_to_wait(answer: S3Answer, *, may_be_forbidden: bool) -> str:
+    """Why the same request may succeed later. Raises PlaceFailed for a refusal that stays."""
+    code = _code_of(answer)
+    reason = f"the service answers {answer.status} {code}".rstrip()
+    if answer.status == 404:
+        raise MissingObject(f"the service has no such {_missing(code)}")
+    is_passing = answer.status in (408, 429) or answer.status >= 500 or code in _PASSING
+    if not is_passing and not (answer.status == 403 and may_be_forbidden):
+        raise PlaceFailed(reason)
+    return reason
 
 
 def _exchange(
