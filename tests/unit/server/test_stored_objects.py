@@ -35,7 +35,13 @@ PREFIX = "s3://s3.example.org/data/r-1/x"
 
 
 def written(name: str = "1/2-1/a", **fields: Any) -> StoredFile:
-    facts = {"place": "results", "prefix": PREFIX, "size": 5, "checksum": "adler32:1", "etag": "e"} | fields
+    facts: dict[str, Any] = {
+        "place": "results",
+        "prefix": PREFIX,
+        "size": 5,
+        "checksum": "adler32:1",
+        "etag": "e",
+    } | fields
     return StoredFile(name, "*", **facts)
 
 
