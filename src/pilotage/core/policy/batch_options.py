@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -50,12 +51,12 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     @property
     def own_queue(self) -> str:
         """The queue or partition of its pilots; empty: the batch system's default."""
-        return ""
+        return str(getattr(self, self.partition_key, "")) if self.partition_key else ""
 
     @property
     def own_log_folder(self) -> str:
-        """The folder on the nodes for the output of its pilots; empty: their output is thrown away."""
-        return ""
+        """The folder for the output of its pilots, as its key `log_folder` says; empty: their output is thrown away."""
+        return str(getattr(self, "log_folder", ""))
 
     @property
     def fetches_program(self) -> bool:
@@ -73,3 +74,17 @@ class BatchOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def mistakes(self) -> Iterator[tuple[str, str]]:
         """Keys with values that no batch system of the type could use, each with the reason."""
         yield from ()
+
+    def mistakes_in_names(self, pattern: str, *keys: str) -> Iterator[tuple[str, str]]:
+        """The keys whose values are no names as `pattern` has them. Empty values are none."""
+        for key in keys:
+            value = getattr(self, key)
+            if value and not re.fullmatch(pattern, value):
+                yield key, f"{key} must be a name of letters, digits and `_.-`"
+
+    def mistakes_in_paths(self, *keys: str) -> Iterator[tuple[str, str]]:
+        """The keys whose values are no absolute paths. Empty values are none."""
+        for key in keys:
+            path = getattr(self, key)
+            if path and (not path.startswith("/") or re.search(r"[\0-\037]", path)):
+                yield key, f"{key} must be an absolute path"

@@ -68,14 +68,6 @@ class ArcOptions(BatchOptions, frozen=True):
     ] = ""
 
     @property
-    def own_queue(self) -> str:
-        return self.queue
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
-    @property
     def environments(self) -> tuple[str, ...]:
         """The names of `rte`."""
         return split_names(self.rte)

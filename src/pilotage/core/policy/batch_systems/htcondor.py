@@ -107,10 +107,6 @@ class HtcondorOptions(BatchOptions, frozen=True):
     ] = ""
 
     @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
-    @property
     def fetches_program(self) -> bool:
         return self.scripts == "fetch" or (not self.scripts and bool(self.schedd))
 

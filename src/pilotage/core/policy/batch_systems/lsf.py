@@ -62,23 +62,9 @@ class LsfOptions(BatchOptions, frozen=True):
         str, Setting("folder on the nodes for the output of pilots; empty: the output is thrown away")
     ] = ""
 
-    @property
-    def own_queue(self) -> str:
-        return self.queue
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        for key in ("queue", "project", "user_group", "application"):
-            value = getattr(self, key)
-            if value and not re.fullmatch(_NAME, value):
-                yield key, f"{key} must be a name of letters, digits and `_.-`"
-        for key in ("envdir", "log_folder"):
-            path = getattr(self, key)
-            if path and (not path.startswith("/") or re.search(r"[\0-\037]", path)):
-                yield key, f"{key} must be an absolute path"
+        yield from self.mistakes_in_names(_NAME, "queue", "project", "user_group", "application")
+        yield from self.mistakes_in_paths("envdir", "log_folder")
         if self.requirements and not re.fullmatch(_REQUIREMENT, self.requirements):
             yield "requirements", "requirements must be sections such as select[gpu] without quotes"
         if re.search(r"\bspan\s*\[|\bmem\s*=", self.requirements):

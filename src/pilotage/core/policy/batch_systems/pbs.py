@@ -54,16 +54,8 @@ class PbsOptions(BatchOptions, frozen=True):
         own = [request.partition("=")[0] for request in self.resources.split(":") if request]
         return frozenset({*own, "ncpus", "mem"})
 
-    @property
-    def own_queue(self) -> str:
-        return self.queue
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        yield from mistakes_in_names(self, "queue", "account", "project")
+        yield from mistakes_in_dialect(self, "queue", "account", "project")
         if self.resources and not re.fullmatch(rf"{_REQUEST}(:{_REQUEST})*", self.resources):
             yield "resources", "resources must be NAME=VALUE, with colons between them"
         names = [request.partition("=")[0] for request in self.resources.split(":")]
@@ -73,13 +65,9 @@ class PbsOptions(BatchOptions, frozen=True):
             yield "resources", f"resources names {twice} twice"
 
 
-def mistakes_in_names(options: BatchOptions, *keys: str) -> Iterator[tuple[str, str]]:
+def mistakes_in_dialect(options: BatchOptions, *names: str) -> Iterator[tuple[str, str]]:
     """The mistakes that names, `server` and `log_folder` of all dialects of PBS can have."""
-    for key in keys:
-        value = getattr(options, key)
-        if value and not re.fullmatch(NAME, value):
-            yield key, f"{key} must be a name of letters, digits and `_.-`"
+    yield from options.mistakes_in_names(NAME, *names)
     if (server := getattr(options, "server", "")) and not re.fullmatch(SERVER, server):
         yield "server", "server must be the name of a host, with :PORT where it has one of its own"
-    if (folder := options.own_log_folder) and (not folder.startswith("/") or re.search(r"[\0-\037]", folder)):
-        yield "log_folder", "log_folder must be an absolute path"
+    yield from options.mistakes_in_paths("log_folder")

@@ -10,7 +10,7 @@ from pilotage.core.forwarding.table import ForwardTable, HostSelection
 from pilotage.core.policy.batch_options import BatchOptions
 from pilotage.core.setting import Setting
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,127}"
 _QUEUE = re.compile(r"[A-Za-z_*@][A-Za-z0-9_.*?@,-]{0,255}")
 _REQUESTED = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,127})(=[^\0-\037\177\"'\\]+)?")
 _MOST_RESOURCES = 1024
@@ -92,23 +92,9 @@ class SgeOptions(BatchOptions, frozen=True):
             return None
         return 1, "pilots of several cores need a parallel environment: set `pe`; `qconf -spl` lists them"
 
-    @property
-    def own_queue(self) -> str:
-        return self.queue
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        for key in ("root", "log_folder"):
-            path = getattr(self, key)
-            if path and (not path.startswith("/") or re.search(r"[\0-\037]", path)):
-                yield key, f"{key} must be an absolute path"
-        for key in ("cell", "project", "account", "pe", "memory_complex"):
-            value = getattr(self, key)
-            if value and not _NAME.fullmatch(value):
-                yield key, f"{key} must be a name of letters, digits and `_.-`"
+        yield from self.mistakes_in_paths("root", "log_folder")
+        yield from self.mistakes_in_names(_NAME, "cell", "project", "account", "pe", "memory_complex")
         if self.queue and not _QUEUE.fullmatch(self.queue):
             yield "queue", "queue must be names such as all.q or long.q@@fast, with commas between them"
         if reason := _mistake_in_resources(self.resources):

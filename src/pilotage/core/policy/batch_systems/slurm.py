@@ -71,14 +71,6 @@ class SlurmOptions(BatchOptions, frozen=True):
     def own_features(self) -> str:
         return self.constraint
 
-    @property
-    def own_queue(self) -> str:
-        return self.partition
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
     def mistakes(self) -> Iterator[tuple[str, str]]:
         for key, example in (("conf", "/etc/slurm/slurm.conf"), ("log_folder", "/var/log/pilots")):
             path = getattr(self, key)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pilotage.core.forwarding.table import FlagSyntax, ForwardTable
 from pilotage.core.policy.batch_options import BatchOptions
-from pilotage.core.policy.batch_systems.pbs import NAME, mistakes_in_names
+from pilotage.core.policy.batch_systems.pbs import NAME, mistakes_in_dialect
 from pilotage.core.setting import Setting
 
 _PROPERTY = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
@@ -49,15 +49,7 @@ class TorqueOptions(BatchOptions, frozen=True):
     def own_features(self) -> str:
         return self.properties
 
-    @property
-    def own_queue(self) -> str:
-        return self.queue
-
-    @property
-    def own_log_folder(self) -> str:
-        return self.log_folder
-
     def mistakes(self) -> Iterator[tuple[str, str]]:
-        yield from mistakes_in_names(self, "queue", "account")
+        yield from mistakes_in_dialect(self, "queue", "account")
         if self.properties and not re.fullmatch(rf"{_PROPERTY}(:{_PROPERTY})*", self.properties):
             yield "properties", "properties must be names, with colons between them"
