@@ -169,3 +169,26 @@ def test_jobs_survive_killed_pilots_and_a_dead_manager(instance: Instance, ce: a
     until(lambda: client.counts(selection).states == {"Done": 6}, 4 * PATIENCE, "the end of all jobs")
     until(lambda: client.pilot(killed.id).pilot.ended is not None, PATIENCE, "the end of the killed pilot")
     assert_nothing_left(instance, ce)
+
+
+def test_the_end_of_the_pool_ends_its_pilots_at_the_ce(instance: Instance, ce: arc.ArcCe) -> None:
+    """No process of them is left there, and the next server takes their end for no failure of the CE."""
+    client = instance.client()
+    assert_nothing_left(instance, ce)
+    sent = client.submit({"executable": "sleep", "arguments": ["3600"]}, values=range(2))
+    selection = Selection(submission=sent.submission)
+    until(lambda: client.counts(selection).states == {"Running": 2}, 2 * PATIENCE, "running jobs")
+    running = [pilot.batch_id for pilot in client.pilots() if pilot.started and not pilot.ended]
+    assert all(map(ce.processes, running))
+    # Else the next server sends pilots for the jobs that have come back.
+    assert instance.cli("ce", "disable", "arc", "--reason", "the end").returncode == 0
+    done = instance.cli("down", "--cancel-pilots", timeout=2 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert instance.process is not None
+    instance.process.wait(PATIENCE)
+    until(lambda: not any(map(ce.processes, running)), 2 * PATIENCE, "the end of the pilots at the CE")
+    instance.start()
+    assert_nothing_left(instance, ce)
+    ended = [pilot for pilot in instance.client().pilots() if pilot.batch_id in running]
+    assert {pilot.state for pilot in ended} <= {"Done", "Deleted"}
+    assert instance.client().counts(selection).states == {"Waiting": 2}
