@@ -20,6 +20,12 @@ STARTED = replace(SUBMITTED, started=True, hostname="n1", waited=3.0)
     ("facts", "step", "state", "text"),
     [
         (ProbeFacts(unreachable="no answer"), "batch system", StepState.FAILED, "no answer"),
+        (
+            ProbeFacts(unreachable="no answer", looked_again=False),
+            "batch system",
+            StepState.WAITING,
+            "no answer",
+        ),
         (ProbeFacts(listed=False), "batch system", StepState.WAITING, "first listing"),
         (ProbeFacts(), "submission", StepState.WAITING, "next cycle"),
         (ProbeFacts(submitted=True), "submission", StepState.WAITING, "answer"),

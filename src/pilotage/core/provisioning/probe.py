@@ -34,6 +34,8 @@ class ProbeFacts:
 
     unreachable: str = ""
     """Why the last listing of the batch system failed."""
+    looked_again: bool = True
+    """There was time for a listing since the probe was ordered."""
     listed: bool = True
     """There was a complete listing of the batch system, or there is none to list."""
     is_local: bool = False
@@ -83,7 +85,8 @@ def clock_step(offset: float) -> ProbeStep:
 
 def _batch_system(facts: ProbeFacts) -> ProbeStep:
     if facts.unreachable and not facts.started:
-        return ProbeStep("batch system", StepState.FAILED, facts.unreachable)
+        state = StepState.FAILED if facts.looked_again else StepState.WAITING
+        return ProbeStep("batch system", state, facts.unreachable)
     if not facts.listed and not facts.started:
         return ProbeStep("batch system", StepState.WAITING, "for the first listing")
     return ProbeStep("batch system", StepState.OK, "this machine" if facts.is_local else "it answers")

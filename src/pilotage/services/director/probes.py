@@ -23,6 +23,9 @@ from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import ProbeAnswer, ProbeCheck, ProbeReport
 
+NEXT_LISTING = 15.0
+"""Seconds until a batch system that did not answer has been asked again: somebody may have mended it."""
+
 ABANDONED = 600.0
 """Seconds after which a probe that has not been submitted is given up."""
 
@@ -84,7 +87,8 @@ def account(connection: Connection, row: CeProbeRow, ce: Ce, log: str, now: floa
     """The steps of a probe, as the rows tell them. `log`: the end of its own output."""
     progress = ces.by_name(connection, row.ce).progress
     is_local = ce.type == "local"
-    facts = ProbeFacts(progress.unreachable, is_local or progress.listed is not None, is_local)
+    looked_again = now - row.requested >= NEXT_LISTING
+    facts = ProbeFacts(progress.unreachable, looked_again, is_local or progress.listed is not None, is_local)
     pilot = None if row.pilot is None else pilots.by_id(connection, row.pilot)
     if pilot is None:
         return explain(facts)
