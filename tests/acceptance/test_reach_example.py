@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import htcondor, rucio, slurm, ssh_server
+from tests import htcondor, rucio, s3, slurm, ssh_server
 from tests.deadlines import PATIENCE
 from tests.ports import free_port
 
@@ -30,9 +30,11 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "LANG": "C.UTF-8",
         "PILOTAGE_PYTHON": sys.executable,
         "PORTS": " ".join(str(free_port()) for _ in range(3)),
+        "S3_PORTS": " ".join(str(free_port()) for _ in range(10)),
         **{name: str(free_port()) for name in ("CONDOR_PORT", "SSH_PORT", "RUCIO_PORT")},
         "CONDOR_ROOT": str(htcondor.ROOT),
         "RUCIO_VENV": str(rucio.environment_folder()[0]),
+        "S3_VENV": str(s3.environment_folder()[0]),
     }
     return subprocess.run(
         [RUN, *words],
@@ -55,15 +57,15 @@ def short_folder() -> Iterator[Path]:
 
 
 def test_three_kinds_of_ces_run_the_jobs_of_a_request_over_rucio(short_folder: Path) -> None:
-    for service in (htcondor, rucio, slurm, ssh_server):
+    for service in (htcondor, rucio, s3, slurm, ssh_server):
         service.require()
     tried = run(short_folder, "--jobs", "60")
     assert tried.returncode == 0, tried.stdout + tried.stderr
-    matched = tried.stdout.partition("== 6.")[2].partition("== 7.")[0]
+    matched = tried.stdout.partition("== 7.")[2].partition("== 8.")[0]
     for ce in CES:
         assert f"CE\t{ce}\nmatch\tyes\n" in matched
-    ended = tried.stdout.partition("== 8.")[2]
-    assert "60 outputs" in ended
+    ended = tried.stdout.partition("== 9.")[2]
+    assert "60 outputs, such as s3://" in ended
     costs = dict(line.split("\t", 1) for line in ended.splitlines() if line.count("\t") == 6)
     assert {*CES, "total"} <= costs.keys()
     assert all(float(costs[ce].split("\t")[4]) > 0 for ce in CES), (
