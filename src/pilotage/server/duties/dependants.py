@@ -13,8 +13,8 @@ from pilotage.store.tables import chains
 from pilotage.store.tables.chains import GateKey
 from pilotage.store.writer.transaction import Transaction
 
-PERIOD = 1.0
-"""Seconds between two cycles that nothing wakes. One without work costs one small query."""
+PERIOD = 10.0
+"""Seconds between two cycles that nothing wakes, for rows that failed and for the work of a server that was killed."""
 
 AT_ONCE = 500
 """Rows that a step reads at once."""
@@ -31,8 +31,9 @@ class DependantsDuty(Duty):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_due = True
+        self._is_due = False
         """Whether the writer may have work that readers do not see yet."""
+        context.pool.jobs.dependants_due.listener = self._due
 
     def _due(self) -> None:
         """Called in the writer's thread, in a transaction that ends before the duty's next request."""
@@ -47,9 +48,7 @@ class DependantsDuty(Duty):
 
     async def work(self) -> None:
         context, progress = self._context, 1
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            await context.writer.acall(lambda tx: tx.set(context.pool.jobs, "dependants_due", self._due))
+        self._loop = asyncio.get_running_loop()
         if not self._is_due and not await context.quick_read(chains.has_work):
             self.idle_until = inf
             return

@@ -53,6 +53,17 @@ class SubmissionCache:
 
 
 @dataclass(slots=True)
+class WorkSignal:
+    """Tells a duty of this server that a transaction leaves work for it. No part of the state of the pool."""
+
+    listener: Callable[[], object] | None = None
+
+    def __call__(self) -> None:
+        if self.listener is not None:
+            self.listener()
+
+
+@dataclass(slots=True)
 class JobCaches:
     """Submissions, the outputs of requests, and jobs that a user watches."""
 
@@ -61,7 +72,7 @@ class JobCaches:
     """The outputs of a step, by request and position of the step."""
     given_places: set[tuple[str, str]] = field(default_factory=set)
     """Sites and storage places that the store has as given to pilots, as far as known here."""
-    dependants_due: Callable[[], object] = lambda: None
+    dependants_due: WorkSignal = field(default_factory=WorkSignal)
     """Called when conditions must be decided after the transaction."""
     followed: dict[JobId, float] = field(default_factory=dict)
     """Jobs with output that a user watches, and until when. The lease duty drops expired entries."""
