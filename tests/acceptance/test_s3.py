@@ -103,6 +103,7 @@ def test_a_request_reads_writes_merges_and_clears_away_in_s3(
     instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
 ) -> None:
     lines = make_data(instance, tmp_path / "data")
+    s3.put("out/copy-1/process/unmerged/1/99-1-5/left", b"a file of a lost attempt")
     text = REQUEST.format(name="copy", input="numbers") + "[merge]\ncleanup = true\n"
     submit(instance, tmp_path, text + "[log_collect]\ncleanup = true\n")
     cli(instance, "request", "wait", "1", "--timeout", "3m")

@@ -108,7 +108,8 @@ def _remove(order: DataOrder, places: OpenPlaces) -> None:
         except OSError as error:
             failures.append(f"{file.path}: {error.strerror or error}")
     kept = {os.path.normpath(name) for name in order.keep}
-    for known in order.places:
+    swept = {place.path: place for place in (*order.places, *order.sources)}
+    for known in swept.values():
         root = os.path.join(known.path, order.folder)
         for folder in order.sweep:
             place = places.of_output(os.path.join(root, folder)) if stays_inside(folder) else None
