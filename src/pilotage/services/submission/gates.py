@@ -199,8 +199,8 @@ def _check_submission(row: SubmissionRow | None, parent: Parent, field: str, own
 
 def _paired(tx: Transaction, description: JobDescription, owner: str, count: int | None) -> None:
     parent = parse_parent(description.after_each[0], EACH)
-    found = submission_rows.by_id(tx.connection, SubmissionId(parent.submission))
-    row = _check_submission(found, parent, EACH, owner)
+    stored = submission_rows.by_id(tx.connection, SubmissionId(parent.submission))
+    row = _check_submission(stored, parent, EACH, owner)
     if count is not None and count != row.count:
         raise InvalidInput(
             f"{EACH}: {parent} has {plural(row.count, 'job')}, and this submission has {count:,}",
