@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pilotage import wire
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import FINAL, HELD, JobState
-from pilotage.wire.changes import MAX_WAIT
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
@@ -73,7 +73,7 @@ def wait_until_final(
         # Changes of a large submission never stop: they are counted ever more rarely.
         pace.pause(before is None, at_most=left)
         before = counts
-        next_change(MAX_WAIT if left is None else min(left, MAX_WAIT))
+        next_change(wire.changes.MAX_WAIT if left is None else min(left, wire.changes.MAX_WAIT))
 
 
 def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES) -> Iterator[LogPiece]:
@@ -107,6 +107,6 @@ def follow_log(
         elif piece.state in final:
             return
         if piece.state in silent:
-            wait(MAX_WAIT)
+            wait(wire.changes.MAX_WAIT)
         elif piece.state not in final:
             wait(pace.next(bool(piece.data)))

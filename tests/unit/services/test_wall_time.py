@@ -64,7 +64,7 @@ def test_a_pilot_keeps_the_wall_time_that_was_asked_for(make: Make) -> None:
 
 def offered(answer: EnrolResponse, elapsed: float) -> float:
     """The CPU time that the real pilot offers so many seconds after its start."""
-    options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0)
+    options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
     config = make_config(answer, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
     take = next_take(1, Assignments(), JobRate(), config, elapsed)
     assert take is not None
@@ -137,7 +137,7 @@ def test_a_batch_system_that_gives_less_time_than_the_policy_says() -> None:
         1, "token", 1, "here", "local", 60.0, 5.0, 5.0, wall=1000.0, margin=30.0, least=60.0
     )
     assert offered(answer, 0.0) == pytest.approx(970)
-    options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0)
+    options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
     short = replace(answer, wall=10_000.0)
     config = make_config(short, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
     assert (config.end, config.margin, config.min_remaining) == (10_000, 30, 60)
@@ -206,7 +206,7 @@ def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int
     else:
         [one] = ordered
         pilot = Ce(bench).enrol(one)
-        options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0)
+        options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
         config = make_config(pilot.terms, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
         take = next_take(1, Assignments(), JobRate(), config, wall_time.start(3600))
         assert take is not None
