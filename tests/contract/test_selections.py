@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.store.tables import history, listing, submissions
 from pilotage.store.tables.selections import JobSelection, Viewer
 from tests.contract.stores import IDENTITY, assert_counted, recount
@@ -48,7 +48,7 @@ def jobs(connection: Any) -> Any:
                 )
                 continue
             state = rng.choice(UNFINISHED)
-            pilot = rng.randint(1, 3) if state in HELD | {JobState.MATCHED} else None
+            pilot = rng.randint(1, 3) if state in CONFIRMED | {JobState.MATCHED} else None
             connection.execute(
                 "UPDATE jobs SET state = ?, pilot_id = ?, not_before = ? WHERE id = ?",
                 (state, pilot, 9.0 if state == JobState.RESCHEDULED else None, job),

@@ -1,4 +1,4 @@
-"""`pilotage kill`, `reschedule`, `delete`: verbs on one or many jobs."""
+"""`pilotage kill`, `reschedule`, `delete`, `hold`, `release`: verbs on one or many jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,15 @@ ReasonOption = Annotated[
 ]
 YesOption = Annotated[bool, CommandOption("-y", "--yes", help="Do not ask for confirmation")]
 
-PAST = {"kill": "killed", "reschedule": "rescheduled", "delete": "deleted"}
+PAST = {
+    "kill": "killed",
+    "reschedule": "rescheduled",
+    "delete": "deleted",
+    "hold": "held",
+    "release": "released",
+}
+HARMLESS = frozenset({"hold", "release"})
+"""Verbs that can be taken back, and need no confirmation."""
 
 
 def _command(verb: str, text: str) -> Callable[..., int | None]:
@@ -81,7 +89,7 @@ def _act(
         require_named_jobs(client, ids)
         ask = getattr(client, verb)
         # Ask unless the jobs are named by id: a condition may select too many. Deletion always asks; it is permanent.
-        if not dry_run and not yes and (not selection.ids or verb == "delete"):
+        if not dry_run and not yes and verb not in HARMLESS and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
             question = (
                 f"{verb} {would.done:,} of {plural(would.matched, 'job')} ({describe_selection(selection)})"
@@ -123,3 +131,8 @@ reschedule = _command(
     " stored at submission. To use the current files, submit new jobs with `pilotage rerun`.",
 )
 delete = _command("delete", "Delete ended or waiting jobs and their outputs; accounting records are kept.")
+hold = _command(
+    "hold",
+    "Keep waiting or blocked jobs from running, until they are released.\n\nA running job cannot be held.",
+)
+release = _command("release", "Let held jobs run. They have the place in their queue that they had before.")

@@ -35,6 +35,8 @@ COMMANDS: dict[str, LazyCommand] = {
         "actions", "reschedule", "Queue failed or killed jobs again, with the files sent before"
     ),
     "rerun": _here("rerun", "rerun", "Submit ended jobs again as new jobs, with the current files"),
+    "hold": _here("actions", "hold", "Keep waiting or blocked jobs from running"),
+    "release": _here("actions", "release", "Let held jobs run"),
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
     "request submit": _here("requests.submit", "submit", "Submit requests: data sets to process, or events"),
     "request list": _here("requests.lists", "list_requests", "List requests and how far they have come"),

@@ -115,6 +115,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "after_ok": _split(options.after_ok),
         "after_fail": _split(options.after_fail),
         "after_each": _split([options.after_each] if options.after_each else None),
+        "hold": options.hold or None,
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]

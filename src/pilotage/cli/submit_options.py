@@ -144,6 +144,9 @@ class JobOptions(OptionGroup):
             help="Start job k after job k of submission N is Done; both have the same number of jobs",
         ),
     ] = ""
+    hold: Annotated[
+        bool, CommandOption("--hold", help="Hold the jobs: they run after `pilotage release`")
+    ] = False
     count: Annotated[
         int | None,
         CommandOption("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
@@ -165,7 +168,9 @@ class JobOptions(OptionGroup):
 
     def given_options(self) -> list[str]:
         """Names of the fields that were given."""
-        return [field.name for field in fields(self) if getattr(self, field.name) not in (None, "", [])]
+        return [
+            field.name for field in fields(self) if getattr(self, field.name) not in (None, "", [], False)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

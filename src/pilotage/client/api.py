@@ -334,6 +334,14 @@ class Client(
         """Queue failed or killed jobs again, with their stored files. Parameters: see `kill`."""
         return self._action("reschedule", which, dry_run, reason)
 
+    def hold(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """Keep waiting or blocked jobs from running, until `release`. Parameters: see `kill`."""
+        return self._action("hold", which, dry_run, reason)
+
+    def release(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
+        """Let held jobs run. Parameters: see `kill`."""
+        return self._action("release", which, dry_run, reason)
+
     def delete(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """Delete jobs and their outputs; accounting records are kept. Parameters: see `kill`."""
         return self._action("delete", which, dry_run, reason)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from pilotage import wire
 from pilotage.core.errors import NotFound
-from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
 
 FINAL_STATES = frozenset(str(state) for state in FINAL)
-SILENT_STATES = frozenset(str(state) for state in JobState) - FINAL_STATES - frozenset(map(str, HELD))
+SILENT_STATES = frozenset(str(state) for state in JobState) - FINAL_STATES - frozenset(map(str, CONFIRMED))
 """States in which no payload runs."""
 
 SMALL = 64 * 1024

@@ -51,7 +51,12 @@ def describe_resubmission(source: SubmissionSource, folder: Path) -> LocalDescri
     """The chosen jobs of a source as a submission whose files lie in `folder`."""
     # The conditions of these jobs have been decided: the new ones depend on nothing.
     description = replace(
-        description_from_json(source.description), after=(), after_ok=(), after_fail=(), after_each=()
+        description_from_json(source.description),
+        after=(),
+        after_ok=(),
+        after_fail=(),
+        after_each=(),
+        hold=False,
     )
     given = [place for place, name in enumerate(source.names) if not is_internal_column(name)]
     rows = tuple(tuple(job.values[place] for place in given) for job in source.jobs)

@@ -34,6 +34,8 @@ WORDS: dict[str, list[list[str]]] = {
     "output": [["output", "1", "--dir", "out"]],
     "logs": [["logs", "1"]],
     "kill": [["kill", "1"]],
+    "hold": [["hold", "1"]],
+    "release": [["release", "1"]],
     "reschedule": [["reschedule", "1"]],
     "rerun": [["rerun", "1"], ["rerun", "-s", "1", "--failed"]],
     "delete": [["delete", "1", "-y"]],

@@ -76,6 +76,7 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "after": (("--after", "12,s:13"), "after", ["12", "s:13"]),
     "after_ok": (("--after-ok", "12", "--after-ok", "13"), "after_ok", ["12", "13"]),
     "after_fail": (("--after-fail", "s:12"), "after_fail", ["s:12"]),
+    "hold": (("--hold",), "hold", True),
     "after_each": (("--after-each", "s:12"), "after_each", ["s:12"]),
     "on_cutoff": (("--on-cutoff", "continue"), "on_cutoff", None),
 }

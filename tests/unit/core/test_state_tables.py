@@ -41,6 +41,17 @@ MORE_THAN_DIRAC = {
     (S.KILLED, S.SUPERSEDED): "a later submission runs it again",
     (S.DONE, S.SUPERSEDED): "it lacks an output, and a later submission runs it again",
     (S.SUBMITTING, S.BLOCKED): "it depends on other jobs",
+    (S.SUBMITTING, S.HELD): "its owner submits it held",
+    (S.BLOCKED, S.HELD): "a person holds it",
+    (S.WAITING, S.HELD): "a person holds it",
+    (S.RESCHEDULED, S.HELD): "a person holds it",
+    (S.HELD, S.WAITING): "a person releases it",
+    (S.HELD, S.BLOCKED): "a person releases it before its condition came true",
+    (S.HELD, S.RUNNING): "the pilot of its lost attempt has come back",
+    (S.HELD, S.DONE): "the result of its lost attempt arrives late",
+    (S.HELD, S.FAILED): "the result of its lost attempt arrives late",
+    (S.HELD, S.KILLED): "its owner ends it",
+    (S.HELD, S.DELETED): "its owner deletes it",
     (S.BLOCKED, S.WAITING): "the jobs that it depends on have ended as it needs",
     (S.BLOCKED, S.SKIPPED): "its condition cannot come true",
     (S.BLOCKED, S.KILLED): "its owner ends it",
@@ -101,7 +112,7 @@ def test_from_every_state_a_job_can_end() -> None:
 def test_every_job_state_belongs_to_one_phase_of_the_hand_over() -> None:
     custodies = {state: custody_of(state) for state in JobState}
     assert {state for state, custody in custodies.items() if custody is Custody.FINAL} == jobs.FINAL
-    assert {state for state, custody in custodies.items() if custody is Custody.HELD} == jobs.HELD
+    assert {state for state, custody in custodies.items() if custody is Custody.HELD} == jobs.CONFIRMED
     assert {state for state, custody in custodies.items() if custody is Custody.FREE} == jobs.FREE
     assert [state for state, custody in custodies.items() if custody is Custody.OFFERED] == [S.MATCHED]
 
@@ -133,7 +144,7 @@ def test_the_diagram_has_every_move_and_no_other() -> None:
 
 def test_every_move_of_dirac_is_allowed_and_every_other_one_has_its_reason() -> None:
     theirs = dirac_suites()["job/state-machine"]["transitions"]
-    assert set(theirs) == {str(state) for state in JobState} - {"Blocked", "Skipped", "Superseded"}
+    assert set(theirs) == {str(state) for state in JobState} - {"Blocked", "Held", "Skipped", "Superseded"}
     dirac = {(S(old), S(new)) for old, following in theirs.items() for new in following}
     ours = {(old, new) for old in JobState for new in JOB_STATES.rows[old].next}
     assert dirac <= ours

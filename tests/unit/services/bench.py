@@ -391,7 +391,7 @@ def legal_chain(history: Sequence[events.Event | Step], state: str) -> list[str]
     """The states of a job by its events, in order, checked to be one legal chain that ends in `state`."""
     assert history[0].kind == "submitted"
     states = [history[0].new]
-    assert states[0] in ("Waiting", "Blocked")
+    assert states[0] in ("Waiting", "Blocked", "Held")
     for event in history[1:]:
         assert event.old == states[-1], (states, event)
         JOB_STATES.check(JobState(event.old), JobState(event.new))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MINOR = {
     "Blocked": "Waiting for other jobs",
+    "Held": "Held by a person",
     "Waiting": "Pilot Agent Submission",
     "Matched": "Assigned",
     "Running": "Application",

@@ -78,6 +78,7 @@ class JobDescription:
     after_ok: tuple[str, ...] = ()
     after_fail: tuple[str, ...] = ()
     after_each: tuple[str, ...] = ()
+    hold: bool = False
 
     @property
     def dependencies(self) -> list[Dependency]:
@@ -93,6 +94,11 @@ class JobDescription:
     def is_dependent(self) -> bool:
         """Whether its jobs wait for the end of other jobs."""
         return bool(self.after or self.after_ok or self.after_fail or self.after_each)
+
+    @property
+    def begins_blocked(self) -> bool:
+        """Whether its jobs may begin outside of the task queues."""
+        return self.is_dependent or self.hold
 
     @property
     def required_tags(self) -> tuple[str, ...]:

@@ -283,6 +283,12 @@ FIELDS: Final[tuple[Field, ...]] = (
         "parents",
         "A submission with as many jobs, as `s:12`: job k waits until job k of that submission is Done.",
     ),
+    Field(
+        "hold",
+        ("Hold",),
+        "boolean",
+        "Whether the jobs begin as Held: they run when they are released.",
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -3,7 +3,7 @@
 Sixteen states and their transitions come from DIRAC (JobStatus of 9.1). Pilotage adds the transitions of the
 hand-over: a lost offer returns the job to Waiting, and an expired lease moves it to Rescheduled. A late result is
 applied in any state that is not final, as long as no newer attempt exists. Pilotage also adds the states Superseded,
-Blocked and Skipped.
+Blocked, Held and Skipped.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class JobState(StrEnum):
     SCOUTING = "Scouting"
     STAGING = "Staging"
     BLOCKED = "Blocked"
+    HELD = "Held"
     WAITING = "Waiting"
     MATCHED = "Matched"
     RESCHEDULED = "Rescheduled"
@@ -53,6 +54,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
             S.RECEIVED,
             S.CHECKING,
             S.BLOCKED,
+            S.HELD,
             S.WAITING,
             S.DELETED,
             S.KILLED,
@@ -88,14 +90,27 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.BLOCKED: _row(
             "dependency duty",
             "waits for the end of other jobs, in no task queue",
+            S.HELD,
             S.WAITING,
             S.SKIPPED,
+            S.DELETED,
+            S.KILLED,
+        ),
+        S.HELD: _row(
+            "owner",
+            "kept from running until a person releases it, in no task queue",
+            S.BLOCKED,
+            S.WAITING,
+            S.RUNNING,
+            S.DONE,
+            S.FAILED,
             S.DELETED,
             S.KILLED,
         ),
         S.WAITING: _row(
             "matcher",
             "in a task queue",
+            S.HELD,
             S.MATCHED,
             S.RUNNING,
             S.RESCHEDULED,
@@ -118,6 +133,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
             "retry duty",
             "returns to its queue after the retry delay, or to its pilot if that comes back before",
             S.BLOCKED,
+            S.HELD,
             S.WAITING,
             S.RUNNING,
             S.RECEIVED,
@@ -190,16 +206,16 @@ JOB_STATES: StateTable[JobState] = StateTable(
 FINAL = frozenset({S.DONE, S.FAILED, S.KILLED, S.SKIPPED, S.SUPERSEDED, S.DELETED})
 """Every job ends in one of these states."""
 
-HELD = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
+CONFIRMED = frozenset({S.RUNNING, S.STALLED, S.COMPLETING})
 """Confirmed by a pilot: custody *held* in the hand-over."""
 
-FREE = frozenset(JobState) - FINAL - HELD - {S.MATCHED}
+FREE = frozenset(JobState) - FINAL - CONFIRMED - {S.MATCHED}
 """Held by no pilot: custody *free* in the hand-over. Only Waiting jobs are offered."""
 
 
 def custody_of(state: JobState) -> Custody:
     """The custody that a job in this state has in the hand-over."""
-    if state in HELD:
+    if state in CONFIRMED:
         return Custody.HELD
     if state is JobState.MATCHED:
         return Custody.OFFERED

@@ -1,4 +1,4 @@
-"""Actions of users on jobs: kill, reschedule, delete."""
+"""Actions of users on jobs: kill, reschedule, delete, hold, release."""
 
 from __future__ import annotations
 
@@ -114,11 +114,41 @@ def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRo
     again = moves.move(job, "rescheduled", JobState.RESCHEDULED, reason)
     again = again._replace(queue=find_queue(moves, job), failures=0, own_failures=0)
     moves.parent_changed(again)
+    _let_wait(moves, again, "requeued")
+
+
+def _let_wait(moves: JobTransitions, job: JobRow, kind: str) -> None:
+    """Return a job to its queue, or to its gate if it has not passed it."""
     gate = chains.gate_of_job(moves.tx.connection, job.submission, job.id)
     if gate is None:
-        moves.requeue(again)
+        moves.requeue(job, kind)
     else:
-        block_again(moves, again, gate)
+        block_again(moves, job, gate)
+
+
+_MAY_BE_HELD = frozenset({JobState.BLOCKED, JobState.WAITING, JobState.RESCHEDULED})
+
+
+def _refuse_hold(job: JobRow) -> str:
+    if job.state in _MAY_BE_HELD:
+        return ""
+    if job.state in FINAL or job.state is JobState.HELD:
+        return f"the job is already {job.state}"
+    return f"the job is {job.state}: only jobs that have not started can be held"
+
+
+def _hold(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
+    holder = moves.events.actor.removeprefix("user:")
+    moves.hold_back(job, f"held by {holder}: {reason}" if reason else f"held by {holder}")
+
+
+def _refuse_release(job: JobRow) -> str:
+    return "" if job.state is JobState.HELD else f"the job is {job.state}: it is not held"
+
+
+def _release(moves: JobTransitions, job: JobRow, _reason: str, _place: PilotRow | None) -> None:
+    """Let a held job go on. A queue orders its jobs by priority and id, so the job has its former place."""
+    _let_wait(moves, job._replace(queue=find_queue(moves, job)), "hold-over")
 
 
 def _refuse_delete(job: JobRow) -> str:
@@ -135,11 +165,19 @@ def _delete(moves: JobTransitions, job: JobRow, reason: str, place: PilotRow | N
     moves.end(job, "deleted", JobState.DELETED, reason or "deleted", place)
 
 
-VERBS: dict[str, Verb] = {"kill": _kill, "reschedule": _reschedule, "delete": _delete}
+VERBS: dict[str, Verb] = {
+    "kill": _kill,
+    "reschedule": _reschedule,
+    "delete": _delete,
+    "hold": _hold,
+    "release": _release,
+}
 REFUSALS: dict[str, Callable[[JobRow], str]] = {
     "kill": _refuse_kill,
     "reschedule": _refuse_reschedule,
     "delete": _refuse_delete,
+    "hold": _refuse_hold,
+    "release": _refuse_release,
 }
 
 

@@ -239,7 +239,7 @@ def _move_job(moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str)
 
 
 def block_again(moves: JobTransitions, job: JobRow, gate: GateRow) -> None:
-    """Rescheduled → Blocked, for a job that has not passed its gate. It is moved on if the gate is decided."""
+    """Rescheduled or Held → Blocked, for a job that has not passed its gate. It is moved on if the gate is decided."""
     moves.block(job, "blocked")
     state = GateState(gate.outlook, gate.reason, 0, 0, *gate.key)
     chains.save_gates(moves.tx.connection, [state])

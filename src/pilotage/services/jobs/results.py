@@ -7,7 +7,7 @@ import binascii
 
 from pilotage.core.handover import THE_PAYLOADS_OWN, RetryDecision, after_failure
 from pilotage.core.ids import JobId
-from pilotage.core.jobs.states import HELD, JobState
+from pilotage.core.jobs.states import CONFIRMED, JobState
 from pilotage.core.requests.retries import DATA_FAILURES
 from pilotage.services.jobs.failures import counted
 from pilotage.services.jobs.stored_files import register_files, register_logs
@@ -42,7 +42,7 @@ def apply_finish(pool: Pool, finish: Finish, job: JobRow, pilot: PilotRow, moves
     save_result(finish, moves)
     if not failure:
         return _end(finish, job, JobState.DONE, reason, place, moves)
-    with_pilot = job.state in HELD or job.state is JobState.MATCHED
+    with_pilot = job.state in CONFIRMED or job.state is JobState.MATCHED
     if with_pilot or failure in THE_PAYLOADS_OWN:
         # Otherwise the failure was counted when the lease expired.
         job = counted(job, failure)

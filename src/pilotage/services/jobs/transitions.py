@@ -246,11 +246,16 @@ class JobTransitions:
         self._return(job, kind, JobState.RESCHEDULED, reason, later)
 
     def requeue(self, job: JobRow, kind: str = "requeued") -> None:
-        """Rescheduled or Blocked → Waiting."""
+        """Rescheduled, Blocked or Held → Waiting."""
         self._returned(self._return(job, kind, JobState.WAITING))
 
+    def hold_back(self, job: JobRow, reason: str) -> None:
+        """Waiting, Blocked or Rescheduled → Held."""
+        self._left(job, None)
+        self._return(job, "held", JobState.HELD, reason)
+
     def block(self, job: JobRow, kind: str) -> JobRow:
-        """Rescheduled or Skipped → Blocked."""
+        """Rescheduled, Held or Skipped → Blocked."""
         return self._return(job, kind, JobState.BLOCKED)
 
     def _return(

@@ -246,7 +246,7 @@ def check_acceptable(pool: Pool, tx: Transaction, prepared: PreparedSubmission, 
     """Raise the errors of `begin` without writing anything; for a dry run."""
     known = rows.by_key(tx.connection, prepared.owner, prepared.key) if prepared.key else None
     if known is None:
-        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.is_dependent)
+        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked)
         check_parents(tx, prepared.description, prepared.owner, prepared.expected or prepared.count)
         return
     check_not_staged(known)
@@ -266,7 +266,7 @@ def begin(
 ) -> rows.SubmissionRow:
     """Store a submission without rows, and reserve the ids of its jobs if their number is known."""
     if state == rows.STAGED:
-        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.is_dependent)
+        check_room(pool, tx, prepared.owner, prepared.count, blocked=prepared.description.begins_blocked)
     reserved = prepared.count if state == rows.STAGED else prepared.expected or 0
     _use_uploads(tx, prepared, now)
     queue = rows.get_or_insert_queue(tx.connection, prepared.identity, now)
@@ -327,7 +327,7 @@ def use_files(tx: Transaction, owner: str, chunk: ChunkRow, digests: Sequence[st
 def check_room(pool: Pool, tx: Transaction, owner: str, count: int, *, blocked: bool = False) -> None:
     """Raises `Overloaded` if `count` more jobs would exceed the owner's limit of waiting jobs.
 
-    `blocked`: the jobs depend on others, and Blocked jobs count too.
+    `blocked`: the jobs do not begin to wait, and Blocked and Held jobs count too.
     """
     most = pool.policy.jobs.max_waiting_per_owner
     entries = pool.queues.index.entries.values()

@@ -97,7 +97,7 @@ def accept_chunk(
         _check_same_rows(known, given)
         return known
     _check_next(tx, submission, number, given.count)
-    blocked = pool.jobs.submissions.get(tx, submission.id).description.is_dependent
+    blocked = pool.jobs.submissions.get(tx, submission.id).description.begins_blocked
     check_room(pool, tx, owner, given.count, blocked=blocked)
     first = _first_job(pool.ids, tx, submission, given.count)
     chunk = ChunkRow(submission.id, number, given.digest, first, given.count, 0, now)

@@ -68,6 +68,8 @@ def state_of_new_jobs(
     pool: Pool, tx: Transaction, row: SubmissionRow, description: JobDescription
 ) -> JobState:
     """The state in which jobs of a submission begin. Its gate stays as it is until the transaction ends."""
+    if description.hold:
+        return JobState.HELD
     if not description.is_dependent:
         return JobState.WAITING
     if description.after_each:
@@ -210,6 +212,6 @@ def _paired(tx: Transaction, description: JobDescription, owner: str, count: int
 
 
 def count_blocked(tx: Transaction, owner: str) -> int:
-    """The number of Blocked jobs of an owner."""
+    """The number of Blocked and Held jobs of an owner."""
     states = job_counts.by_state(tx.connection, JobSelection(owner=owner), EVERYBODY)
-    return states.get(JobState.BLOCKED, 0)
+    return states.get(JobState.BLOCKED, 0) + states.get(JobState.HELD, 0)

@@ -23,6 +23,11 @@ def rescheduled(job: JobSummary, until: float | None, now: float) -> tuple[str, 
     return summary, f"`pilotage status {job.id} --events` shows the history of the job"
 
 
+def held_back(job: JobSummary) -> tuple[str, str]:
+    reason = job.reason or f"held by {job.owner} at submission"
+    return f"job {job.id} is {reason}", f"`pilotage release {job.id}` lets it run"
+
+
 def held(job: JobSummary) -> tuple[str, str]:
     node = f" ({job.hostname})" if job.hostname else ""
     holder = f"pilot {job.pilot} at site {job.site}{node}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.core.errors import Conflict
-from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.store.admin.revisions import head_revision, refuse_unknown
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import history, job_counts, partitions
@@ -16,7 +16,7 @@ def _quote_states(states: frozenset[JobState]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
-_WITH_PILOT = HELD | {JobState.MATCHED}
+_WITH_PILOT = CONFIRMED | {JobState.MATCHED}
 _UNFINISHED = f"state NOT IN ({_quote_states(FINAL)})"
 _HISTORY = "history h"
 """Stands for archived jobs in a rule; jobs of detached months are added."""
@@ -75,13 +75,13 @@ _RULES: tuple[tuple[str, str], ...] = (
     ),
     (
         "held jobs without an open attempt of this epoch",
-        f"SELECT id FROM jobs WHERE state IN ({_quote_states(HELD)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
+        f"SELECT id FROM jobs WHERE state IN ({_quote_states(CONFIRMED)}) AND NOT EXISTS (SELECT 1 FROM attempts a"
         " WHERE a.job_id = jobs.id AND a.epoch = jobs.epoch AND a.ended IS NULL)",
     ),
     (
         "jobs with an attempt that is open, though nobody holds them in its epoch",
         "SELECT a.job_id FROM attempts a LEFT JOIN jobs j ON j.id = a.job_id AND j.epoch = a.epoch"
-        f" AND j.state IN ({_quote_states(HELD)}) WHERE a.ended IS NULL AND j.id IS NULL",
+        f" AND j.state IN ({_quote_states(CONFIRMED)}) WHERE a.ended IS NULL AND j.id IS NULL",
     ),
     (
         "jobs of which two results were applied",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pilotage.core.jobs.states import FINAL, HELD, JobState
+from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
 from pilotage.store.engine.connection import MAX_INTEGER, Connection, in_list
 from pilotage.store.tables import job_counts
 from pilotage.store.tables.selections import JobSelection, Viewer, WhereClause, jobs_where
@@ -20,11 +20,11 @@ JOINED = (
     "FROM jobs j JOIN submissions s ON s.id = j.submission_id"
     " LEFT JOIN attempts a ON a.job_id = j.id AND a.epoch = j.epoch"
     " LEFT JOIN pilots p ON p.id = coalesce(j.pilot_id,"
-    " CASE WHEN j.state NOT IN ('Blocked', 'Waiting', 'Rescheduled') THEN a.pilot_id END)"
+    " CASE WHEN j.state NOT IN ('Blocked', 'Held', 'Waiting', 'Rescheduled') THEN a.pilot_id END)"
 )
 """Jobs j of the hot table, with their submissions, attempts and pilots."""
 
-_WITH_PILOT = HELD | {JobState.MATCHED}
+_WITH_PILOT = CONFIRMED | {JobState.MATCHED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def logs(
 async def action(
     verb: limits.Name, body: ActionRequest, context: TheContext, caller: TheCaller
 ) -> ActionResponse:
-    """Kill, reschedule or delete the jobs of a selection that the caller may see."""
+    """Kill, reschedule, delete, hold or release the jobs of a selection that the caller may see."""
     check_verb(verb)
     selection = selection_of(body.selection)
     pool, clock = context.pool, context.clock
