@@ -18,7 +18,12 @@ from pilotage.cli.time_format import format_size, parse_duration
 from pilotage.client.description import LocalDescription, from_mapping
 from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.arrays import Array, parse_array
 from pilotage.core.jobs.overrides import override_fields
+
+
+ARRAY_VARIABLE = "PILOTAGE_ARRAY_INDEX"
+"""The environment variable of a job of an array that has its number."""
 
 
 @dataclass
@@ -89,6 +94,9 @@ class _ParsedOptions:
 def _parse_options(options: JobOptions) -> _ParsedOptions:
     entries, local = _inputs(options.inputs or [])
     variables, unset = parse_export(options.export, os.environ)
+    array = _read_array(options)
+    if array:
+        variables |= {ARRAY_VARIABLE: "%s"}
     fields: dict[str, Any] = {
         "environment": variables | name_value_pairs(options.environment or [], "--env", "K=V"),
         "output_sandbox": _outputs(options.outputs or []),
@@ -116,10 +124,20 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "after_fail": _split(options.after_fail),
         "after_each": _split([options.after_each] if options.after_each else None),
         "hold": options.hold or None,
+        "parallel": options.parallel or (array.parallel if array else 0) or None,
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
     return _ParsedOptions(stated, entries, local, notes)
+
+
+def _read_array(options: JobOptions) -> Array | None:
+    if not options.array:
+        return None
+    array = parse_array(options.array, wire.submissions.MAX_JOBS_PER_SUBMISSION)
+    if array.parallel and options.parallel not in (None, array.parallel):
+        raise InvalidInput("--array and --parallel give two numbers of jobs at once; give one of them")
+    return array
 
 
 def whole_seconds(text: str) -> int | None:
@@ -199,8 +217,13 @@ def parameter_columns(options: JobOptions) -> dict[str, list[Any]] | None:
         if name in columns:
             raise InvalidInput(f"--param {name} is given twice")
         columns[name] = [value.strip() for value in values.split(",")]
-    if options.count is not None and options.params_from is not None:
-        raise InvalidInput("--count and --params-from both set %s; give one of them")
+    array = _read_array(options)
+    given = {"--array": array, "--count": options.count, "--params-from": options.params_from}
+    unnamed = [option for option, value in given.items() if value is not None]
+    if len(unnamed) > 1:
+        raise InvalidInput(f"{' and '.join(unnamed)} both set %s; give one of them")
+    if array is not None:
+        columns[""] = list(array.values)
     if options.params_from is not None:
         columns[""] = _lines(options.params_from)
     if options.count is not None:

@@ -65,7 +65,7 @@ def submit(
     if how.parsable and (how.wait or how.dry_run or session.as_json):
         raise InvalidInput("--parsable cannot be combined with --wait, --dry-run or --json")
     if how.table and job.parametric:
-        raise InvalidInput("--table cannot be combined with --count, --param or --params-from")
+        raise InvalidInput("--table cannot be combined with --array, --count, --param or --params-from")
     if how.table == "-" and "-" in words:
         raise InvalidInput("standard input cannot be both the job file and the table")
     graph = read_graph_file(words)

@@ -151,6 +151,18 @@ class JobOptions(OptionGroup):
         int | None,
         CommandOption("--count", metavar="N", min=1, help="Number of jobs; %s is replaced by 0, 1, 2 ..."),
     ] = None
+    array: Annotated[
+        str,
+        CommandOption(
+            "--array",
+            metavar="RANGES",
+            help="One job per number: 0-99, 1-100:2, 1,5-8; 0-99%10: at most 10 at once. %s is the number",
+        ),
+    ] = ""
+    parallel: Annotated[
+        int | None,
+        CommandOption("--parallel", metavar="N", min=1, help="Run at most N jobs of the submission at once"),
+    ] = None
     params: Annotated[
         Values,
         _repeatable("--param", metavar="NAME=A,B", text="One job per value; %(NAME)s is replaced by it"),
@@ -164,7 +176,7 @@ class JobOptions(OptionGroup):
 
     @property
     def parametric(self) -> bool:
-        return self.count is not None or bool(self.params) or self.params_from is not None
+        return self.count is not None or bool(self.array) or bool(self.params) or self.params_from is not None
 
     def given_options(self) -> list[str]:
         """Names of the fields that were given."""

@@ -77,10 +77,12 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "after_ok": (("--after-ok", "12", "--after-ok", "13"), "after_ok", ["12", "13"]),
     "after_fail": (("--after-fail", "s:12"), "after_fail", ["s:12"]),
     "hold": (("--hold",), "hold", True),
+    "parallel": (("--parallel", "3"), "parallel", 3),
     "after_each": (("--after-each", "s:12"), "after_each", ["s:12"]),
     "on_cutoff": (("--on-cutoff", "continue"), "on_cutoff", None),
 }
 PARAMETERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "array": (("--array", "1-5:2"), {"names": [""], "rows": [[1], [3], [5]]}),
     "count": (("--count", "3"), {"names": [""], "rows": [[0], [1], [2]]}),
     "params": (("--param", "Seed=4,5"), {"names": ["Seed"], "rows": [["4"], ["5"]]}),
     "params_from": (("--params-from", "lines"), {"names": [""], "rows": [["l1"], ["l2"], ["l3"]]}),

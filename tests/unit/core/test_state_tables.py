@@ -43,6 +43,7 @@ MORE_THAN_DIRAC = {
     (S.SUBMITTING, S.BLOCKED): "it depends on other jobs",
     (S.SUBMITTING, S.HELD): "its owner submits it held",
     (S.BLOCKED, S.HELD): "a person holds it",
+    (S.WAITING, S.BLOCKED): "fewer jobs of its submission may run at once",
     (S.WAITING, S.HELD): "a person holds it",
     (S.RESCHEDULED, S.HELD): "a person holds it",
     (S.HELD, S.WAITING): "a person releases it",

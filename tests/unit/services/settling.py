@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pilotage.services.jobs import dependants
+from pilotage.services.jobs import dependants, parallel
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import chains
+from pilotage.store.tables import chains, parallel_limits
 from pilotage.store.writer.transaction import Transaction
 
 
@@ -16,12 +16,15 @@ def advance(pool: Pool, tx: Transaction, most: int, now: float) -> bool:
     unmarked = chains.unmarked(connection, most)
     changes = chains.next_changes(connection, most)
     gates = chains.unsettled(connection, most)
+    limits = parallel_limits.unsettled(connection, most)
     dependants.mark_parents(pool, tx, unmarked)
     if changes:
         dependants.decide_changes(tx, changes)
     if gates:
         dependants.move_dependants(pool, tx, gates, now)
-    return not (unmarked or changes or gates)
+    if limits:
+        parallel.move_jobs(pool, tx, limits, now)
+    return not (unmarked or changes or gates or limits)
 
 
 def with_fan_out(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:

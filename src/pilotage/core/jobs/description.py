@@ -79,6 +79,7 @@ class JobDescription:
     after_fail: tuple[str, ...] = ()
     after_each: tuple[str, ...] = ()
     hold: bool = False
+    parallel: int = 0
 
     @property
     def dependencies(self) -> list[Dependency]:
@@ -98,7 +99,7 @@ class JobDescription:
     @property
     def begins_blocked(self) -> bool:
         """Whether its jobs may begin outside of the task queues."""
-        return self.is_dependent or self.hold
+        return self.is_dependent or self.hold or bool(self.parallel)
 
     @property
     def required_tags(self) -> tuple[str, ...]:
@@ -179,6 +180,8 @@ def _dependency_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         )
     if not description.after_each:
         return
+    if description.parallel:
+        yield InvalidInput("parallel cannot be combined with after_each", field="parallel")
     if (
         len(description.after_each) > 1
         or not parse_parent(description.after_each[0], "after_each").submission

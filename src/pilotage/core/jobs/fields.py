@@ -289,6 +289,13 @@ FIELDS: Final[tuple[Field, ...]] = (
         "boolean",
         "Whether the jobs begin as Held: they run when they are released.",
     ),
+    Field(
+        "parallel",
+        ("Parallel",),
+        "integer",
+        "At most so many jobs of the submission run at once; 0: no limit.",
+        high=1_000_000,
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

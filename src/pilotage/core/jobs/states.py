@@ -110,6 +110,7 @@ JOB_STATES: StateTable[JobState] = StateTable(
         S.WAITING: _row(
             "matcher",
             "in a task queue",
+            S.BLOCKED,
             S.HELD,
             S.MATCHED,
             S.RUNNING,

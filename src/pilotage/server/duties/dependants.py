@@ -8,8 +8,8 @@ from math import inf
 
 from pilotage.server.context import Context
 from pilotage.server.duties.duty import Duty
-from pilotage.services.jobs import dependants
-from pilotage.store.tables import chains
+from pilotage.services.jobs import dependants, parallel
+from pilotage.store.tables import chains, parallel_limits
 from pilotage.store.tables.chains import GateKey
 from pilotage.store.writer.transaction import Transaction
 
@@ -54,10 +54,13 @@ class DependantsDuty(Duty):
             return
         self._is_due = False
         while progress and not context.stop.is_set():
-            changes, gates, submissions = await context.writer.acall(_find)
+            changes, gates, submissions, limits = await context.writer.acall(_find)
             progress = await self._rows.in_slices("decide conditions", changes, dependants.decide_changes)
             progress += await self._move(gates if not changes else await context.writer.acall(_find_gates))
             progress += await self._rows.in_slices("mark jobs", submissions, self._mark)
+            progress += await self._give_places(
+                limits if not changes else await context.writer.acall(_find_limits)
+            )
         self.idle_until = inf
 
     async def _move(self, gates: Sequence[GateKey]) -> int:
@@ -69,6 +72,15 @@ class DependantsDuty(Duty):
     def _move_part(self, tx: Transaction, gates: Sequence[GateKey]) -> int:
         return dependants.move_dependants(self._context.pool, tx, gates, self._context.clock())
 
+    async def _give_places(self, limits: Sequence[int]) -> int:
+        moved = await self._rows.in_slices("move limited jobs", limits, self._give_part)
+        if moved:
+            self._context.wake.local_ces.set()
+        return moved
+
+    def _give_part(self, tx: Transaction, limits: Sequence[int]) -> int:
+        return parallel.move_jobs(self._context.pool, tx, limits, self._context.clock())
+
     def _mark(self, tx: Transaction, submissions: Sequence[int]) -> int:
         return dependants.mark_parents(self._context.pool, tx, submissions)
 
@@ -77,7 +89,11 @@ def _find_gates(tx: Transaction) -> list[GateKey]:
     return chains.unsettled(tx.connection, AT_ONCE)
 
 
-def _find(tx: Transaction) -> tuple[list[int], list[GateKey], list[int]]:
-    """The changes, gates and submissions that need work."""
+def _find_limits(tx: Transaction) -> list[int]:
+    return parallel_limits.unsettled(tx.connection, AT_ONCE)
+
+
+def _find(tx: Transaction) -> tuple[list[int], list[GateKey], list[int], list[int]]:
+    """The changes, gates, parent submissions and limited submissions that need work."""
     changes = chains.next_changes(tx.connection, AT_ONCE)
-    return changes, _find_gates(tx), chains.unmarked(tx.connection, AT_ONCE)
+    return changes, _find_gates(tx), chains.unmarked(tx.connection, AT_ONCE), _find_limits(tx)

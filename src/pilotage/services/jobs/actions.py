@@ -13,7 +13,7 @@ from pilotage.services.jobs.dependants import block_again
 from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import attempts, chains, history, jobs, pilots
+from pilotage.store.tables import attempts, chains, history, jobs, parallel_limits, pilots
 from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
@@ -119,11 +119,16 @@ def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRo
 
 def _let_wait(moves: JobTransitions, job: JobRow, kind: str) -> None:
     """Return a job to its queue, or to its gate if it has not passed it."""
-    gate = chains.gate_of_job(moves.tx.connection, job.submission, job.id)
-    if gate is None:
+    connection = moves.tx.connection
+    gate = chains.gate_of_job(connection, job.submission, job.id)
+    if gate is not None:
+        block_again(moves, job, gate)
+    elif parallel_limits.find(connection, job.submission) is None:
         moves.requeue(job, kind)
     else:
-        block_again(moves, job, gate)
+        moves.block(job, kind)
+        parallel_limits.unsettle(connection, [job.submission])
+        moves.pool.jobs.dependants_due()
 
 
 _MAY_BE_HELD = frozenset({JobState.BLOCKED, JobState.WAITING, JobState.RESCHEDULED})

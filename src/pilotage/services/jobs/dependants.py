@@ -24,7 +24,7 @@ from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import chains, history, jobs, listing
+from pilotage.store.tables import chains, history, jobs, listing, parallel_limits
 from pilotage.store.tables.chains import (
     ConditionRow,
     ConditionState,
@@ -102,6 +102,7 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
             decided.append(id_)
     chains.save_conditions(tx.connection, decisions.conditions)
     chains.delete_changes(tx.connection, decided)
+    parallel_limits.unsettle(tx.connection, submissions)
     _decide_gates(tx, decisions.gates)
     return len(changes)
 
@@ -209,12 +210,14 @@ def _move(
     moves: JobTransitions, gates: Sequence[GateRow], jobs_of: Mapping[GateKey, Sequence[JobId]]
 ) -> None:
     rows = _load(moves, sorted(job for ids in jobs_of.values() for job in ids))
+    limited = parallel_limits.limited(moves.tx.connection, {gate.submission for gate in gates})
+    parallel_limits.unsettle(moves.tx.connection, limited)
     for gate in gates:
         outlook = Outlook(gate.outlook)
         for id_ in jobs_of[gate.key]:
             job = rows.get(id_)
             if job is not None and job.state in _MOVING[outlook]:
-                _move_job(moves, job, outlook, gate.reason)
+                _move_job(moves, job, outlook, gate.reason, limited=job.submission in limited)
 
 
 def _load(moves: JobTransitions, ids: list[JobId]) -> dict[int, JobRow]:
@@ -227,13 +230,17 @@ def _load(moves: JobTransitions, ids: list[JobId]) -> dict[int, JobRow]:
     return rows
 
 
-def _move_job(moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str) -> None:
+def _move_job(
+    moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str, *, limited: bool
+) -> None:
+    """`limited`: a job that passes its gate stays Blocked, until it gets a place of its submission."""
     if job.state is JobState.SKIPPED:
         queue = find_queue(moves, job)
         job = moves.block(job._replace(queue=queue), "revived")
         moves.parent_changed(job)
     if outlook is Outlook.MET:
-        moves.requeue(job, "unblocked")
+        if not limited:
+            moves.requeue(job, "unblocked")
     elif outlook is Outlook.NEVER:
         moves.end(job, "skipped", JobState.SKIPPED, reason, None)
 

@@ -252,10 +252,11 @@ class JobTransitions:
     def hold_back(self, job: JobRow, reason: str) -> None:
         """Waiting, Blocked or Rescheduled → Held."""
         self._left(job, None)
-        self._return(job, "held", JobState.HELD, reason)
+        self.parent_changed(self._return(job, "held", JobState.HELD, reason))
 
     def block(self, job: JobRow, kind: str) -> JobRow:
-        """Rescheduled, Held or Skipped → Blocked."""
+        """Waiting, Rescheduled, Held or Skipped → Blocked."""
+        self._left(job, None)
         return self._return(job, kind, JobState.BLOCKED)
 
     def _return(

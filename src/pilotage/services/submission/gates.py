@@ -26,7 +26,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import chains, chunks, job_counts
+from pilotage.store.tables import chains, chunks, job_counts, parallel_limits
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.chains import ConditionRow, GateKey, GateRow, ParentChange, ParentFacts
 from pilotage.store.tables.selections import JobSelection, Viewer
@@ -70,6 +70,17 @@ def state_of_new_jobs(
     """The state in which jobs of a submission begin. Its gate stays as it is until the transaction ends."""
     if description.hold:
         return JobState.HELD
+    state = _state_behind_gate(pool, tx, row, description)
+    if not description.parallel:
+        return state
+    parallel_limits.unsettle(tx.connection, [row.id])
+    pool.jobs.dependants_due()
+    return JobState.BLOCKED
+
+
+def _state_behind_gate(
+    pool: Pool, tx: Transaction, row: SubmissionRow, description: JobDescription
+) -> JobState:
     if not description.is_dependent:
         return JobState.WAITING
     if description.after_each:

@@ -24,6 +24,7 @@ from pilotage.core.queues.rank import rank
 from pilotage.core.queues.wait_reason import COMPARED, Reason, WaitAnalysis, WaitVerdict, limit_text
 from pilotage.core.queues.what_if import Buckets, unblocks
 from pilotage.core.sites import SiteState
+from pilotage.services.jobs import parallel
 from pilotage.services.jobs.payload import stored_description
 from pilotage.services.matching import known_offers
 from pilotage.services.pool.records import DirectorNote, RecordedReason
@@ -130,6 +131,8 @@ def _not_waiting(connection: Connection, job: JobSummary, now: float) -> wire.Wh
         summary, advice = job_wording.rescheduled(job, until, now)
     elif job.state in CONFIRMED or job.state == JobState.MATCHED:
         summary, advice = job_wording.held(job)
+    elif job.state == JobState.BLOCKED:
+        summary, advice = job_wording.blocked(job, parallel.explain(connection, job.submission))
     elif job.state == JobState.HELD:
         summary, advice = job_wording.held_back(job)
     else:

@@ -7,7 +7,7 @@ from pilotage.core.jobs.dependencies import Outlook, Parent, RunAfter
 from pilotage.core.jobs.states import JobState
 from pilotage.services.submission.gates import EVERYBODY
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import chains, listing
+from pilotage.store.tables import chains, listing, parallel_limits
 from pilotage.store.tables.chains import ConditionRow
 from pilotage.store.tables.selections import JobSelection
 from pilotage.wire import why as wire
@@ -45,6 +45,9 @@ def root_blocker(connection: Connection, job: JobSummary) -> JobSummary | None:
             if rows
             else None
         )
+        if not rows and parallel_limits.find(connection, job.submission) is not None:
+            # Its own submission lets no more jobs run.
+            return job
         if parent is None or parent.state != JobState.BLOCKED:
             return parent
         job = parent
@@ -53,6 +56,8 @@ def root_blocker(connection: Connection, job: JobSummary) -> JobSummary | None:
 
 def explain(job: JobSummary, rows: list[wire.Blocker], root: wire.Why | None) -> wire.Why:
     """The answer for a Blocked job. `root`: the answer for the first job on the way up that is not Blocked."""
+    if root is not None and root.job == job.id:
+        return root
     if not rows or root is None:
         summary = (
             f"job {job.id} is Blocked; the jobs that it depends on have ended, and it moves on in a moment"

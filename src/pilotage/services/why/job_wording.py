@@ -23,6 +23,14 @@ def rescheduled(job: JobSummary, until: float | None, now: float) -> tuple[str, 
     return summary, f"`pilotage status {job.id} --events` shows the history of the job"
 
 
+def blocked(job: JobSummary, limit: str) -> tuple[str, str]:
+    """A job without an open condition. `limit`: how far the limit of its submission is used; "": it has none."""
+    if not limit:
+        return f"job {job.id} is Blocked, and moves on in a moment", ""
+    advice = f"`pilotage submission parallel {job.submission} N` changes the limit"
+    return f"job {job.id} waits until another one ends: {limit}", advice
+
+
 def held_back(job: JobSummary) -> tuple[str, str]:
     reason = job.reason or f"held by {job.owner} at submission"
     return f"job {job.id} is {reason}", f"`pilotage release {job.id}` lets it run"

@@ -12,7 +12,7 @@ VERSION_TABLE: Final = "alembic_version"
 READ_REVISION: Final = f"SELECT version_num FROM {VERSION_TABLE}"
 """The query for the revision of a database."""
 
-FIRST_REVISION: Final = "0049"
+FIRST_REVISION: Final = "0050"
 """Earlier ones were of development versions before the first release."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables import chains, chunks, job_counts, partitions
+from pilotage.store.tables import chains, chunks, job_counts, parallel_limits, partitions
 from pilotage.store.tables.job_counts import HOT, NOT_COUNTED, CountChange
 
 _SHARED = (
@@ -227,6 +227,7 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         connection.execute(f"DELETE FROM submissions WHERE {them}", (value,))
         chunks.delete_of_submissions(connection, gone)
         chains.delete_of_submissions(connection, gone)
+        parallel_limits.delete_of_submissions(connection, gone)
 
 
 def ended_between(
