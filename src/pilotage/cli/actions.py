@@ -67,14 +67,14 @@ def _command(verb: str, text: str) -> Callable[..., int | None]:
         selection = build_selection(
             ids, submission, state, owner, group, job_group, site, name, since, before
         )
-        _act(session, verb, ids, selection, dry_run, reason, yes)
+        act_on_jobs(session, verb, ids, selection, dry_run, reason, yes)
         return None
 
     command.__name__, command.__doc__ = verb, text
     return connected(command)
 
 
-def _act(
+def act_on_jobs(
     session: Session,
     verb: str,
     ids: list[str] | None,
@@ -83,6 +83,7 @@ def _act(
     reason: str,
     yes: bool,
 ) -> None:
+    """Apply a verb to the jobs of a selection, and tell how many it changed."""
     require_selection(selection, verb)
     screen = session.screen
     with session.client() as client:

@@ -38,6 +38,16 @@ COMMANDS: dict[str, LazyCommand] = {
     "hold": _here("actions", "hold", "Keep waiting or blocked jobs from running"),
     "release": _here("actions", "release", "Let held jobs run"),
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
+    "submission list": _here(
+        "submissions", "list_submissions", "List submissions and how far they have come"
+    ),
+    "submission show": _here("submissions", "show", "Show the progress and the failures of a submission"),
+    "submission kill": _here("submissions", "kill", "Kill the jobs of a submission"),
+    "submission hold": _here("submissions", "hold", "Hold the jobs of a submission that have not started"),
+    "submission release": _here("submissions", "release", "Let the held jobs of a submission run"),
+    "submission parallel": _here(
+        "submissions", "parallel", "Change how many jobs of a submission run at once"
+    ),
     "request submit": _here("requests.submit", "submit", "Submit requests: data sets to process, or events"),
     "request list": _here("requests.lists", "list_requests", "List requests and how far they have come"),
     "request show": _here("requests.show", "show", "Show the elements, jobs, sites and errors of a request"),
@@ -150,6 +160,7 @@ COMMANDS: dict[str, LazyCommand] = {
 
 GROUPS: dict[str, str] = {
     "db": "Back up, restore, check and upgrade the database",
+    "submission": "Show and change submissions as wholes",
     "request": "Process a data set or generate events, step by step",
     "job": "Print the ad of a job",
     "queue": "List the task queues",

@@ -21,7 +21,6 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.arrays import Array, parse_array
 from pilotage.core.jobs.overrides import override_fields
 
-
 ARRAY_VARIABLE = "PILOTAGE_ARRAY_INDEX"
 """The environment variable of a job of an array that has its number."""
 

@@ -34,6 +34,7 @@ from pilotage.client.reports import ReportMethods
 from pilotage.client.requests import RequestMethods
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
+from pilotage.client.submissions import SubmissionMethods
 from pilotage.client.transport import Transport
 from pilotage.client.typed_requests import TypedRequests, verb, verb_on
 from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
@@ -54,6 +55,7 @@ BULK_TIMEOUT = 600.0
 
 class Client(
     SubmitMethods,
+    SubmissionMethods,
     GraphMethods,
     RequestMethods,
     DataSetMethods,

@@ -102,6 +102,9 @@ if TYPE_CHECKING:
         storage as storage,
     )
     from pilotage.wire import (
+        submission_progress as submission_progress,
+    )
+    from pilotage.wire import (
         submissions as submissions,
     )
     from pilotage.wire import (

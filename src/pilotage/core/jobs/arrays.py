@@ -28,7 +28,9 @@ def parse_array(text: str, most: int) -> Array:
     """
     ranges, percent, at_once = text.replace(" ", "").partition("%")
     if percent and (not _is_number(at_once) or not int(at_once)):
-        raise InvalidInput(f"array {text}: {at_once or 'nothing'} is not a number of jobs above 0", hint=_HINT)
+        raise InvalidInput(
+            f"array {text}: {at_once or 'nothing'} is not a number of jobs above 0", hint=_HINT
+        )
     parts = [_read_range(part, text) for part in ranges.split(",")]
     count = sum(map(len, parts))
     if count > most:

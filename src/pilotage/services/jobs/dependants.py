@@ -230,9 +230,7 @@ def _load(moves: JobTransitions, ids: list[JobId]) -> dict[int, JobRow]:
     return rows
 
 
-def _move_job(
-    moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str, *, limited: bool
-) -> None:
+def _move_job(moves: JobTransitions, job: JobRow, outlook: Outlook, reason: str, *, limited: bool) -> None:
     """`limited`: a job that passes its gate stays Blocked, until it gets a place of its submission."""
     if job.state is JobState.SKIPPED:
         queue = find_queue(moves, job)

@@ -36,6 +36,7 @@ submissions = sa.Table(
     # The request whose element jobs these jobs are; NULL: they are a user's.
     sa.Column("request_id", Id),
     sa.UniqueConstraint("owner", "idempotency_key", name="uq_submissions_key"),
+    sa.Index("ix_submissions_owner", "owner", "id"),
     sa.Index(
         "ix_submissions_open",
         "touched",

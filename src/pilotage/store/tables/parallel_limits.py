@@ -28,7 +28,9 @@ def save(connection: Connection, submission: SubmissionId, running: int) -> None
 def find(connection: Connection, submission: int, *, lock: bool = False) -> ParallelLimit | None:
     """The limit of a submission; None: it never had one. `lock`: no other server moves its jobs meanwhile."""
     sql = "SELECT running, settled FROM parallel_limits WHERE submission_id = ?"
-    row = connection.execute(sql + (lock_clause(connection, "UPDATE") if lock else ""), (submission,)).fetchone()
+    row = connection.execute(
+        sql + (lock_clause(connection, "UPDATE") if lock else ""), (submission,)
+    ).fetchone()
     return None if row is None else ParallelLimit(*row)
 
 

@@ -1,0 +1,138 @@
+"""`pilotage submission list|show|kill|hold|release|parallel`: submissions as wholes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from pilotage import wire
+from pilotage.cli.actions import DryRunOption, ReasonOption, YesOption, act_on_jobs
+from pilotage.cli.console import Column
+from pilotage.cli.job_selection import OwnerOption
+from pilotage.cli.parser import CommandArgument, CommandOption
+from pilotage.cli.session import Session, connected
+from pilotage.cli.time_format import format_duration
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.states import CONFIRMED, FINAL
+from pilotage.core.plurals import plural
+from pilotage.wire.limits import MAX_PAGE
+
+if TYPE_CHECKING:
+    from pilotage.wire.submission_progress import SubmissionProgress, SubmissionSummary
+
+NumberArgument = Annotated[int, CommandArgument(metavar="SUBMISSION", help="Number of the submission")]
+
+
+@connected
+def list_submissions(
+    session: Session,
+    owner: OwnerOption = None,
+    limit: Annotated[
+        int, CommandOption("-n", "--limit", metavar="N", min=1, help="At most N submissions")
+    ] = 20,
+) -> None:
+    """List submissions, newest first, and how far they have come."""
+    with session.client() as client:
+        rows = list(islice(client.submissions(owner=owner, page=min(limit, MAX_PAGE)), limit))
+    session.screen.json({"submissions": rows})
+    names = ("submission", "name", "owner", "submitted", "jobs", "ended", "running", "parallel", "states")
+    ranks = {"owner": 2, "submitted": 3, "parallel": 1}
+    right = {"submission", "jobs", "ended", "running", "parallel"}
+    columns = [
+        Column(name, right=name in right, rank=ranks.get(name, 0), text=name == "states") for name in names
+    ]
+    session.screen.table(columns, (_cells(session, row) for row in rows))
+
+
+def _cells(session: Session, row: SubmissionSummary) -> tuple[object, ...]:
+    ended = sum(number for state, number in row.states.items() if state in FINAL)
+    running = sum(number for state, number in row.states.items() if state in CONFIRMED)
+    return (
+        row.id,
+        row.name,
+        row.owner,
+        session.screen.instant(row.submitted),
+        row.count,
+        ended,
+        running,
+        row.parallel or "",
+        _states_text(row),
+    )
+
+
+def _states_text(row: SubmissionSummary) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in sorted(row.states.items()))
+
+
+@connected
+def show(session: Session, submission: NumberArgument) -> None:
+    """Show how far a submission has come, which jobs run, and its failures by their reason."""
+    with session.client() as client:
+        found = client.submission_progress(submission)
+    session.screen.json(found)
+    for line in _lines(session, found):
+        session.screen.line(line)
+
+
+def _lines(session: Session, found: SubmissionProgress) -> list[str]:
+    row = found.submission
+    lines = [
+        f"submission {row.id} ({row.name}) of {row.owner}, {session.screen.instant(row.submitted)}",
+        f"{found.ended:,} of {plural(row.count, 'job')} ended: {_states_text(row)}",
+    ]
+    if row.parallel:
+        lines.append(f"at most {row.parallel:,} at once")
+    if found.rate is not None:
+        left = (
+            ""
+            if found.time_left is None
+            else f"; the last one ends in about {format_duration(found.time_left)}"
+        )
+        lines.append(f"{found.rate:,.1f} jobs end in an hour{left}")
+    if found.running:
+        lines.append(f"running now: {', '.join(map(str, found.running))}")
+    if found.failures:
+        lines.append(f"the last {plural(found.failures_read, 'failed job')} by reason:")
+    for group in found.failures:
+        lines.append(f"  {group.count:,} x {group.reason}, such as job {group.job}")
+        if group.last_line:
+            lines.append(f"      {group.last_line}")
+    return lines
+
+
+def _verb(name: str, text: str) -> Callable[..., int | None]:
+    """The command of a verb on all jobs of a submission. `text`: its help."""
+
+    def command(
+        session: Session,
+        submission: NumberArgument,
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        yes: YesOption = False,
+    ) -> None:
+        act_on_jobs(session, name, None, wire.jobs.Selection(submission=submission), dry_run, reason, yes)
+
+    command.__name__, command.__doc__ = name, text
+    return connected(command)
+
+
+kill = _verb("kill", "Kill the waiting and running jobs of a submission.")
+hold = _verb("hold", "Hold the jobs of a submission that have not started.")
+release = _verb("release", "Let the held jobs of a submission run.")
+
+
+@connected
+def parallel(
+    session: Session,
+    submission: NumberArgument,
+    running: Annotated[str, CommandArgument(metavar="N", help="Jobs that may run at once; none: all")],
+) -> None:
+    """Change how many jobs of a submission run at once. Running jobs are not ended."""
+    if running != "none" and not (running.isascii() and running.isdigit() and int(running[:9])):
+        raise InvalidInput(f"{running} is not a number of jobs above 0", hint="none lifts the limit")
+    with session.client() as client:
+        row = client.limit_submission(submission, 0 if running == "none" else int(running))
+    session.screen.json(row)
+    limit = f"at most {plural(row.parallel, 'job')}" if row.parallel else "any number of jobs"
+    session.screen.line(f"submission {row.id}: {limit} at once")
