@@ -69,32 +69,32 @@ def _states_text(row: SubmissionSummary) -> str:
 def show(session: Session, submission: NumberArgument) -> None:
     """Show how far a submission has come, which jobs run, and its failures by their reason."""
     with session.client() as client:
-        found = client.submission_progress(submission)
-    session.screen.json(found)
-    for line in _lines(session, found):
+        progress = client.submission_progress(submission)
+    session.screen.json(progress)
+    for line in _lines(session, progress):
         session.screen.line(line)
 
 
-def _lines(session: Session, found: SubmissionProgress) -> list[str]:
-    row = found.submission
+def _lines(session: Session, progress: SubmissionProgress) -> list[str]:
+    row = progress.submission
     lines = [
         f"submission {row.id} ({row.name}) of {row.owner}, {session.screen.instant(row.submitted)}",
-        f"{found.ended:,} of {plural(row.count, 'job')} ended: {_states_text(row)}",
+        f"{progress.ended:,} of {plural(row.count, 'job')} ended: {_states_text(row)}",
     ]
     if row.parallel:
         lines.append(f"at most {row.parallel:,} at once")
-    if found.rate is not None:
+    if progress.rate is not None:
         left = (
             ""
-            if found.time_left is None
-            else f"; the last one ends in about {format_duration(found.time_left)}"
+            if progress.time_left is None
+            else f"; the last one ends in about {format_duration(progress.time_left)}"
         )
-        lines.append(f"{found.rate:,.1f} jobs end in an hour{left}")
-    if found.running:
-        lines.append(f"running now: {', '.join(map(str, found.running))}")
-    if found.failures:
-        lines.append(f"the last {plural(found.failures_read, 'failed job')} by reason:")
-    for group in found.failures:
+        lines.append(f"rate: {progress.rate:,.1f} ends in an hour{left}")
+    if progress.running:
+        lines.append(f"running now: {', '.join(map(str, progress.running))}")
+    if progress.failures:
+        lines.append(f"the last {plural(progress.failures_read, 'failed job')} by reason:")
+    for group in progress.failures:
         lines.append(f"  {group.count:,} x {group.reason}, such as job {group.job}")
         if group.last_line:
             lines.append(f"      {group.last_line}")

@@ -36,7 +36,7 @@ class SubmissionSummary:
     states: Dict[str, int] = field(default_factory=dict)
     """The number of jobs in each state. Jobs that are not created yet are in none."""
     parallel: int = 0
-    """At most so many jobs run at once; 0: no limit."""
+    """The most jobs that run at once; 0: no limit."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class FailureGroup:
     job: int
     """The last of them."""
     last_line: str
-    """Of its standard error, if that is small; "" otherwise."""
+    """The last line of its standard error, if that is small; "" otherwise."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ class Array(NamedTuple):
     values: list[int]
     """The values of the parameter `%s`, one for each job."""
     parallel: int
-    """At most so many jobs run at once; 0: no limit."""
+    """The most jobs that run at once; 0: no limit."""
 
 
 def parse_array(text: str, most: int) -> Array:
@@ -45,11 +45,11 @@ def parse_array(text: str, most: int) -> Array:
 
 
 def _read_range(part: str, text: str) -> range:
-    found = _PART.fullmatch(part)
-    if found is None or any(len(word) > _MAX_DIGITS for word in found.groups("")):
+    match = _PART.fullmatch(part)
+    if match is None or any(len(word) > _MAX_DIGITS for word in match.groups("")):
         raise InvalidInput(f"array {text}: {part or 'nothing'} is not a number or a range", hint=_HINT)
-    first = int(found[1])
-    last, step = int(found[2] or first), int(found[3] or 1)
+    first = int(match[1])
+    last, step = int(match[2] or first), int(match[3] or 1)
     if not step:
         raise InvalidInput(f"array {text}: the step of {part} is 0", hint=_HINT)
     if last < first:

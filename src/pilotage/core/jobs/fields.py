@@ -293,7 +293,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         "parallel",
         ("Parallel",),
         "integer",
-        "At most so many jobs of the submission run at once; 0: no limit.",
+        "The most jobs of the submission that run at once; 0: no limit.",
         high=1_000_000,
     ),
 )

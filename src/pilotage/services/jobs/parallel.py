@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pilotage.core.errors import Conflict, InvalidInput, NotFound
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.states import CONFIRMED, JobState
+from pilotage.core.plurals import plural
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY
@@ -28,7 +29,10 @@ WITH_PLACE = CONFIRMED | {JobState.WAITING, JobState.MATCHED, JobState.RESCHEDUL
 
 
 def move_jobs(pool: Pool, tx: Transaction, limits: Sequence[int], now: float) -> int:
-    """Let jobs of these submissions take free places, or leave those that are too many. Returns their number."""
+    """Let jobs of these submissions take free places, or leave places that the limit forbids.
+
+    Returns the number of submissions.
+    """
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, ACTOR))
     for submission in limits:
         limit = parallel_limits.find(tx.connection, submission, lock=True)
@@ -111,4 +115,4 @@ def explain(connection: Connection, submission: int) -> str:
     if limit is None or not limit.running:
         return ""
     used = places_used(connection, submission)
-    return f"{used:,} of {limit.running:,} jobs of submission {submission} run or wait for a pilot"
+    return f"{used:,} of {plural(limit.running, 'job')} of submission {submission} run or wait for a pilot"

@@ -15,7 +15,7 @@ from pilotage.store.tables.submission_listing import SubmissionFigures
 from pilotage.wire.submission_progress import FailureGroup, SubmissionProgress, SubmissionSummary
 
 MOST_READ = 200
-"""Ended jobs that are read, whatever the size of the submission."""
+"""The most ended jobs that are read."""
 FEWEST_ENDS = 3
 """Ends from which a rate is computed."""
 MOST_GROUPS = 10

@@ -10,7 +10,7 @@ parallel_limits = sa.Table(
     "parallel_limits",
     metadata,
     sa.Column("submission_id", Id, primary_key=True, autoincrement=False),
-    # At most so many of its jobs wait for a pilot or run; 0: no limit any more.
+    # The most of its jobs that wait for a pilot or run; 0: no limit any more.
     sa.Column("running", sa.Integer, nullable=False),
     # 0: Blocked jobs may have to move, since a job has ended or the limit has changed.
     sa.Column("settled", sa.SmallInteger, nullable=False, server_default="0"),

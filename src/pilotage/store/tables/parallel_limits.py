@@ -35,7 +35,7 @@ def find(connection: Connection, submission: int, *, lock: bool = False) -> Para
 
 
 def limited(connection: Connection, submissions: Iterable[int]) -> set[int]:
-    """Those of these submissions that have, or had, a limit."""
+    """The given submissions that have a limit, or had one."""
     them, value = in_list(connection, "submission_id", sorted(submissions))
     sql = f"SELECT submission_id FROM parallel_limits WHERE {them}"
     return {row[0] for row in connection.execute(sql, (value,))}

@@ -30,6 +30,7 @@ _FIELDS = columns(
     "s.",
     group="s.grp",
     name="s.job_name",
+    jobs="s.count",
     states="NULL",
     parallel="coalesce(l.running, 0)",
 )
@@ -52,8 +53,8 @@ def page(
 
 def one(connection: Connection, viewer: Viewer, submission: int) -> SubmissionFigures | None:
     """A submission; None: it does not exist, or the viewer may not see it."""
-    found = _read(connection, WhereClause(["s.id = ?", "s.state <> 'staged'"], [submission]), 1)
-    return found[0] if found and viewer.may_see(found[0].owner, found[0].group) else None
+    rows = _read(connection, WhereClause(["s.id = ?", "s.state <> 'staged'"], [submission]), 1)
+    return next((row for row in rows if viewer.may_see(row.owner, row.group)), None)
 
 
 def _read(connection: Connection, where: WhereClause, limit: int) -> list[SubmissionFigures]:
@@ -77,8 +78,8 @@ def _states(connection: Connection, submissions: Sequence[int]) -> dict[int, dic
         f"SELECT submission_id, state, sum(jobs) FROM ({' UNION ALL '.join(parts)}) AS each_part"
         " GROUP BY submission_id, state"
     )
-    found: dict[int, dict[str, int]] = {submission: {} for submission in submissions}
+    states_of: dict[int, dict[str, int]] = {submission: {} for submission in submissions}
     for submission, state, number in connection.execute(sql, (value, value)):
         if number:
-            found[submission][state] = int(number)
-    return found
+            states_of[submission][state] = int(number)
+    return states_of

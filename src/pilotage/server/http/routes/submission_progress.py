@@ -32,14 +32,14 @@ router = CallRouter("submission")
 @router.call(LIST_SUBMISSIONS)
 def submissions(asked: SubmissionsQuery, context: TheContext, caller: TheCaller) -> Response:
     """Submissions that the caller may see, newest first, with the number of their jobs by state."""
-    found = submission_listing.page(
+    rows = submission_listing.page(
         context.readers.connection(),
         caller.viewer(),
         owner=asked.owner,
         before=asked.after,
         limit=asked.limit,
     )
-    return page("submissions", ((row.id, SubmissionSummary(*row)) for row in found), asked.limit)
+    return page("submissions", ((row.id, SubmissionSummary(*row)) for row in rows), asked.limit)
 
 
 @router.call(SHOW_PROGRESS)
@@ -62,7 +62,7 @@ async def limit(
 
 def _visible_submission(context: Context, caller: Caller, submission: int) -> SubmissionFigures:
     """A submission that the caller may see. Others' submissions do not exist."""
-    found = submission_listing.one(context.readers.connection(), caller.viewer(), submission)
-    if found is None:
+    figures = submission_listing.one(context.readers.connection(), caller.viewer(), submission)
+    if figures is None:
         raise NotFound(f"there is no submission {submission}", hint="or it belongs to another user")
-    return found
+    return figures
