@@ -41,7 +41,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[One, One]]:
     store.drop()
 
 
-def submit(one: One, number: int = 1, **fields: tuple[str, ...]) -> SubmissionRow:
+def submit(one: One, number: int = 1, **fields: tuple[str, ...] | int) -> SubmissionRow:
     description = JobDescription(executable="/bin/true", **fields)  # type: ignore[arg-type]
     identity = identity_of(description, "alice", "physics", one.pool.policy)
     names, rows = (("",), [[place] for place in range(number)]) if number > 1 else ((), [])
