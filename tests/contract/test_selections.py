@@ -88,7 +88,7 @@ def expected(connection: Any, selection: JobSelection, viewer: Viewer) -> dict[i
 def test_random_selections_are_those_of_all_rows(jobs: Any) -> None:
     rng = Random(5)
     sizes = []
-    for number in range(240):
+    for number in range(320):
         selection = JobSelection(
             ids=rng.choice([None, None, None, rng.sample(range(1, 160), 40)]),
             submission=rng.choice([None, None, rng.randint(1, 30)]),
