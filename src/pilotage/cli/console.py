@@ -24,6 +24,7 @@ STATE_COLOURS = {
     "Done": "green",
     "Failed": "bold red",
     "Killed": "red",
+    "Held": "yellow",
     "Skipped": "yellow",
     "Superseded": "bright_black",
     "Stalled": "yellow",
