@@ -13,7 +13,8 @@ from benchmarks.figure import Figure, part
 from benchmarks.processes import cpu
 from benchmarks.server import served, server_pid
 from pilotage.client import Client
-from pilotage.wire.changes import MAX_WAIT, ChangesQuery
+from pilotage.wire.changes import ChangesQuery
+from pilotage.wire.limits import LONGEST_POLL
 
 SUMMARY = "% of a core for idle listeners at the change feed, and the ms until a change reaches them"
 
@@ -21,7 +22,7 @@ SETTLE = 20.0
 """Seconds for the work of a server that has just started."""
 SPREAD = 20
 """Seconds in which the listeners come."""
-WAIT = MAX_WAIT
+WAIT = LONGEST_POLL
 """Seconds of a long poll, as the client asks for."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pilotage import wire
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import Conflict, CursorExpired
+from pilotage.wire.limits import LONGEST_POLL
 
 if TYPE_CHECKING:
     from pilotage.wire.changes import ChangesPage, ChangesQuery, FeedChange
@@ -45,7 +46,7 @@ class ChangeMethods(TypedRequests):
         query = wire.changes.ChangesQuery(after, submission=submission, owner=owner, group=group)
         if not query.after:
             query.after = self.read_changes(query).cursor
-        query.wait = wire.changes.MAX_WAIT
+        query.wait = LONGEST_POLL
         while True:
             page = self.read_changes(query)
             query.after = page.cursor

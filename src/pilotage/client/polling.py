@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pilotage import wire
 from pilotage.core.errors import NotFound
 from pilotage.core.jobs.states import CONFIRMED, FINAL, JobState
+from pilotage.wire.limits import LONGEST_POLL
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import Counts
@@ -73,7 +73,7 @@ def wait_until_final(
         # Changes of a large submission never stop: they are counted ever more rarely.
         pace.pause(before is None, at_most=left)
         before = counts
-        next_change(wire.changes.MAX_WAIT if left is None else min(left, wire.changes.MAX_WAIT))
+        next_change(LONGEST_POLL if left is None else min(left, LONGEST_POLL))
 
 
 def read_log(ask: Callable[[int], LogPiece], final: frozenset[str] = FINAL_STATES) -> Iterator[LogPiece]:
@@ -107,6 +107,6 @@ def follow_log(
         elif piece.state in final:
             return
         if piece.state in silent:
-            wait(wire.changes.MAX_WAIT)
+            wait(LONGEST_POLL)
         elif piece.state not in final:
             wait(pace.next(bool(piece.data)))

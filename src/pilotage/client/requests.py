@@ -13,6 +13,7 @@ from pilotage import wire
 from pilotage.client.changes import ChangeCursor, ChangeMethods
 from pilotage.client.typed_requests import verb_on
 from pilotage.core.requests.states import ENDED
+from pilotage.wire.limits import LONGEST_POLL
 from pilotage.wire.queries import PageQuery
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class RequestMethods(ChangeMethods):
     ) -> RequestDetail:
         """Wait until a request has ended, or `timeout` seconds have passed; return its last state."""
         feed = ChangeCursor(self.read_changes, request=request)
-        longest = wire.changes.MAX_WAIT if progress is None else PROGRESS_PERIOD
+        longest = LONGEST_POLL if progress is None else PROGRESS_PERIOD
         until = None if timeout is None else time.monotonic() + timeout
         before: RequestDetail | None = None
         while True:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated, List, Optional
 
 from pilotage.wire.call import PERSON, ApiCall
-from pilotage.wire.limits import NOT_NULL, Bounds, GivenName, Id
+from pilotage.wire.limits import LONGEST_POLL, NOT_NULL, Bounds, GivenName, Id
 
-MAX_WAIT = 600.0
-"""Seconds of one long poll."""
 MAX_CHANGES = 1000
 
 
@@ -23,7 +21,7 @@ class ChangesQuery:
 
     after: Annotated[str, Bounds(longest=200)] = ""
     """The cursor of the last page; empty: from now on."""
-    wait: Annotated[float, Bounds(low=0, high=MAX_WAIT)] = 0.0
+    wait: Annotated[float, Bounds(low=0, high=LONGEST_POLL)] = 0.0
     """Seconds to wait for a change if there is none."""
     limit: Annotated[int, Bounds(low=1, high=MAX_CHANGES)] = MAX_CHANGES
     submission: Annotated[Optional[Id], NOT_NULL] = None

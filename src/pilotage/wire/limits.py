@@ -27,6 +27,9 @@ MAX_INSTANT = 253402300799.0
 """The last second of the year 9999, the end of Python's calendar."""
 
 
+LONGEST_POLL = 600.0
+"""Seconds in which a call may wait for an event."""
+
 MAX_FILE_EVENTS = 10**12
 """The most events in one file."""
 MAX_FILE_SIZE = 2**50

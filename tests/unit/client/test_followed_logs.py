@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilotage.client.polling import SILENT_STATES, LogPiece, follow_log
-from pilotage.wire.changes import MAX_WAIT
+from pilotage.wire.limits import LONGEST_POLL
 
 
 class Job:
@@ -47,7 +47,7 @@ def test_a_log_is_followed_from_the_waiting_job_to_its_end() -> None:
 def test_a_waiting_job_is_asked_again_only_when_it_has_changed() -> None:
     job = Job(("Waiting", b""), ("Running", b""), ("Rescheduled", b""), ("Failed", b""))
     assert job.follow() == b""
-    long = [state for state, seconds in job.pauses if seconds == MAX_WAIT]
+    long = [state for state, seconds in job.pauses if seconds == LONGEST_POLL]
     assert long == ["Waiting", "Rescheduled"]
     assert all(seconds < 5 for state, seconds in job.pauses if state == "Running")
 

@@ -263,10 +263,11 @@ def delete_changes(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def has_work(connection: Connection) -> bool:
-    """Whether a change is undecided, a gate unsettled, or a submission unmarked."""
+    """Whether a change is undecided, a gate or limit unsettled, or a submission unmarked."""
     sql = (
         "SELECT EXISTS (SELECT 1 FROM parent_changes) OR EXISTS (SELECT 1 FROM gates WHERE settled = 0)"
         " OR EXISTS (SELECT 1 FROM parent_submissions WHERE marked = 0)"
+        " OR EXISTS (SELECT 1 FROM parallel_limits WHERE settled = 0)"
     )
     return bool(connection.execute(sql).fetchone()[0])
 
