@@ -1,4 +1,4 @@
-"""A server's own policy as the twin serves it: with the CEs of the twin, and without programs of the site."""
+"""A server's own policy as the twin serves it: with the CEs of the twin, and without anything outside of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from pilotage.twin.workload import TraceJobs
 
 
 def served_policy(policy: Policy, ces: Sequence[TwinCe]) -> Policy:
-    """The policy with the CEs of the twin only. A local CE has the cores of the twin's node, not of this machine."""
+    """The policy with the CEs of the twin only. A local CE has the cores of the twin's node, not of this machine.
+
+    Duties ask, and clean up, the storage and the catalogues that a policy names. A run in virtual time must not.
+    """
     known = {ce.name: ce for ce in ces}
     served = {name: _served(settings, known[name]) for name, settings in policy.ces.items() if name in known}
-    return msgspec.structs.replace(policy, ces=served)
+    sites = {name: msgspec.structs.replace(site, storage=()) for name, site in policy.sites.items()}
+    return msgspec.structs.replace(policy, ces=served, sites=sites, storage={}, catalogues={})
 
 
 def _served(settings: Ce, ce: TwinCe) -> Ce:
-    settings = msgspec.structs.replace(settings, forward_hook="")
+    # A CE gets no pilots until its relay runs, and the relay would be started on the real host of `reach`.
+    settings = msgspec.structs.replace(settings, forward_hook="", reach="", relay="")
     if not settings.serves_everybody:
         # The owner of the home is no person of the twin. The history tells whose jobs ran there.
         settings = msgspec.structs.replace(settings, owners="any", isolation=ISOLATED)
