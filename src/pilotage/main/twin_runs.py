@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Final
@@ -107,9 +107,10 @@ class _RunProcesses:
         context = get_context("spawn")
         here, there = context.Pipe(duplex=False)
         process = context.Process(target=_run_in_child, args=(there, run, self._inputs), daemon=True)
-        process.start()
-        there.close()
-        self.running[here] = (process, run)
+        with _interrupts_blocked():
+            process.start()
+            there.close()
+            self.running[here] = (process, run)
 
     def listen(self) -> None:
         """Wait for messages of the runs, and take them."""
@@ -155,9 +156,19 @@ class _RunProcesses:
         self.running.clear()
 
 
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Ctrl-C goes to all processes. Those that are started here inherit the block, so it stops none as it begins."""
+    resource_tracker.ensure_running()  # its start would lift the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _run_in_child(connection: Connection, run: SeededRun, inputs: RunInputs) -> None:
     """Run, and send the progress as numbers, then the measures or the reason of a failure."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides
     policy = parse(run.text)
     last_message = time.monotonic()
 

@@ -81,3 +81,15 @@ def test_an_interruption_keeps_the_finished_runs() -> None:
     assert finished.interrupted
     assert [run.seed for run in finished.measures] == [1]
     assert not finished.failures
+
+
+def takes_interruptions(plan: TwinPlan, progress: Progress) -> TwinResult:
+    if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        raise Conflict("an interruption would have ended this run as it began")
+    return finishes(plan, progress)
+
+
+def test_an_interruption_of_all_processes_reaches_the_parent_alone() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert not ended(takes_interruptions).failures
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before, "the parent takes it again"

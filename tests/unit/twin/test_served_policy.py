@@ -48,7 +48,8 @@ def text() -> str:
 
 def test_no_storage_and_no_catalogue_is_asked(text: str) -> None:
     policy = parse(text)
-    assert policy.storage and policy.catalogues, "the server itself has them"
+    assert policy.storage, "the server itself has them"
+    assert policy.catalogues, "the server itself has them"
     served = served_policy(policy, CES)
     assert not served.storage
     assert not served.catalogues
