@@ -256,7 +256,8 @@ Each `type` of a CE has an adapter. Two states tell how far it was tested:
 
 [Forwarding](forwarding.md) has the flags of each type, and [Information of CEs](ce-information.md) the facts about
 its hosts. How-to pages: [Slurm](../how-to/slurm.md), [Grid Engine](../how-to/grid-engine.md),
-[PBS and Torque](../how-to/pbs.md), [LSF](../how-to/lsf.md).
+[HTCondor](../how-to/htcondor.md), [ARC](../how-to/arc.md), [PBS and Torque](../how-to/pbs.md), [LSF](../how-to/lsf.md),
+[machines without a batch system](../how-to/ssh.md#machines-without-a-batch-system).
 """
 
 
