@@ -57,7 +57,10 @@ def single_ids(words: Iterable[str]) -> list[int]:
 def _parse_range(part: str) -> range:
     first, dash, last = part.partition("-")
     if not (_is_id(first) and (_is_id(last) or not dash)):
-        raise InvalidInput(f"{part!r} is not a job id", hint="write ids as 12, 12-40 or 12,15")
+        hint = "write ids as 12, 12-40 or 12,15"
+        if part.startswith("s:"):
+            hint = "where jobs are named by ids, `-s 12` names a submission"
+        raise InvalidInput(f"{part!r} is not a job id", hint=hint)
     low, high = int(first), int(last or first)
     if high < low:
         raise InvalidInput(f"the range {part} is empty", hint=f"did you mean {high}-{low}?")

@@ -72,7 +72,8 @@ def _reaches(session: Session, names: list[str], reach: str) -> dict[SshReach, l
         if name not in policy.ces:
             raise NotFound(f"the policy has no CE {name}", hint=f"CEs: {', '.join(policy.ces) or 'none'}")
         if not policy.ces[name].reaches:
-            raise InvalidInput(f"CE {name} has no `reach`", hint='set reach = "ssh HOST" in its section')
+            hint = 'it needs no login, unless its section gets reach = "ssh HOST"'
+            raise InvalidInput(f"CE {name} is not reached over ssh", hint=hint)
     reaches: dict[SshReach, list[str]] = {}
     for name, ce in policy.ces.items():
         for each in ce.reaches if not names or name in names else ():

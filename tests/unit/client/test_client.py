@@ -221,3 +221,9 @@ def test_ids(words: list[str], ids: list[int]) -> None:
 def test_ids_that_are_none(word: str) -> None:
     with pytest.raises(errors.InvalidInput):
         parse_ids([word])
+
+
+def test_a_submission_among_ids_is_told_the_option_for_it() -> None:
+    with pytest.raises(errors.InvalidInput, match="'s:12' is not a job id") as refused:
+        parse_ids(["s:12"])
+    assert refused.value.hint == "where jobs are named by ids, `-s 12` names a submission"

@@ -6,6 +6,7 @@ import pytest
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.policy import parse
+from pilotage.core.policy.batch_systems.machines import MachinesOptions
 from pilotage.core.policy.reach import SshReach, parse_reach
 
 POLICY = """
@@ -72,3 +73,18 @@ def test_what_is_no_relay_is_refused(relay: str) -> None:
 def test_logs_on_another_machine_are_not_read_here() -> None:
     text = POLICY.format(kind="slurm") + 'reach = "ssh login"\n[ces.cluster.slurm]\nlog_folder = "/var/log"\n'
     assert parse(text).ces["cluster"].log_folder == ""
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("ws1 eight", "'ws1' cannot stand there"),
+        ("", "it names no host"),
+        ("ws1;rm", "'ws1;rm' is no host"),
+    ],
+)
+def test_an_entry_that_names_no_machine_is_told_with_its_form(entry: str, reason: str) -> None:
+    [(key, message)] = MachinesOptions(hosts=(entry,)).mistakes()
+    assert key == "hosts"
+    assert message.startswith(f"hosts: {entry!r} is no machine: write HOST or HOST CORES, such as ada@ws1 8")
+    assert reason in message

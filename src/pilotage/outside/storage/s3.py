@@ -77,6 +77,11 @@ class S3Place:
     def check(self, now: float) -> None:
         """Return if the bucket is there, and the key may list it. Raises the reason."""
         answer = self._ask(S3Operation("list", f"{self._options.address}/", most=1), now)
+        begin = answer.content[:10_000]
+        is_service = _CODE.search(begin) or b"ListBucketResult" in begin
+        if not is_service and answer.status_code in (httpx.codes.OK, httpx.codes.NOT_FOUND):
+            # A service lists the bucket, or tells a code. This is another program, such as a web server.
+            raise NotFound(f"{self._options.endpoint} is no S3 service", hint="check endpoint")
         if answer.status_code != httpx.codes.OK:
             raise self._error(answer)
 

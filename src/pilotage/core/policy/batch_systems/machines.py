@@ -61,4 +61,8 @@ def _machine(entry: str) -> PlainMachine:
     cores = int(words.pop()) if len(words) > 1 and words[-1].isascii() and words[-1].isdecimal() else 0
     if cores > 10**6:
         raise InvalidInput(f"{entry[:80]!r} has too many cores")
-    return PlainMachine(parse_reach(" ".join(("ssh", *words))), cores)
+    try:
+        return PlainMachine(parse_reach(" ".join(("ssh", *words))), cores)
+    except InvalidInput as error:
+        form = "write HOST or HOST CORES, such as ada@ws1 8"
+        raise InvalidInput(f"{entry[:80]!r} is no machine: {form} ({error.message})") from None
