@@ -222,18 +222,19 @@ class RucioServer(BatchDaemons):
     def add_scope(self, scope: str = SCOPE) -> None:
         self.session.do("POST", f"/accounts/root/scopes/{scope}")
 
-    def add_rse(self, name: str, prefix: str, *, deterministic: bool = True, scheme: str = "file") -> None:
-        """An RSE whose files lie below a folder of this machine."""
+    def add_rse(self, name: str, prefix: str, *, deterministic: bool = True) -> None:
+        """An RSE whose files lie below a folder of this machine, or below an address."""
         self.session.do("POST", f"/rses/{name}", {"deterministic": deterministic})
         rank = dict.fromkeys(("read", "write", "delete"), 1)
+        address = urlsplit(prefix)
         protocol = {
-            "hostname": "localhost",
-            "port": 0,
-            "prefix": prefix,
-            "impl": "rucio.rse.protocols.posix.Default",
+            "hostname": address.hostname or "localhost",
+            "port": address.port or 0,
+            "prefix": address.path,
+            "impl": f"rucio.rse.protocols.{'gfal' if address.scheme else 'posix'}.Default",
             "domains": {"lan": rank, "wan": rank},
         }
-        self.session.do("POST", f"/rses/{name}/protocols/{scheme}", protocol)
+        self.session.do("POST", f"/rses/{name}/protocols/{address.scheme or 'file'}", protocol)
         self.session.do("POST", f"/accountlimits/local/root/{name}", {"bytes": -1})
 
     def add_container(self, name: str, scope: str = SCOPE) -> None:
@@ -311,9 +312,13 @@ class RucioServer(BatchDaemons):
 
     def path_of(self, name: str, scope: str = SCOPE) -> str:
         """The path of the only replica of a file."""
+        return urlsplit(self.address_of(name, scope)).path
+
+    def address_of(self, name: str, scope: str = SCOPE) -> str:
+        """The address of the only replica of a file."""
         [row] = self._rows("/replicas/list", {"dids": [{"scope": scope, "name": name}]})
         [url] = row["pfns"]
-        return str(urlsplit(url).path)
+        return str(url)
 
     def lose_replica(self, name: str, rse: str, scope: str = SCOPE) -> None:
         """A file of an RSE is declared bad."""

@@ -14,6 +14,7 @@ from pilotage.core.workqueue.eligibility import Obstacle
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 from tests.rucio import PASSWORD, SCOPE, FaultyWay, RucioServer, running_rucio, stored_file
+from tests.s3 import S3Server, running_s3
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +34,19 @@ auth = "userpass"
 account = "root"
 username = "ddmlab"
 password_file = "{password_file}"
+"""
+
+BUCKET_OF_OUTPUTS = """
+[catalogues.rucio.places.BUCKET]
+site = "*"
+prefix = "{address}"
+[storage.results]
+type = "s3"
+[storage.results.s3]
+endpoint = "{endpoint}"
+bucket = "data"
+prefix = "out"
+credentials_file = "{credentials}"
 """
 
 
@@ -208,3 +222,45 @@ def test_names_and_credentials_that_are_wrong_are_told(rucio: RucioServer, insta
         assert "wrong" not in said
     finally:
         rucio.password_file.write_text(f"{PASSWORD}\n")
+
+
+@pytest.fixture
+def s3(rucio: RucioServer, tmp_path: Path) -> Iterator[S3Server]:
+    with running_s3(tmp_path / "s3") as server:
+        rucio.add_rse("BUCKET", f"{server.address}/out", deterministic=False)
+        yield server
+
+
+@pytest.fixture
+def instance_with_bucket(rucio: RucioServer, s3: S3Server, tmp_path: Path) -> Iterator[Instance]:
+    """A pool whose outputs go to S3 and are registered in Rucio."""
+    with running(tmp_path) as instance:
+        instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
+        out = rucio.folder / "out"
+        instance.policy += CATALOGUE.format(url=rucio.url, password_file=rucio.password_file, out=out)
+        instance.policy += BUCKET_OF_OUTPUTS.format(
+            address=f"{s3.address}/out", endpoint=s3.url, credentials=s3.credentials_file
+        )
+        instance.apply()
+        yield instance
+
+
+def test_outputs_in_a_bucket_are_registered_with_their_addresses(
+    rucio: RucioServer, s3: S3Server, instance_with_bucket: Instance
+) -> None:
+    fill(rucio, "stored", 2)
+    client = instance_with_bucket.client()
+    client.submit_request(
+        specification("stored", output={"files": ["read.txt"], "dataset": f"rucio:{SCOPE}:stored.read"})
+    )
+    until(lambda: rucio.is_closed("stored.read"), what="the end of the container")
+    [dataset] = rucio.children("stored.read")
+    files = rucio.files(dataset)
+    contents = {file["name"]: s3.read(rucio.address_of(file["name"])) for file in files}
+    read = sorted(line for text in contents.values() for line in text.decode().split())
+    assert read == sorted(f"stored.{block}.{number}" for block in range(2) for number in range(3))
+    assert {file["name"]: file["bytes"] for file in files} == {
+        name: len(text) for name, text in contents.items()
+    }
+    [rule] = rucio.rules(dataset)
+    assert (rule["rse_expression"], rule["state"], rule["locks_ok_cnt"]) == ("BUCKET", "OK", len(files))
