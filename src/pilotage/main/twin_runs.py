@@ -158,7 +158,7 @@ class _RunProcesses:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Ctrl-C goes to all processes. Those that are started here inherit the block, so it stops none as it begins."""
+    """Ctrl-C goes to all processes. A process inherits the block, so it is not stopped as it begins."""
     resource_tracker.ensure_running()  # its start would lift the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
