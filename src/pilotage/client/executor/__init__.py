@@ -1,0 +1,1 @@
+"""Functions as jobs: `pilotage.Executor`. See docs/how-to/map-functions.md."""

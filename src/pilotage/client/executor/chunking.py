@@ -1,0 +1,90 @@
+"""How many calls go into one job: so many that it lasts seconds, by the durations of earlier calls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilotage.client.executor.calls import PendingCall
+
+PROBES = 8
+"""Calls of a function that go alone, while its duration is not known."""
+HOLD = 30.0
+"""Seconds for which the others wait for a first duration, while no call runs."""
+SHORTEST, LONGEST = 1.0, 5.0
+"""Seconds of work for a job: at least the first, if there are more jobs than nodes could use."""
+SPREAD = 16
+"""Jobs that a large map is spread over at least, unless they would be shorter than SHORTEST."""
+MAX_CALLS = 10_000
+"""Calls of one job."""
+
+
+class ChunkRule:
+    """Cuts waiting calls into chunks; each becomes a job."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._probes: dict[str, int] = {}
+        self._first_probe: dict[str, float] = {}
+        self._runs_since: dict[str, float] = {}
+
+    def started(self, name: str, now: float) -> None:
+        """A call of the function `name` runs."""
+        self._runs_since.setdefault(name, now)
+
+    def measured(self, name: str, seconds: float) -> None:
+        """A call of the function `name` took so long."""
+        before = self._seconds.get(name)
+        self._seconds[name] = seconds if before is None else 0.9 * before + 0.1 * seconds
+
+    def lost_probe(self, name: str) -> None:
+        """A job ended without a duration: another call may be tried alone."""
+        self._probes[name] = max(0, self._probes.get(name, 0) - 1)
+
+    def take(self, waiting: deque[PendingCall], now: float) -> list[list[PendingCall]]:
+        """Remove the calls that may be sent now from `waiting`, in chunks."""
+        by_kind: dict[tuple[str, int], list[PendingCall]] = {}
+        while waiting:
+            call = waiting.popleft()
+            if not call.future.done():
+                assert call.function is not None
+                by_kind.setdefault((call.function.name, call.chunk), []).append(call)
+        chunks = []
+        for (name, size), calls in by_kind.items():
+            sendable, width = (calls, size) if size else self._sendable(name, calls, now)
+            chunks += list(_cut(sendable, width))
+            waiting.extend(calls[len(sendable) :])
+        return chunks
+
+    def _sendable(self, name: str, calls: list[PendingCall], now: float) -> tuple[list[PendingCall], int]:
+        """The calls that may go, and how many in a job."""
+        seconds = self._seconds.get(name)
+        if seconds is not None:
+            return calls, _width(len(calls), max(seconds, 1e-6))
+        free = PROBES - self._probes.get(name, 0)
+        if now - self._runs_since.get(name, now) > LONGEST:
+            return calls, 1
+        if free <= 0 and now - self._first_probe[name] < HOLD:
+            return [], 1
+        if free <= 0:
+            return calls, max(1, -(-len(calls) // 1000))
+        probes = calls[:free]
+        self._probes[name] = self._probes.get(name, 0) + len(probes)
+        self._first_probe.setdefault(name, now)
+        return probes, 1
+
+
+def _width(calls: int, seconds: float) -> int:
+    """Calls of a job, if each takes so many seconds."""
+    most = max(1, min(MAX_CALLS, round(LONGEST / seconds)))
+    least = max(1, min(most, round(SHORTEST / seconds)))
+    return max(least, min(most, -(-calls // SPREAD)))
+
+
+def _cut(calls: Iterable[PendingCall], width: int) -> Iterator[list[PendingCall]]:
+    left = iter(calls)
+    while chunk := list(islice(left, width)):
+        yield chunk

@@ -1,0 +1,351 @@
+"""Sends calls as jobs, hears of their ends by the change feed, and brings their results.
+
+Three threads: one submits, one listens, one downloads. Each takes all that has come since its last turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pilotage.client.executor import payload
+from pilotage.client.executor.calls import CallFuture, PendingCall
+from pilotage.client.executor.chunking import ChunkRule
+from pilotage.client.executor.journal import CallJournal, SentChunks
+from pilotage.client.executor.outcomes import CallLost, Outcome, read_outcomes, settle
+from pilotage.client.polling import FINAL_STATES, PollInterval
+from pilotage.core.errors import CursorExpired, NotFound, Overloaded, PilotageError, Unreachable
+from pilotage.wire.changes import ChangesQuery
+from pilotage.wire.jobs import Selection
+
+if TYPE_CHECKING:
+    from pilotage.client.api import Client
+    from pilotage.wire.changes import FeedChange
+    from pilotage.wire.jobs import JobSummary
+
+T = TypeVar("T")
+
+GATHER = 0.02
+"""Seconds in which calls come together before they are sent."""
+LOOK = 1.0
+"""Seconds after which calls that were held are looked at again."""
+MAX_JOBS = 2000
+"""Jobs of one submission."""
+LISTEN = 30.0
+"""Seconds of one long poll."""
+SHOWN_ERRORS = 5
+"""Failed jobs of a turn of which the standard error is read."""
+
+
+class Courier:
+    """The calls of one executor on their way."""
+
+    def __init__(
+        self, client: Client, folder: Path, options: dict[str, Any], group: str, journal: CallJournal | None
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._options = options
+        self._group = group
+        self._journal = journal
+        self._rule = ChunkRule()
+        self._changed = threading.Condition()
+        self._waiting: deque[PendingCall] = deque()
+        self._jobs: dict[int, list[PendingCall]] = {}
+        """Calls of submitted jobs until their outcomes are applied."""
+        self._awaited: set[int] = set()
+        """Jobs that have not ended, as far as is known."""
+        self._ended: dict[int, str] = {}
+        """Jobs whose outcomes are to be brought, with their states."""
+        self._early: dict[int, str] = {}
+        """Ends that were told before the answer to the submission."""
+        self._to_kill: list[int] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        """Job and position of the calls of earlier processes, by key."""
+        self._sending = False
+        self._closed = False
+        self._cursor = ""
+        self._owner = ""
+        self._read = lru_cache(64)(lambda job: read_outcomes(self._results(job)))
+        self._threads: list[threading.Thread] = []
+
+    # --- for the executor, in any thread
+
+    def start(self) -> None:
+        """Find what an earlier process has sent, and begin to work."""
+        self._owner = self._client.whoami().user
+        if self._journal is not None:
+            self._recover(self._journal)
+        for turn in (self._send_turn, self._listen_turn, self._gather_turn):
+            thread = threading.Thread(target=self._work, args=(turn,), name=turn.__name__, daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def new_future(self) -> CallFuture[Any]:
+        return CallFuture(lambda job: self._client.why(job).summary, self._cancelled)
+
+    def add(self, calls: Iterable[PendingCall]) -> None:
+        with self._changed:
+            self._waiting.extend(calls)
+            self._changed.notify_all()
+
+    def claim(self, key: str) -> CallFuture[Any] | None:
+        """The future of a call that an earlier process has sent; None: it has none, or was lost."""
+        place = self._places.pop(key, None)
+        if place is None:
+            return None
+        job, position = place
+        with self._changed:
+            if job in self._jobs:
+                return self._jobs[job][position].future
+        outcomes = self._read(job)
+        if position >= len(outcomes):
+            return None
+        future = self.new_future()
+        future.job = job
+        settle(future, outcomes[position])
+        return future
+
+    def close(self, *, wait: bool, cancel: bool) -> None:
+        with self._changed:
+            self._closed = True
+            calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
+            self._changed.notify_all()
+        for call in calls if cancel else ():
+            call.future.cancel()
+        for thread in self._threads if wait else ():
+            thread.join()
+
+    def _cancelled(self, future: CallFuture[Any]) -> None:
+        with self._changed:
+            job = future.job
+            if job in self._awaited and all(call.future.cancelled() for call in reversed(self._jobs[job])):
+                self._to_kill.append(job)
+            self._changed.notify_all()
+
+    # --- the threads
+
+    def _work(self, turn: Callable[[], bool]) -> None:
+        """Take turns until one says that all is done. An error that nobody can handle ends all calls."""
+        try:
+            while turn():
+                pass
+        except Exception as trouble:
+            with self._changed:
+                self._closed = True
+                calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
+                for book in (self._waiting, self._jobs, self._awaited, self._ended):
+                    book.clear()
+                self._changed.notify_all()
+            for call in calls:
+                call.future.settle(error=trouble)
+
+    def _over(self) -> bool:
+        return self._closed and not (self._waiting or self._sending or self._jobs)
+
+    def _send_turn(self) -> bool:
+        with self._changed:
+            if not self._waiting and not self._to_kill and not self._over():
+                self._changed.wait()
+            if self._over():
+                return False
+        time.sleep(GATHER)
+        with self._changed:
+            killed, self._to_kill = self._to_kill, []
+            chunks = self._rule.take(self._waiting, time.monotonic())
+            self._sending = bool(chunks)
+        if killed:
+            self._persist(lambda: self._client.kill(killed, reason="cancelled by its executor"))
+        for first in range(0, len(chunks), MAX_JOBS):
+            self._submit(chunks[first : first + MAX_JOBS])
+        with self._changed:
+            self._sending = False
+            self._early.clear()
+            self._changed.notify_all()
+            if self._waiting and not chunks:
+                self._changed.wait(LOOK)
+        return True
+
+    def _submit(self, chunks: list[list[PendingCall]]) -> None:
+        if not self._cursor:
+            self._cursor = self._persist(lambda: self._client.read_changes(self._query())).cursor
+        key = str(uuid.uuid4())
+        folder = self._payload(key)
+        description = payload.write_payload(folder, chunks, self._options)
+        keys = [[call.key for call in chunk] for chunk in chunks]
+        sent = SentChunks(key, description, self._group, keys)
+        if self._journal is not None:
+            self._journal.sending(sent)
+        try:
+            self._persist(lambda: self._send(sent))
+        except PilotageError as refusal:
+            if self._journal is not None:
+                self._journal.refused(key)
+            payload.remove(folder)
+            for call in (call for chunk in chunks for call in chunk):
+                call.future.settle(error=refusal)
+            return
+        self._register(sent, chunks)
+
+    def _send(self, sent: SentChunks) -> None:
+        """Submit, also again: the key makes that harmless."""
+        folder = self._payload(sent.key)
+        values = list(range(len(sent.chunks)))
+        answer = self._client.submit(
+            sent.description, values=values, folder=folder, group=sent.group, key=sent.key
+        )
+        sent.submission, sent.first = answer.submission, answer.first
+        if self._journal is not None:
+            self._journal.accepted(sent.key, answer.submission, answer.first)
+        payload.remove(folder)
+
+    def _register(self, sent: SentChunks, chunks: Sequence[list[PendingCall]]) -> None:
+        with self._changed:
+            for job, calls in enumerate(chunks, sent.first):
+                self._jobs[job] = calls
+                for call in calls:
+                    call.future.job = job
+                if job in self._early:
+                    self._ended[job] = self._early.pop(job)
+                else:
+                    self._awaited.add(job)
+                    if all(call.future.cancelled() for call in calls):
+                        self._to_kill.append(job)
+            self._changed.notify_all()
+
+    def _listen_turn(self) -> bool:
+        with self._changed:
+            if not self._awaited:
+                if not self._sending:
+                    self._cursor = ""
+                if self._over():
+                    return False
+                self._changed.wait()
+                return True
+        try:
+            page = self._persist(lambda: self._client.read_changes(self._query(LISTEN)))
+            changes: Iterable[FeedChange | JobSummary] = [one for one in page.changes if one.kind == "job"]
+            self._cursor = page.cursor
+        except CursorExpired:
+            self._cursor = self._persist(lambda: self._client.read_changes(self._query(begin=True))).cursor
+            changes = self._persist(lambda: list(self._client.jobs(list(self._awaited))))
+        with self._changed:
+            for change in changes:
+                self._apply(change)
+            self._changed.notify_all()
+        return True
+
+    def _query(self, wait: float = 0.0, begin: bool = False) -> ChangesQuery:
+        return ChangesQuery("" if begin else self._cursor, wait=wait, owner=self._owner)
+
+    def _apply(self, change: FeedChange | JobSummary) -> None:
+        if change.id not in self._awaited:
+            if self._sending and change.state in FINAL_STATES:
+                self._early[change.id] = change.state
+        elif change.state in FINAL_STATES:
+            self._awaited.discard(change.id)
+            self._ended[change.id] = change.state
+        elif change.state == "Running":
+            for call in self._jobs[change.id]:
+                call.future.started = True
+                if call.function is not None:
+                    self._rule.started(call.function.name, time.monotonic())
+
+    def _gather_turn(self) -> bool:
+        with self._changed:
+            if not self._ended:
+                if self._over():
+                    return False
+                self._changed.wait()
+                return True
+            ended, self._ended = self._ended, {}
+        self._persist(lambda: list(self._client.download_many(ended, self._folder / payload.RESULTS)))
+        lost = []
+        for job in ended:
+            outcomes = read_outcomes(self._results(job))
+            if len(outcomes) < len(self._jobs[job]):
+                lost.append(job)
+            self._deliver(self._jobs[job], outcomes)
+        self._tell_lost(lost)
+        with self._changed:
+            for job in ended:
+                self._jobs.pop(job, None)
+                if self._journal is None:
+                    payload.remove(self._results(job).parent)
+            self._changed.notify_all()
+        return True
+
+    def _deliver(self, calls: list[PendingCall], outcomes: list[Outcome]) -> None:
+        for call, outcome in zip(calls, outcomes, strict=False):
+            with self._changed:
+                if call.function is not None:
+                    self._rule.measured(call.function.name, outcome.seconds)
+            settle(call.future, outcome)
+
+    def _tell_lost(self, jobs: list[int]) -> None:
+        """Give the calls without an outcome the reason of their jobs."""
+        for place, job in enumerate(jobs):
+            try:
+                summary = self._client.job(job).job
+                reason = f"job {job} is {summary.state}: {summary.reason}".rstrip(": ")
+                if place < SHOWN_ERRORS:
+                    reason += self._last_words(job)
+            except NotFound:
+                reason = f"job {job} no longer exists"
+            for call in self._jobs[job]:
+                if call.function is not None:
+                    self._rule.lost_probe(call.function.name)
+                call.future.settle(error=CallLost(reason))
+
+    def _last_words(self, job: int) -> str:
+        text = b"".join(piece.data for piece in self._client.logs(job, stream="stderr"))
+        lines = text.decode(errors="replace").strip().splitlines()
+        return f"; stderr ends with: {lines[-1]}" if lines else ""
+
+    def _persist(self, action: Callable[[], T]) -> T:
+        """Do it again while the server is away: calls that were given are kept."""
+        pace = PollInterval(0.2, 10.0)
+        while True:
+            try:
+                return action()
+            except (Unreachable, Overloaded):
+                pace.pause(False)
+
+    # --- calls of earlier processes
+
+    def _recover(self, journal: CallJournal) -> None:
+        for sent in journal.sent.values():
+            if not sent.first:
+                self._send(sent)
+            jobs = range(sent.first, sent.first + len(sent.chunks))
+            for job, keys in zip(jobs, sent.chunks, strict=True):
+                self._places.update({key: (job, position) for position, key in enumerate(keys)})
+            missing = {job for job in jobs if not self._results(job).exists()}
+            if missing:
+                self._await_again(sent, missing)
+
+    def _await_again(self, sent: SentChunks, missing: set[int]) -> None:
+        if not self._cursor:
+            self._cursor = self._client.read_changes(self._query()).cursor
+        states = {one.id: one.state for one in self._client.jobs(Selection(submission=sent.submission))}
+        ended = [job for job in missing if states.get(job) in FINAL_STATES]
+        if ended:
+            list(self._client.download_many(ended, self._folder / payload.RESULTS))
+        for job in missing.intersection(states).difference(ended):
+            keys = sent.chunks[job - sent.first]
+            self._jobs[job] = [PendingCall(None, b"", key, 0, self.new_future()) for key in keys]
+            for call in self._jobs[job]:
+                call.future.job = job
+            self._awaited.add(job)
+
+    def _payload(self, key: str) -> Path:
+        return self._folder / "payloads" / key
+
+    def _results(self, job: int) -> Path:
+        return self._folder / payload.RESULTS / str(job) / payload.RESULTS

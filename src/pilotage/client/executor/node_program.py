@@ -1,0 +1,80 @@
+"""Runs the calls of one job on the node. It is the main program of a zip file, which also has cloudpickle.
+
+Standard library only, and syntax of old Pythons: another Python must come far enough to say that it is the wrong one.
+Arguments: the Python of the caller, as 3.11, and the number of the chunk. Files: `functions` and `calls`, both plain
+pickles of bytes. The file `results` gets a frame for each call: HEADER, then the pickled outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import time
+import traceback
+from typing import Any, BinaryIO
+
+HEADER = struct.Struct(">BdQ")
+"""Outcome, seconds that the call took, bytes that follow."""
+RETURNED, RAISED, UNUSABLE = 0, 1, 2
+"""UNUSABLE: the outcome cannot be pickled, and a text says so."""
+WRONG_PYTHON = 78
+"""Exit code: this Python is not the caller's."""
+
+
+def main() -> int:
+    wanted, chunk = sys.argv[1], int(sys.argv[2])
+    here = ".".join(str(part) for part in sys.version_info[:2])
+    if here != wanted:
+        print("this node has Python " + here + ", and the calls need Python " + wanted, file=sys.stderr)
+        return WRONG_PYTHON
+    with open("functions", "rb") as file:
+        bodies, folders = pickle.load(file)  # noqa: S301  # the caller's own file
+    with open("calls", "rb") as file:
+        calls = pickle.load(file)[chunk]  # noqa: S301
+    sys.path += [folder for folder in folders if folder not in sys.path and os.path.isdir(folder)]
+    functions: dict[int, Any] = {}
+    with open("results", "wb") as results:
+        for number, arguments in calls:
+            _run(functions, bodies, number, arguments, results)
+    return 0
+
+
+def _run(
+    functions: dict[int, Any], bodies: list[bytes], number: int, arguments: bytes, results: BinaryIO
+) -> None:
+    """Run one call and write its frame."""
+    begun = time.perf_counter()
+    try:
+        if number not in functions:
+            functions[number] = pickle.loads(bodies[number])  # noqa: S301
+        positional, named = pickle.loads(arguments)  # noqa: S301
+        begun = time.perf_counter()  # without the imports of the first call
+        kind, outcome = RETURNED, functions[number](*positional, **named)
+    except BaseException as error:  # also SystemExit: it is the outcome of this call, not of the job
+        kind, outcome = RAISED, (error, traceback.format_exc())
+    seconds = time.perf_counter() - begun
+    kind, body = _pickled(kind, outcome)
+    results.write(HEADER.pack(kind, seconds, len(body)) + body)
+    results.flush()
+
+
+def _pickled(kind: int, outcome: Any) -> tuple[int, bytes]:
+    import cloudpickle
+
+    try:
+        body = cloudpickle.dumps(outcome)
+        if kind == RAISED:
+            pickle.loads(body)  # noqa: S301  # exceptions with a constructor of their own often come back broken
+        return kind, body
+    except Exception as trouble:
+        if kind == RAISED:
+            error, text = outcome
+            return UNUSABLE, pickle.dumps((repr(error) + " was raised, and cannot be pickled", text))
+        told = "the result, of type " + type(outcome).__name__ + ", cannot be pickled: " + str(trouble)
+        return UNUSABLE, pickle.dumps((told, traceback.format_exc()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The results of a job, and what becomes of them in the futures."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilotage.client.executor.node_program import HEADER, RAISED, RETURNED
+from pilotage.core.errors import PilotageError
+
+if TYPE_CHECKING:
+    from pilotage.client.executor.calls import CallFuture
+
+
+class CallLost(PilotageError):
+    """The job of a call ended without a result of it: it crashed, or was killed."""
+
+
+class ResultNotPicklable(PilotageError):
+    """The result or the exception of a call could not be pickled on the node, or not be read here."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception of a call: its text is the traceback on the node."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A frame of the file of results: see node_program.py."""
+
+    kind: int
+    seconds: float
+    body: bytes
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """The complete frames of a file, in the order of the calls; none if there is no file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    outcomes, place = [], 0
+    while place + HEADER.size <= len(content):
+        kind, seconds, length = HEADER.unpack_from(content, place)
+        place += HEADER.size
+        body = content[place : place + length]
+        if len(body) < length:
+            break
+        outcomes.append(Outcome(kind, seconds, body))
+        place += length
+    return outcomes
+
+
+def settle(future: CallFuture[object], outcome: Outcome) -> None:
+    """Apply an outcome to its future, unless that has one."""
+    try:
+        value = pickle.loads(outcome.body)  # noqa: S301  # made by the caller's own function
+    except Exception as trouble:
+        future.settle(error=ResultNotPicklable(f"the outcome of the call cannot be read here: {trouble!r}"))
+        return
+    if outcome.kind == RETURNED:
+        future.settle(value)
+        return
+    given, text = value
+    error = given if outcome.kind == RAISED else ResultNotPicklable(given)
+    error.__cause__ = RemoteTraceback(text)
+    future.settle(error=error)
