@@ -120,7 +120,7 @@ class Executor(StandardExecutor):
         if chunksize is not None and chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         function = pickle_function(fn)
-        packed = [
+        packed: list[tuple[tuple[Any, ...], dict[str, Any], bytes]] = [
             (args, {}, pickle_arguments(function.name, args, {})) for args in zip(*iterables, strict=False)
         ]
         futures = self._send(fn, function, packed, self._chunk if chunksize is None else chunksize)
