@@ -33,11 +33,7 @@ class PilotageBackend(joblib.parallel.ParallelBackendBase):  # type: ignore[misc
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         return ALL if n_jobs is None or n_jobs < 0 else n_jobs
 
-    def configure(
-        self, n_jobs: int | None = 1, parallel: Any = None, prefer: Any = None, require: Any = None, **_: Any
-    ) -> int:
-        if require == "sharedmem":
-            raise ValueError("jobs share no memory")
+    def configure(self, n_jobs: int | None = 1, parallel: Any = None, **_: Any) -> int:
         self.parallel = parallel
         self._executor = Executor(**self._options)
         return self.effective_n_jobs(n_jobs)

@@ -65,7 +65,7 @@ def test_a_map_gives_all_results_in_few_jobs(executor: Executor, instance: Insta
 
 def test_an_exception_has_the_traceback_of_the_node(executor: Executor) -> None:
     def fail(key: str) -> None:
-        {}[key]
+        {"present": 1}[key]
 
     error = executor.submit(fail, "absent").exception(PATIENCE)
     assert isinstance(error, KeyError)

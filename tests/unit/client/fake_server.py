@@ -54,6 +54,9 @@ class State:
     seen: list[Any] = field(default_factory=list)
     """Bodies of actions, policies, shutdowns."""
 
+    changes: list[Any] = field(default_factory=list)
+    """Answers of the change feed in turn, pages or (status, error); none: a change each time."""
+
     def paths(self, method: str = "") -> list[str]:
         return [path for verb, path in self.requests if not method or verb == method]
 
@@ -186,6 +189,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def on_changes(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         """A change at once, each time: the client counts its jobs."""
+        if self.state.changes:
+            told = self.state.changes.pop(0)
+            status, content = told if isinstance(told, tuple) else (200, told)
+            self.answer(content, status)
+            return
         change = {"kind": "job", "id": next(iter(self.state.jobs), 1), "state": "Running", "at": 1.0}
         self.answer({"changes": [change] if query.get("after") else [], "cursor": "1.0.0.0.0.0.1"})
 

@@ -22,7 +22,7 @@ from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.chunking import HOLD, LONGEST, MAX_CALLS, PROBES, ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
 from pilotage.client.executor.outcomes import (
-    Outcome,
+    CallOutcome,
     RemoteTraceback,
     ResultNotPicklable,
     read_outcomes,
@@ -216,7 +216,15 @@ def test_the_program_runs_calls_and_tells_each_outcome(tmp_path: Path) -> None:
     def odd() -> None:
         raise Odd(1, 2)
 
-    done = ran(tmp_path / "p", lambda: 42, divide, lambda: iter(()), odd, lambda: sys.exit(3), lambda: {"a"})
+    done = ran(
+        tmp_path / "p",
+        lambda: 42,
+        divide,
+        lambda: (one for one in "ab"),
+        odd,
+        lambda: sys.exit(3),
+        lambda: {"a"},
+    )
     assert done.returncode == 0, done.stderr
     good, divided, generator, strange, left, last = settled(tmp_path / "p")
     assert (good.result(), last.result()) == (42, {"a"})
@@ -225,7 +233,7 @@ def test_the_program_runs_calls_and_tells_each_outcome(tmp_path: Path) -> None:
     assert isinstance(error.__cause__, RemoteTraceback)
     assert "in divide" in str(error.__cause__)
     assert isinstance(generator.exception(), ResultNotPicklable)
-    assert "of type tuple_iterator, cannot be pickled" in str(generator.exception())
+    assert "of type generator, cannot be pickled" in str(generator.exception())
     assert "Odd('odd') was raised" in str(strange.exception())
     assert isinstance(left.exception(), SystemExit)
 
@@ -251,7 +259,7 @@ def test_another_python_is_refused_by_its_version(tmp_path: Path) -> None:
 
 def test_an_outcome_that_cannot_be_read_here_is_an_error() -> None:
     one = future()
-    settle(one, Outcome(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."))
+    settle(one, CallOutcome(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."))
     assert isinstance(one.exception(), ResultNotPicklable)
 
 

@@ -14,6 +14,7 @@ SRC = Path(__file__).parents[3] / "src" / "pilotage"
 
 EXCUSED = {
     "client/*": "the Python interface for users",
+    "joblib.py:*": "called by joblib",
     "core/shares/correctors/*": "found by the registry",
     "core/requests/start_policies/*": "found by the registry",
     "server/http/connection.py:*": "called by the event loop",

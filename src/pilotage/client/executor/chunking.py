@@ -1,4 +1,4 @@
-"""How many calls go into one job: so many that it lasts seconds, by the durations of earlier calls."""
+"""Groups calls into jobs that last seconds, by the durations of earlier calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChunkRule:
         self._runs_since.setdefault(name, now)
 
     def measured(self, name: str, seconds: float) -> None:
-        """A call of the function `name` took so long."""
+        """A call of the function `name` took this number of seconds."""
         before = self._seconds.get(name)
         self._seconds[name] = seconds if before is None else 0.9 * before + 0.1 * seconds
 
@@ -78,7 +78,7 @@ class ChunkRule:
 
 
 def _width(calls: int, seconds: float) -> int:
-    """Calls of a job, if each takes so many seconds."""
+    """The number of calls of a job, if each call takes this number of seconds."""
     most = max(1, min(MAX_CALLS, round(LONGEST / seconds)))
     least = max(1, min(most, round(SHORTEST / seconds)))
     return max(least, min(most, -(-calls // SPREAD)))

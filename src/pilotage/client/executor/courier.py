@@ -18,7 +18,7 @@ from pilotage.client.executor import payload
 from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.chunking import ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
-from pilotage.client.executor.outcomes import CallLost, Outcome, read_outcomes, settle
+from pilotage.client.executor.outcomes import CallLost, CallOutcome, read_outcomes, settle
 from pilotage.client.polling import FINAL_STATES, PollInterval
 from pilotage.core.errors import CursorExpired, NotFound, Overloaded, PilotageError, Unreachable
 from pilotage.wire.changes import ChangesQuery
@@ -62,7 +62,7 @@ class Courier:
         self._awaited: set[int] = set()
         """Jobs that have not ended, as far as is known."""
         self._ended: dict[int, str] = {}
-        """Jobs whose outcomes are to be brought, with their states."""
+        """Jobs whose results must be downloaded, with their states."""
         self._early: dict[int, str] = {}
         """Ends that were told before the answer to the submission."""
         self._to_kill: list[int] = []
@@ -70,6 +70,7 @@ class Courier:
         """Job and position of the calls of earlier processes, by key."""
         self._sending = False
         self._closed = False
+        self._broken: Exception | None = None
         self._cursor = ""
         self._owner = ""
         self._read = lru_cache(64)(lambda job: read_outcomes(self._results(job)))
@@ -78,7 +79,7 @@ class Courier:
     # --- for the executor, in any thread
 
     def start(self) -> None:
-        """Find what an earlier process has sent, and begin to work."""
+        """Find the calls that an earlier process has sent, and begin to work."""
         self._owner = self._client.whoami().user
         if self._journal is not None:
             self._recover(self._journal)
@@ -94,6 +95,9 @@ class Courier:
         with self._changed:
             self._waiting.extend(calls)
             self._changed.notify_all()
+            broken = self._broken
+        if broken:
+            self._break(broken)
 
     def claim(self, key: str) -> CallFuture[Any] | None:
         """The future of a call that an earlier process has sent; None: it has none, or was lost."""
@@ -137,14 +141,17 @@ class Courier:
             while turn():
                 pass
         except Exception as trouble:
-            with self._changed:
-                self._closed = True
-                calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
-                for book in (self._waiting, self._jobs, self._awaited, self._ended):
-                    book.clear()
-                self._changed.notify_all()
-            for call in calls:
-                call.future.settle(error=trouble)
+            self._break(trouble)
+
+    def _break(self, trouble: Exception) -> None:
+        with self._changed:
+            self._broken, self._closed = trouble, True
+            calls = [*self._waiting, *(call for calls in self._jobs.values() for call in calls)]
+            for book in (self._waiting, self._jobs, self._awaited, self._ended):
+                book.clear()
+            self._changed.notify_all()
+        for call in calls:
+            call.future.settle(error=trouble)
 
     def _over(self) -> bool:
         return self._closed and not (self._waiting or self._sending or self._jobs)
@@ -230,7 +237,9 @@ class Courier:
                 return True
         try:
             page = self._persist(lambda: self._client.read_changes(self._query(LISTEN)))
-            changes: Iterable[FeedChange | JobSummary] = [one for one in page.changes if one.kind == "job"]
+            changes: Iterable[FeedChange | JobSummary] = [
+                change for change in page.changes if change.kind == "job"
+            ]
             self._cursor = page.cursor
         except CursorExpired:
             self._cursor = self._persist(lambda: self._client.read_changes(self._query(begin=True))).cursor
@@ -265,12 +274,15 @@ class Courier:
                 self._changed.wait()
                 return True
             ended, self._ended = self._ended, {}
-        self._persist(lambda: list(self._client.download_many(ended, self._folder / payload.RESULTS)))
-        lost = []
-        for job in ended:
+        reports = self._persist(
+            lambda: list(self._client.download_many(ended, self._folder / payload.RESULTS))
+        )
+        lost = {}
+        for report in reports:
+            job = report.job
             outcomes = read_outcomes(self._results(job))
             if len(outcomes) < len(self._jobs[job]):
-                lost.append(job)
+                lost[job] = "".join(f"; {trouble}" for trouble in report.failed.values())
             self._deliver(self._jobs[job], outcomes)
         self._tell_lost(lost)
         with self._changed:
@@ -281,19 +293,19 @@ class Courier:
             self._changed.notify_all()
         return True
 
-    def _deliver(self, calls: list[PendingCall], outcomes: list[Outcome]) -> None:
+    def _deliver(self, calls: list[PendingCall], outcomes: list[CallOutcome]) -> None:
         for call, outcome in zip(calls, outcomes, strict=False):
             with self._changed:
                 if call.function is not None:
                     self._rule.measured(call.function.name, outcome.seconds)
             settle(call.future, outcome)
 
-    def _tell_lost(self, jobs: list[int]) -> None:
-        """Give the calls without an outcome the reason of their jobs."""
-        for place, job in enumerate(jobs):
+    def _tell_lost(self, jobs: dict[int, str]) -> None:
+        """Give the calls without an outcome the reason of their jobs. `jobs`: with errors of their downloads."""
+        for place, (job, trouble) in enumerate(jobs.items()):
             try:
                 summary = self._client.job(job).job
-                reason = f"job {job} is {summary.state}: {summary.reason}".rstrip(": ")
+                reason = f"job {job} is {summary.state}: {summary.reason}".rstrip(": ") + trouble
                 if place < SHOWN_ERRORS:
                     reason += self._last_words(job)
             except NotFound:
@@ -333,7 +345,7 @@ class Courier:
     def _await_again(self, sent: SentChunks, missing: set[int]) -> None:
         if not self._cursor:
             self._cursor = self._client.read_changes(self._query()).cursor
-        states = {one.id: one.state for one in self._client.jobs(Selection(submission=sent.submission))}
+        states = {job.id: job.state for job in self._client.jobs(Selection(submission=sent.submission))}
         ended = [job for job in missing if states.get(job) in FINAL_STATES]
         if ended:
             list(self._client.download_many(ended, self._folder / payload.RESULTS))

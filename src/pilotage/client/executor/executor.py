@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor as StandardExecutor
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
@@ -42,7 +43,7 @@ class Executor(StandardExecutor):
       `requirements` of docs/reference/job-description.md. A job has several calls, one after the other.
     - `retries`: how often a job is tried again if its process dies. A function's exception is a result.
     - `group`: the group to submit as; by default that of the token.
-    - `chunk`: calls of a job. "auto": a few calls are sent alone, then so many together that a job lasts seconds.
+    - `chunk`: calls of a job. "auto": a few calls are sent alone, then groups of calls that last seconds.
     - `progress`: show a line with the number of ended calls, if stderr is a terminal.
     - `description`: further fields of a job description.
 
@@ -76,27 +77,26 @@ class Executor(StandardExecutor):
         self._lock = threading.Lock()
         self._equal: Counter[str] = Counter()
         self._shut = False
-        self._temporary = tempfile.TemporaryDirectory(prefix="pilotage-executor-")
-        self._journal = CallJournal(default_home() / "executors", name) if name else None
-        folder = self._journal.folder if self._journal else Path(self._temporary.name)
-        self._own_client = Client.connect() if client is None else None
-        self._courier = Courier(
-            client or self._own_client or Client.connect(),
-            folder,
-            {**options, **(description or {})},
-            group,
-            self._journal,
-        )
         self._progress: CallProgress | None = None
-        try:
+        with ExitStack() as resources:
+            journal = CallJournal(default_home() / "executors", name) if name else None
+            if journal:
+                resources.callback(journal.close)
+                folder = journal.folder
+            else:
+                folder = Path(
+                    resources.enter_context(tempfile.TemporaryDirectory(prefix="pilotage-executor-"))
+                )
+            if client is None:
+                client = resources.enter_context(Client.connect())
+            self._courier = Courier(client, folder, {**options, **(description or {})}, group, journal)
             self._courier.start()
-        except BaseException:
-            self._release()
-            raise
+            self._resources = resources.pop_all()
         if progress:
             from pilotage.client.executor.progress import CallProgress
 
             self._progress = CallProgress(name or "calls")
+            self._resources.callback(self._progress.close)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> CallFuture[T]:
         """Run `fn(*args, **kwargs)` in a job. Raises NotPicklable before anything is sent."""
@@ -157,25 +157,16 @@ class Executor(StandardExecutor):
         return digest(equal, self._equal[equal])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. `wait`: until all have ended. `cancel_futures`: cancel those without a result."""
+        """Take no more calls. `wait`: until all have ended. `cancel_futures`: cancel calls without a result."""
         with self._lock:
             self._shut = True
         self._courier.close(wait=wait, cancel=cancel_futures)
         if wait:
-            self._release()
-
-    def _release(self) -> None:
-        if self._progress:
-            self._progress.close()
-        if self._journal:
-            self._journal.close()
-        if self._own_client:
-            self._own_client.close()
-        self._temporary.cleanup()
+            self._resources.close()
 
 
 def _results(futures: list[CallFuture[T]], timeout: float | None) -> Iterator[T]:
-    """As the map of the standard library: in order, and calls that nobody waits for are cancelled."""
+    """Iterate over the results in order. Calls that nobody waits for are cancelled, as by the standard library."""
     import time
 
     end = None if timeout is None else time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""What an executor with a name has sent, on the client's disk: a later process finds its calls there.
+"""The journal of an executor with a name, on the client's disk: a later process finds its calls there.
 
 A line is written before a submission is sent, and one when it was accepted. The first has the idempotency key, so a
 submission without the second is sent again as it was: the server knows it, or takes it now.
@@ -64,8 +64,8 @@ class CallJournal:
             elif "refused" in fields:
                 sent.pop(fields["key"])
             else:
-                one = sent[fields["key"]]
-                one.submission, one.first = fields["submission"], fields["first"]
+                submission = sent[fields["key"]]
+                submission.submission, submission.first = fields["submission"], fields["first"]
         return sent
 
     def sending(self, sent: SentChunks) -> None:

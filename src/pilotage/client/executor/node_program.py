@@ -72,8 +72,8 @@ def _pickled(kind: int, outcome: Any) -> tuple[int, bytes]:
         if kind == RAISED:
             error, text = outcome
             return UNUSABLE, pickle.dumps((repr(error) + " was raised, and cannot be pickled", text))
-        told = "the result, of type " + type(outcome).__name__ + ", cannot be pickled: " + str(trouble)
-        return UNUSABLE, pickle.dumps((told, traceback.format_exc()))
+        message = "the result, of type " + type(outcome).__name__ + ", cannot be pickled: " + str(trouble)
+        return UNUSABLE, pickle.dumps((message, traceback.format_exc()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The results of a job, and what becomes of them in the futures."""
+"""The results of a job, and their application to the futures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RemoteTraceback(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """A frame of the file of results: see node_program.py."""
 
     kind: int
@@ -42,7 +42,7 @@ class Outcome:
     body: bytes
 
 
-def read_outcomes(path: Path) -> list[Outcome]:
+def read_outcomes(path: Path) -> list[CallOutcome]:
     """The complete frames of a file, in the order of the calls; none if there is no file."""
     try:
         content = path.read_bytes()
@@ -55,12 +55,12 @@ def read_outcomes(path: Path) -> list[Outcome]:
         body = content[place : place + length]
         if len(body) < length:
             break
-        outcomes.append(Outcome(kind, seconds, body))
+        outcomes.append(CallOutcome(kind, seconds, body))
         place += length
     return outcomes
 
 
-def settle(future: CallFuture[object], outcome: Outcome) -> None:
+def settle(future: CallFuture[object], outcome: CallOutcome) -> None:
     """Apply an outcome to its future, unless that has one."""
     try:
         value = pickle.loads(outcome.body)  # noqa: S301  # made by the caller's own function

@@ -74,7 +74,7 @@ def _trouble(value: Any) -> Exception | None:
 
 
 def _used(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """What a function takes with it, by name."""
+    """The variables and defaults that a function takes with it, by name."""
     if isinstance(function, functools.partial):
         yield from _used(function.func)
         yield from ((f"argument {number}", value) for number, value in enumerate(function.args, 1))
@@ -106,7 +106,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 class _FactsPickler(pickle.Pickler):
-    """Writes what a value is, equally in each process. Its output is hashed and never read.
+    """Writes the facts of a value, equally in each process. Its output is hashed and never read.
 
     cloudpickle's own output differs: it marks classes by chance, and shared objects by their identity.
     """
@@ -126,7 +126,8 @@ class _FactsPickler(pickle.Pickler):
             return tuple, ((name, facts),)
         if isinstance(value, types.CodeType):
             consts = [
-                sorted(map(repr, one)) if isinstance(one, frozenset) else one for one in value.co_consts
+                sorted(map(repr, const)) if isinstance(const, frozenset) else const
+                for const in value.co_consts
             ]
             return tuple, ((value.co_code, consts, value.co_names, value.co_varnames),)
         if isinstance(value, types.ModuleType):
@@ -139,10 +140,10 @@ def _travels_whole(value: Any) -> bool:
     module = sys.modules.get(value.__module__ or "")
     if module is None or value.__module__ == "__main__":
         return True
-    found: Any = module
+    inner: Any = module
     for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is not value
+        inner = getattr(inner, part, None)
+    return inner is not value
 
 
 def _function_facts(function: types.FunctionType) -> Any:
@@ -165,6 +166,6 @@ def digest(*values: Any) -> str:
     try:
         _FactsPickler(buffer).dump(values)
         content = buffer.getvalue()
-    except Exception:  # what this pickler cannot write, such as a loop, cloudpickle can
+    except Exception:  # a value that contains itself: cloudpickle can write it
         content = cloudpickle.dumps(values)
     return hashlib.sha256(content).hexdigest()[:32]
