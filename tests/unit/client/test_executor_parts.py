@@ -22,8 +22,8 @@ from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.chunking import HOLD, LONGEST, MAX_CALLS, PROBES, ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
 from pilotage.client.executor.outcomes import (
-    CallOutcome,
     RemoteTraceback,
+    ResultFrame,
     ResultNotPicklable,
     read_outcomes,
     settle,
@@ -259,7 +259,7 @@ def test_another_python_is_refused_by_its_version(tmp_path: Path) -> None:
 
 def test_an_outcome_that_cannot_be_read_here_is_an_error() -> None:
     one = future()
-    settle(one, CallOutcome(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."))
+    settle(one, ResultFrame(node_program.RETURNED, 0.1, b"\x80\x04cmissing_module\nname\n."))
     assert isinstance(one.exception(), ResultNotPicklable)
 
 

@@ -18,7 +18,7 @@ from pilotage.client.executor import payload
 from pilotage.client.executor.calls import CallFuture, PendingCall
 from pilotage.client.executor.chunking import ChunkRule
 from pilotage.client.executor.journal import CallJournal, SentChunks
-from pilotage.client.executor.outcomes import CallLost, CallOutcome, read_outcomes, settle
+from pilotage.client.executor.outcomes import CallLost, ResultFrame, read_outcomes, settle
 from pilotage.client.polling import FINAL_STATES, PollInterval
 from pilotage.core.errors import CursorExpired, NotFound, Overloaded, PilotageError, Unreachable
 from pilotage.wire.changes import ChangesQuery
@@ -293,7 +293,7 @@ class Courier:
             self._changed.notify_all()
         return True
 
-    def _deliver(self, calls: list[PendingCall], outcomes: list[CallOutcome]) -> None:
+    def _deliver(self, calls: list[PendingCall], outcomes: list[ResultFrame]) -> None:
         for call, outcome in zip(calls, outcomes, strict=False):
             with self._changed:
                 if call.function is not None:

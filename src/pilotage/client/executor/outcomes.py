@@ -34,7 +34,7 @@ class RemoteTraceback(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
+class ResultFrame:
     """A frame of the file of results: see node_program.py."""
 
     kind: int
@@ -42,7 +42,7 @@ class CallOutcome:
     body: bytes
 
 
-def read_outcomes(path: Path) -> list[CallOutcome]:
+def read_outcomes(path: Path) -> list[ResultFrame]:
     """The complete frames of a file, in the order of the calls; none if there is no file."""
     try:
         content = path.read_bytes()
@@ -55,12 +55,12 @@ def read_outcomes(path: Path) -> list[CallOutcome]:
         body = content[place : place + length]
         if len(body) < length:
             break
-        outcomes.append(CallOutcome(kind, seconds, body))
+        outcomes.append(ResultFrame(kind, seconds, body))
         place += length
     return outcomes
 
 
-def settle(future: CallFuture[object], outcome: CallOutcome) -> None:
+def settle(future: CallFuture[object], outcome: ResultFrame) -> None:
     """Apply an outcome to its future, unless that has one."""
     try:
         value = pickle.loads(outcome.body)  # noqa: S301  # made by the caller's own function

@@ -1,4 +1,4 @@
-"""Functions and arguments as pickles of cloudpickle. What cannot be pickled is named before anything is sent."""
+"""Functions and arguments as pickles of cloudpickle. Objects that cannot be pickled are named before all is sent."""
 
 from __future__ import annotations
 
