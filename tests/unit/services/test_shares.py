@@ -18,7 +18,7 @@ from pilotage.services.shares.corrections import UseBook
 from pilotage.services.shares.table import STRANDED, entitlements, share_table
 from pilotage.store.tables import usage
 from pilotage.wire.shares import AccountRow, ShareRow
-from tests.unit.services.bench import POLICY, Bench
+from tests.unit.services.bench import LEASE, POLICY, Bench
 
 HOUR, DAY = 3600.0, 86400.0
 START = 1_700_000_040.0  # a whole minute
@@ -259,6 +259,27 @@ def test_use_is_rebuilt_after_a_kill_while_it_was_saved(bench: Bench, shares: Sh
     again = Shares(bench)
     again.charge()
     assert again.seconds(2 * HOUR) == {("alice", "physics"): 2 * HOUR}
+
+
+def test_a_pilot_that_was_given_up_has_used_its_cores_when_it_comes_back(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    begun = bench.now
+    pass_time(shares, 2 * LEASE)
+    bench.duties()
+    shares.charge()
+    charged = sum(shares.seconds(HOUR).values())
+    pass_time(shares, 600)
+    shares.charge()
+    assert sum(shares.seconds(HOUR).values()) == charged, "its attempt has ended with its lease"
+    pilot.send(holding=[offer])
+    pass_time(shares, 60)
+    assert pilot.finish(offer) == "accepted"
+    shares.charge()
+    assert sum(shares.seconds(HOUR).values()) == pytest.approx(bench.now - begun)
 
 
 def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Shares) -> None:

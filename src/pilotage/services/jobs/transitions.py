@@ -19,7 +19,7 @@ from pilotage.core.queues.indexed_queue import Head, IndexedQueue
 from pilotage.core.queues.offer_history import OfferRecord as Noted
 from pilotage.core.workqueue.release import REQUEST_TYPES
 from pilotage.services.pool.state import Pool
-from pilotage.store.tables import attempts, chains, job_outcomes, jobs, pilots
+from pilotage.store.tables import attempts, chains, job_outcomes, jobs, pilots, usage
 from pilotage.store.tables.events import EventBatch
 from pilotage.store.tables.jobs import JobRow, WaitingJob
 from pilotage.store.tables.pilots import PilotRow
@@ -123,6 +123,9 @@ class JobTransitions:
     def write(self) -> None:
         """Save everything collected so far."""
         connection = self.tx.connection
+        if self._reopened:
+            # The ledger may have charged these attempts up to their end, and be further itself by now.
+            usage.set_as_of(connection, None)
         if self._offered:
             lost = jobs.save_offered(connection, self._offered)
             if lost:
