@@ -496,3 +496,11 @@ def test_a_number_between_odd_blanks_is_read_or_refused(blank: str) -> None:
         assert parse_yaml_mapping({"executable": "a", "user_priority": text}).description.user_priority == 3
     with pytest.raises(InvalidInput, match="user_priority"):
         parse_yaml_mapping({"executable": "a", "user_priority": f"{blank}-3"})
+
+
+@pytest.mark.parametrize("value", ['""', '"  "', '"ANY"', '"12,,13"', '[""]', '["12", ""]'])
+@pytest.mark.parametrize("field", [field.name for field in FIELDS if field.kind == "parents"])
+def test_a_parent_without_a_name_is_no_missing_condition(field: str, value: str) -> None:
+    """A shell writes an empty text where a variable is not set."""
+    with pytest.raises(InvalidInput, match="neither a job nor a submission"):
+        from_json(f'{{"executable": "/bin/true", "{field}": {value}}}')

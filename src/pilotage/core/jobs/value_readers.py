@@ -152,11 +152,17 @@ def _names(field: Field, value: Any) -> tuple[str, ...]:
 
 
 def _parents(field: Field, value: Any) -> tuple[str, ...]:
-    """Jobs and submissions, each once, in the given order."""
-    items = _names(field, str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
-    for item in items:
-        parse_parent(item, field.name)
-    return items
+    """Jobs and submissions, each once, in the given order.
+
+    An empty text is refused: a script whose variable is empty would run its job at once.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    items = value.split(",") if isinstance(value, str) else _texts(field, value, "a job or a list of jobs")
+    names = tuple(dict.fromkeys(item.strip() for item in items))
+    for name in names:
+        parse_parent(name, field.name)
+    return names
 
 
 def _one_of(field: Field, text: str) -> str:
