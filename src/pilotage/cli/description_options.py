@@ -118,10 +118,10 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "requirements": options.requirements,
         "retries": options.retries,
         "on_cutoff": options.on_cutoff,
-        "after": _split(options.after),
-        "after_ok": _split(options.after_ok),
-        "after_fail": _split(options.after_fail),
-        "after_each": _split([options.after_each] if options.after_each else None),
+        "after": _parents(options.after),
+        "after_ok": _parents(options.after_ok),
+        "after_fail": _parents(options.after_fail),
+        "after_each": _parents(None if options.after_each is None else [options.after_each]),
         "hold": options.hold or None,
         "parallel": options.parallel or (array.parallel if array else 0) or None,
     }
@@ -145,6 +145,11 @@ def whole_seconds(text: str) -> int | None:
 
 def _split(words: Iterable[str] | None) -> list[str]:
     return [part.strip() for word in words or [] for part in word.split(",") if part.strip()]
+
+
+def _parents(words: Iterable[str] | None) -> list[str]:
+    """Jobs and submissions. An empty name stays, to be refused: the variable of a script may be empty."""
+    return [part for word in words or [] for part in word.split(",")]
 
 
 def name_value_pairs(words: Iterable[str], option: str, form: str) -> dict[str, str]:

@@ -137,13 +137,13 @@ class JobOptions(OptionGroup):
         ),
     ] = None
     after_each: Annotated[
-        str,
+        str | None,
         CommandOption(
             "--after-each",
             metavar="s:N",
             help="Start job k after job k of submission N is Done; both have the same number of jobs",
         ),
-    ] = ""
+    ] = None
     hold: Annotated[
         bool, CommandOption("--hold", help="Hold the jobs: they run after `pilotage release`")
     ] = False

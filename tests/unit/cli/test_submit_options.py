@@ -112,6 +112,14 @@ def test_every_option_stands_in_a_table_of_these_tests() -> None:
     assert {field.name for field in fields(JobOptions)} == {*OVERRIDES, *PARAMETERS, *INPUTS}
 
 
+@pytest.mark.parametrize("option", ["--after", "--after-ok", "--after-fail", "--after-each"])
+def test_an_empty_variable_of_a_script_names_no_parent(
+    cli: Cli, state: State, folder: Path, option: str
+) -> None:
+    assert cli("submit", option, "", "jobs/job.yaml") != 0
+    assert not state.submissions
+
+
 @pytest.mark.parametrize("option", OVERRIDES)
 def test_an_option_stands_over_the_job_file(cli: Cli, state: State, folder: Path, option: str) -> None:
     words, name, wanted = OVERRIDES[option]
