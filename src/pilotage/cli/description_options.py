@@ -121,7 +121,7 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "after": _parents(options.after),
         "after_ok": _parents(options.after_ok),
         "after_fail": _parents(options.after_fail),
-        "after_each": _parents(None if options.after_each is None else [options.after_each]),
+        "after_each": _parents(options.after_each),
         "hold": options.hold or None,
         "parallel": options.parallel or (array.parallel if array else 0) or None,
     }

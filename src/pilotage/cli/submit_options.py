@@ -137,7 +137,7 @@ class JobOptions(OptionGroup):
         ),
     ] = None
     after_each: Annotated[
-        str | None,
+        Values,
         CommandOption(
             "--after-each",
             metavar="s:N",
