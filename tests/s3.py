@@ -203,7 +203,7 @@ class FaultyLine:
         self.spoil: list[bytes] = []
         """Bytes that are replaced by as many others on their way to the service."""
         self.hold = b""
-        """A connection with these bytes waits, once, until `go_on` is set; `held` tells that it waits."""
+        """Connections with these bytes wait until `go_on` is set; `held` tells that one waits."""
         self.held, self.go_on = threading.Event(), threading.Event()
         self.connections = 0
         self._serving: list[threading.Thread] = []
@@ -247,7 +247,6 @@ class FaultyLine:
         with contextlib.suppress(OSError):
             while left and (data := source.recv(1 << 16)):
                 if self.hold and self.hold in data:
-                    self.hold = b""
                     self.held.set()
                     self.go_on.wait()
                 if self.spoil and self.spoil[0] in data:

@@ -247,6 +247,21 @@ def test_a_map_survives_the_death_of_the_server(tmp_path: Path) -> None:
         assert runs(tmp_path / "effects") == Counter(range(40))
 
 
+def test_an_error_leaves_the_block_at_once(instance: Instance, tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    def fail() -> None:
+        with Executor(client=instance.client()) as executor:
+            calls.append(executor.submit(slow(tmp_path / "gate", tmp_path / "effects"), 1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not calls[0].done()
+    (tmp_path / "gate").touch()
+    assert calls[0].result(PATIENCE) == 1
+
+
 def test_a_map_survives_the_death_of_its_pilots(tmp_path: Path) -> None:
     with running(tmp_path, lease=5, idle=60) as instance:
         applied: Counter[int] = Counter()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
 from pilotage.cli.actions import DryRunOption, ReasonOption, YesOption, act_on_jobs
 from pilotage.cli.console import Column
 from pilotage.cli.job_selection import OwnerOption
-from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session, connected
+from pilotage.cli.lists import DEFAULT_ROWS
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.session import LimitOption, Session, connected
 from pilotage.cli.time_format import format_duration
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.states import CONFIRMED, FINAL
 from pilotage.core.plurals import plural
-from pilotage.wire.limits import MAX_PAGE
 
 if TYPE_CHECKING:
     from pilotage.wire.submission_progress import SubmissionProgress, SubmissionSummary
@@ -28,13 +27,13 @@ NumberArgument = Annotated[int, CommandArgument(metavar="SUBMISSION", help="Numb
 def list_submissions(
     session: Session,
     owner: OwnerOption = None,
-    limit: Annotated[
-        int, CommandOption("-n", "--limit", metavar="N", min=1, help="At most N submissions")
-    ] = 20,
+    limit: LimitOption = None,
 ) -> None:
     """List submissions, newest first, and how far they have come."""
     with session.client() as client:
-        rows = list(islice(client.submissions(owner=owner, page=min(limit, MAX_PAGE)), limit))
+        rows = session.screen.first_rows(
+            client.submissions(owner=owner, page=DEFAULT_ROWS), limit, DEFAULT_ROWS
+        )
     session.screen.json({"submissions": rows})
     names = ("submission", "name", "owner", "submitted", "jobs", "ended", "running", "parallel", "states")
     ranks = {"owner": 2, "submitted": 3, "parallel": 1}

@@ -24,7 +24,7 @@ Cli = Callable[..., int]
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["submti"], "did you mean submit?"),
+        (["submti"], "did you mean submit or submission?"),
         (["token", "creat"], "did you mean create?"),
         (["xyzzy"], "see `pilotage --help`"),
         (["--colour"], "see `pilotage --help`"),

@@ -11,7 +11,7 @@ from tests.unit.client.fake_server import State, job
 
 Cli = Callable[..., int]
 
-TAKE_IDS = {"status", "wait", "output", "kill", "reschedule", "delete", "rerun"}
+TAKE_IDS = {"status", "wait", "output", "kill", "hold", "release", "reschedule", "delete", "rerun"}
 
 
 def test_the_commands_that_take_several_ids() -> None:

@@ -160,9 +160,20 @@ class Executor(StandardExecutor):
         """Take no more calls. `wait`: until all have ended. `cancel_futures`: cancel calls without a result."""
         with self._lock:
             self._shut = True
-        self._courier.close(wait=wait, cancel=cancel_futures)
+        self._courier.close(wait=False, cancel=cancel_futures)
         if wait:
-            self._resources.close()
+            self._close()
+        else:
+            threading.Thread(target=self._close, daemon=True).start()
+
+    def _close(self) -> None:
+        """Wait for the end of all calls, then remove the files and close the connections."""
+        self._courier.close(wait=True, cancel=False)
+        self._resources.close()
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """Wait for all calls, but not after an error: the server may be away for hours. Jobs go on then."""
+        self.shutdown(wait=kind is None)
 
 
 def _results(futures: list[CallFuture[T]], timeout: float | None) -> Iterator[T]:

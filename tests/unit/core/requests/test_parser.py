@@ -251,7 +251,7 @@ def test_logs_are_collected_from_every_step_and_archived_after_the_last() -> Non
 
 @pytest.mark.parametrize(
     "changes",
-    [{"output": {"files": ["o"], "places": "pool"}}, {"log_collect": {"places": ["/pool", "../pool"]}}],
+    [{"output": {"files": ["o"], "places": "a/pool"}}, {"log_collect": {"places": ["/pool", "../pool"]}}],
 )
 def test_a_place_that_no_site_can_have_is_refused(changes: dict[str, Any]) -> None:
     assert "pool' cannot be a storage place" in refusal(**changes)
