@@ -123,9 +123,6 @@ class JobTransitions:
     def write(self) -> None:
         """Save everything collected so far."""
         connection = self.tx.connection
-        if self._reopened:
-            # The ledger may have charged these attempts up to their end, and be further itself by now.
-            usage.set_as_of(connection, None)
         if self._offered:
             lost = jobs.save_offered(connection, self._offered)
             if lost:
@@ -142,7 +139,7 @@ class JobTransitions:
             (jobs.save_failure_counts, self._counted),
             (jobs.save_held, self._held),
             (jobs.save_resumed, self._resumed),
-            (attempts.save_resumed, self._reopened),
+            (usage.save_resumed, self._reopened),
             (attempts.save_started, self._begun),
             (attempts.save_finished, self._closed),
             (attempts.save_interrupted, self._cut),

@@ -14,6 +14,7 @@ from pilotage.core.shares.correction import Memory
 from pilotage.core.shares.use import Entity, Ledger, Outage, UseBucket
 from pilotage.store.engine.bulk_statements import delete, insert
 from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import attempts
 
 BATCH_SIZE = 50_000
 """Attempts read per batch."""
@@ -37,6 +38,12 @@ def as_of(connection: Connection) -> float | None:
 
 def set_as_of(connection: Connection, at: float | None) -> None:
     connection.execute("UPDATE instance SET use_as_of = ? WHERE id = 1", (at,))
+
+
+def save_resumed(connection: Connection, rows: Sequence[attempts.ResumedAttempt]) -> None:
+    """Let attempts go on. The buckets may have their use up to the former end, and be further by now."""
+    attempts.save_resumed(connection, rows)
+    set_as_of(connection, None)
 
 
 def outages(connection: Connection) -> list[Outage]:
