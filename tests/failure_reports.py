@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 LINES = 40
 """Lines of a log."""
-QUESTIONS = (("ce", "list"), ("pilot", "list"), ("status",), ("queue", "list"), ("director",))
+QUESTIONS = (
+    *(("ce", "list"), ("pilot", "list"), ("status",), ("status", "--since", "1d", "--limit", "10")),
+    *(("queue", "list"), ("director",)),
+)
 TIMEOUT = PATIENCE / 8
 """Seconds for an answer of a server that may be the failure."""
 

@@ -32,6 +32,9 @@ class Deadlines(Generic[Key]):
             self._heap = [entry for entry in self._heap if self._counts(entry)]
             heapq.heapify(self._heap)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._instants
+
     def next_at(self) -> float:
         """The first deadline; infinite: there is none."""
         while self._heap and not self._counts(self._heap[0]):

@@ -25,8 +25,9 @@ from .log_streaming import send_tails, unsent_tails
 from .node_commands import COMMANDS
 from .orphans import Orphans
 from .payload import RunningPayload
-from .process_tree import descendants, proportional_memory, read_processes
+from .process_tree import descendants, kill_tree, proportional_memory, read_processes
 from .sampling import Sampling
+from .shared_ends import SHARED_END_GRACE, is_doubtful
 from .system import kill_group, peek_dead_child
 from .thread_pool import ThreadPool
 from .work_dirs import WorkDirs
@@ -74,6 +75,8 @@ class PayloadRunner:
         self._orphans = Orphans()
         self._sampling = Sampling()
         self._deadlines: Deadlines[Key] = Deadlines()
+        self._doubtful: Deadlines[Key] = Deadlines()
+        """Ended payloads that may have been killed together with the pilot."""
         self._has_children: Optional[bool] = None
         """Whether this process has children; None: not known."""
         self._null = os.open(os.devnull, os.O_RDONLY)
@@ -166,7 +169,11 @@ class PayloadRunner:
         if payload is None:
             return
         payload.keep_streams = keep_streams
-        if payload.has_ended:
+        if key in self._doubtful:
+            self._doubtful.set(key, math.inf)
+            payload.finish.failure, payload.finish.message = "killed", reason
+            self._collect(payload)
+        elif payload.has_ended:
             payload.abandon_at = min(payload.abandon_at, self._clock() + UPLOAD_GRACE)
             self._schedule(payload)
         else:
@@ -207,7 +214,10 @@ class PayloadRunner:
         # No payload is started before all ended ones are collected.
         self._has_children = None if pid == 0 else False
         for payload in ended:
-            self._collect(payload)
+            if is_doubtful(payload.finish):
+                self._doubtful.set(payload.key, self._clock() + SHARED_END_GRACE)
+            else:
+                self._collect(payload)
         self._has_children = None
 
     def _sweep(self, ended: List[RunningPayload]) -> None:
@@ -283,7 +293,8 @@ class PayloadRunner:
 
     def next_at(self) -> float:
         sample_at = self._sampling.next_at if self._by_pid else math.inf
-        return min(sample_at, self._orphans.next_sweep_at, self._deadlines.next_at())
+        ends = min(self._deadlines.next_at(), self._doubtful.next_at())
+        return min(sample_at, self._orphans.next_sweep_at, ends)
 
     def _schedule(self, payload: RunningPayload) -> None:
         """Note when the next limit of a payload is due. Call it after each change of them."""
@@ -298,6 +309,8 @@ class PayloadRunner:
         now = self._clock()
         for key in self._deadlines.pop_due(now):
             self._enforce(self.running[key], now)
+        for key in self._doubtful.pop_due(now):
+            self._collect(self.running[key])
         if self._by_pid and now >= self._sampling.next_at:
             oldest = min(payload.started for payload in self._by_pid.values())
             if self._sampling.is_due(now, oldest):
@@ -317,7 +330,7 @@ class PayloadRunner:
                 return
         if now >= payload.kill_at and not payload.has_ended:
             payload.kill_at = now + TERM_GRACE
-            self._kill_tree(payload)
+            kill_tree(payload.pid)
         self._schedule(payload)
 
     def _warn_at(self, payload: RunningPayload) -> float:
@@ -344,12 +357,6 @@ class PayloadRunner:
         if not payload.payload.wall_time or not payload.pid or payload.killed or payload.has_ended:
             return math.inf
         return payload.started + payload.payload.wall_time
-
-    def _kill_tree(self, payload: RunningPayload) -> None:
-        for process in descendants(payload.pid, read_processes()):
-            with contextlib.suppress(OSError):
-                os.kill(process.pid, signal.SIGKILL)
-        kill_group(payload.pid, signal.SIGKILL)
 
     def _sample(self, now: float, oldest: float) -> None:
         processes = read_processes()

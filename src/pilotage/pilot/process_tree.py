@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Optional, Set
 
-from .system import kill
+from .system import kill, kill_group
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -101,6 +101,13 @@ def read_variable(pid: int, name: str) -> str:
     except OSError:
         pass
     return ""
+
+
+def kill_tree(leader: int) -> None:
+    """Kill the leader of a process group, its group, and all its present descendants."""
+    for process in descendants(leader, read_processes()):
+        kill(process.pid, signal.SIGKILL)
+    kill_group(leader, signal.SIGKILL)
 
 
 def kill_descendants(root: int, spare: Set[int], patience: float) -> bool:
