@@ -1,6 +1,7 @@
 """No request holds the server's event loop: every route and call gets the largest bodies that it accepts.
 
-The bound is processor time of the loop's thread between two of its turns, so that a loaded machine changes nothing.
+The bound is processor time of the loop's thread between two of its turns, so that a wait changes nothing. The same work
+takes up to four times as long on a processor that others share, so a hold counts if two servers in turn have it.
 `PILOTAGE_LOOP_ENTRY="POST /v1/datasets" pytest tests/acceptance/test_loop_is_never_held.py` tries matching entries.
 """
 
@@ -27,7 +28,7 @@ from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
 from pilotage.services.pilots.enrolment import secret_hash
 from tests import loop_guard
-from tests.acceptance.loop_entries import DUTIES, ENTRIES, OF_SEVERAL_SERVERS, OVER_TLS, World
+from tests.acceptance.loop_entries import DUTIES, ENTRIES, OF_SEVERAL_SERVERS, OVER_TLS, Sent, World
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
@@ -73,34 +74,27 @@ def test_every_duty_has_an_entry() -> None:
     assert duties() == DUTIES.keys() | OF_SEVERAL_SERVERS | OVER_TLS, "tell its work in loop_entries.py"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    folder = tmp_path_factory.mktemp("loop")
+@contextlib.contextmanager
+def measured_server(folder: Path) -> Iterator[tuple[Instance, httpx.Client]]:
     instance = Instance(folder, owners="any", heartbeat=5, lease=3600)
     instance.program = (str(Path(loop_guard.__file__).resolve()),)
     instance.environment["PILOTAGE_LOOP_HOLDS"] = str(folder / "holds")
     try:
         instance.start()
         instance.apply()
-        yield instance
+        token = (instance.home / "token").read_text().strip()
+        with httpx.Client(
+            base_url=instance.client().url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=2 * PATIENCE,
+            trust_env=False,
+        ) as raw:
+            yield instance, raw
     finally:
         instance.close()
 
 
-@pytest.fixture(scope="module")
-def raw(server: Instance) -> Iterator[httpx.Client]:
-    token = (server.home / "token").read_text().strip()
-    with httpx.Client(
-        base_url=server.client().url,
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=2 * PATIENCE,
-        trust_env=False,
-    ) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def world(server: Instance, raw: httpx.Client) -> World:
+def make_world(server: Instance, raw: httpx.Client) -> World:
     client = server.client()
     done = client.submit({"executable": "echo", "arguments": ["a"]}).first
     server.reaches(done, "Done")
@@ -192,44 +186,58 @@ def _element(server: Instance, raw: httpx.Client) -> tuple[int, int, dict[str, i
     return accepted.json()["request"]["id"], agent, until(pulled, what="an element")
 
 
-def test_no_request_holds_the_loop_or_fails_in_the_server(
-    server: Instance, raw: httpx.Client, world: World
-) -> None:
-    file = Path(server.environment["PILOTAGE_LOOP_HOLDS"])
-    found: list[str] = []
-    # The tables of routes are made at the first address that none of them has.
-    raw.get("/nothing")
-    for name, route in routes().items():
-        if not name.startswith(ONLY):
-            continue
-        method, _, _ = name.partition(" ")
-        for sent in ENTRIES[name](world, route):
-            before = len(loop_guard.holds(file))
-            headers = {"Content-Type": "application/json"}
-            if sent.token:
-                headers["Authorization"] = f"Bearer {sent.token}"
-            what = (
-                f"{name} {sent.path[:100]} {len(sent.content or b''):,} bytes {(sent.content or b'')[:80]!r}"
-            )
-            try:
-                answer = raw.request(method, sent.path, content=sent.content, headers=headers)
-            except httpx.TransportError as error:
-                found.append(f"{what}: no answer: {error!r}")
+def test_no_request_holds_the_loop_or_fails_in_the_server(tmp_path_factory: pytest.TempPathFactory) -> None:
+    long = long_holds(tmp_path_factory.mktemp("loop"))
+    if long:
+        again = long_holds(tmp_path_factory.mktemp("again"))
+        long = {name: long[name] for name in long.keys() & again.keys() - EXCUSED.keys()}
+    assert not long, "\n\n".join(long.values())
+
+
+def long_holds(folder: Path) -> dict[str, str]:
+    """Try all entries and duties on a new server. Return a text for each that held the loop for too long."""
+    with measured_server(folder) as (server, raw):
+        file = Path(server.environment["PILOTAGE_LOOP_HOLDS"])
+        found: dict[str, str] = {}
+        failed: list[str] = []
+        world = make_world(server, raw)
+        # The tables of routes are made at the first address that none of them has.
+        raw.get("/nothing")
+        for name, route in routes().items():
+            if not name.startswith(ONLY):
                 continue
-            raw.get("/live")
-            if answer.status_code >= 500 and answer.status_code not in (503, 507):
-                found.append(f"{what}: {answer.status_code}")
-            longest = max(loop_guard.holds(file, before), default=None)
-            if longest is not None and longest.seconds > LONGEST and name not in EXCUSED:
-                found.append(f"{what}: {answer.status_code} {longest.seconds * 1000:.0f} ms\n{longest.stack}")
-    found += _held_by_duties(file)
-    assert not found, "\n\n".join(found)
-    log = server.log()
-    assert "Traceback" not in log, log[log.index("Traceback") :][:5000]
+            for sent in ENTRIES[name](world, route):
+                before = len(loop_guard.holds(file))
+                what = f"{name} {sent.path[:100]} {len(sent.content or b''):,} bytes {(sent.content or b'')[:80]!r}"
+                status = _status(raw, name, sent)
+                raw.get("/live")
+                if status is None or (status >= 500 and status not in (503, 507)):
+                    failed.append(f"{what}: {status or 'no answer'}")
+                longest = max(loop_guard.holds(file, before), default=None)
+                if longest is not None and longest.seconds > LONGEST:
+                    found[name] = f"{what}: {status} {longest.seconds * 1000:.0f} ms\n{longest.stack}"
+        found |= _held_by_duties(file)
+        assert not failed, "\n\n".join(failed)
+        log = server.log()
+        assert "Traceback" not in log, log[log.index("Traceback") :][:5000]
+    return found
 
 
-def _held_by_duties(file: Path) -> list[str]:
-    """Let each duty run with all that the entries have left behind; the holds meanwhile."""
+def _status(raw: httpx.Client, name: str, sent: Sent) -> int | None:
+    """The status of the answer; None: there was none."""
+    headers = {"Content-Type": "application/json"}
+    if sent.token:
+        headers["Authorization"] = f"Bearer {sent.token}"
+    try:
+        return raw.request(
+            name.partition(" ")[0], sent.path, content=sent.content, headers=headers
+        ).status_code
+    except httpx.TransportError:
+        return None
+
+
+def _held_by_duties(file: Path) -> dict[str, str]:
+    """Let each duty run with all that the entries have left behind; the longest hold meanwhile, if it is too long."""
     lines = file.with_suffix(".duties")
 
     def cycles() -> Counter[str]:
@@ -242,5 +250,7 @@ def _held_by_duties(file: Path) -> list[str]:
         within=3 * PATIENCE,
         what="two cycles of each duty",
     )
-    held = [hold for hold in loop_guard.holds(file, before) if hold.seconds > LONGEST]
-    return [f"a duty: {hold.seconds * 1000:.0f} ms\n{hold.stack}" for hold in held]
+    longest = max(loop_guard.holds(file, before), default=None)
+    if longest is None or longest.seconds <= LONGEST:
+        return {}
+    return {"a duty": f"a duty: {longest.seconds * 1000:.0f} ms\n{longest.stack}"}
