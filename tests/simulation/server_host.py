@@ -161,7 +161,9 @@ class ServerHost:
         with process.entered():
             process.run(server.close)
         if process.alive:
-            process.alive = False
+            # Its connections end with it: a person whose call it has not answered hears of that.
+            process.forget(server.abandon)
+            process.die()
             self.dead.append(process)
             self.process = self.server = None
             self._note_end()
