@@ -1,7 +1,7 @@
 """The end of a payload that may be the end of its whole pilot.
 
-A batch system that ends a pilot kills all its processes, and may reach the payload first. A pilot that reported this
-end at once would report a failure of the job, although the job runs again after the loss of a pilot.
+A batch system that ends a pilot kills all its processes, and may reach the payload first. If the pilot reported this
+end at once, the job would fail. It runs again if the pilot is lost without a report.
 """
 
 from __future__ import annotations
