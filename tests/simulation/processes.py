@@ -14,7 +14,7 @@ from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, TypeVar
 
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.twin.virtual_loop import TimersOnly, VirtualLoop
 
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from tests.simulation.processes import Process, ProcessDied, SimulationLoop
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.console import CommandOutput
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import HomeOption, JsonOption
 from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pilotage.client.issuer_sign_in import DeviceCode
+    from pilotage.wire.issuers import IssuerSummary
 
 LONGEST_TOKEN = 8192
 """Bytes that are read for a token."""
@@ -39,25 +43,67 @@ def login(
             help="PEM file of the CAs that may issue the server's certificate; default: the system's",
         ),
     ] = None,
+    issuer: Annotated[
+        str | None,
+        CommandOption(
+            "--issuer",
+            metavar="NAME",
+            help="Sign in at this issuer, with a browser of any machine; default: the only one, on a terminal",
+        ),
+    ] = None,
+    group: Annotated[
+        str, CommandOption("--group", metavar="GROUP", help="Group to work in, after a sign-in at an issuer")
+    ] = "",
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Log in to a server on another machine: later commands use its address and your token.
 
+    Where the server trusts an issuer, you sign in there with a browser. Otherwise give the token of an administrator.
     The token is tried first. Address and token are then written to server.json and token of the home (mode 600). The
-    token is renewed by use.
+    token is renewed by use, or at the issuer as long as the sign-in there lasts.
     """
     from pilotage.client.credentials import default_home
-    from pilotage.client.login import log_in
+    from pilotage.client.login import log_in, log_in_at
 
     folder = (home or default_home()).expanduser()
-    identity = log_in(url, _ask_token(token_file), folder, ca_file=ca)
     screen = CommandOutput(as_json)
+    chosen = None if token_file is not None else _choose_issuer(url, folder, ca, issuer)
+    if chosen is None:
+        identity = log_in(url, _ask_token(token_file), folder, ca_file=ca)
+    else:
+        identity = log_in_at(chosen, url, folder, _show_code, group=group, ca_file=ca)
     if as_json:
         screen.json(identity)
         return
     until = screen.instant(identity.expires)
     screen.line(f"logged in as {identity.user} ({identity.group}); the token is valid until {until}")
+
+
+def _choose_issuer(url: str, home: Path, ca: Path | None, name: str | None) -> IssuerSummary | None:
+    """The issuer to sign in at; None: a token is asked for."""
+    from pilotage.client.login import issuers_of
+
+    if name is None and not sys.stdin.isatty():
+        return None
+    known = {issuer.name: issuer for issuer in issuers_of(url, home, ca_file=ca)}
+    if name is None and len(known) > 1:
+        raise InvalidInput(
+            "the server trusts several issuers", hint=f"choose one: --issuer {', --issuer '.join(known)}"
+        )
+    if name is None:
+        return next(iter(known.values()), None)
+    if name not in known:
+        raise InvalidInput(
+            f"nobody can sign in at {name}",
+            hint=f"there are: {', '.join(known) or 'none'}; else use --token-file",
+        )
+    return known[name]
+
+
+def _show_code(code: DeviceCode) -> None:
+    address = code.complete_address or code.address
+    print(f"Open {address} in a browser, and check that it shows the code {code.code}.", file=sys.stderr)
 
 
 def _ask_token(file: Path | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pilotage import wire
 from pilotage.client.agents import AgentMethods
+from pilotage.client.answers import decode
 from pilotage.client.typed_requests import verb, verb_on
 from pilotage.wire.queries import EndedQuery, PageQuery
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pilotage.wire.ces import BatchSystem
     from pilotage.wire.history import EndedJobsPage
     from pilotage.wire.identity import TokenSummary
+    from pilotage.wire.issuers import IssuerSummary
     from pilotage.wire.policy import PolicyVersion
 
 
@@ -36,6 +38,15 @@ class AdministrationMethods(AgentMethods):
     ban_user = verb(lambda: wire.bans.BAN_USER)
 
     lift_ban = verb(lambda: wire.bans.LIFT_BAN)
+
+    def issuers(self) -> list[IssuerSummary]:
+        """Return the trusted issuers of the policy, and how they answer. It needs no token."""
+        answer = self._transport.send(wire.issuers.LIST_ISSUERS, token="")
+        return decode(answer.content, wire.issuers.LIST_ISSUERS.answer)
+
+    def test_issuer(self, name: str) -> IssuerSummary:
+        """Let the server read the keys of an issuer now. The answer has the problem, if there is one."""
+        return self.call(wire.issuers.TEST_ISSUER, issuer=name)
 
     def bans(self, *, everything: bool = False) -> list[BanSummary]:
         """Return the bans in force that you may see; with `everything` ended ones too."""

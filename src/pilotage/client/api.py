@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 from pilotage import wire
 from pilotage.client import polling, selections
 from pilotage.client.administration import AdministrationMethods
-from pilotage.client.answers import decode
 from pilotage.client.changes import ChangeCursor, ChangeMethods
 from pilotage.client.credentials import (
     FixedToken,
@@ -35,16 +34,16 @@ from pilotage.client.requests import RequestMethods
 from pilotage.client.selections import Which, selection_of
 from pilotage.client.submission import SubmitMethods
 from pilotage.client.submissions import SubmissionMethods
+from pilotage.client.token_calls import TokenCalls
 from pilotage.client.transport import Transport
 from pilotage.client.typed_requests import TypedRequests, verb, verb_on
-from pilotage.core.errors import Conflict, InvalidInput, NotAuthenticated, NotFound, PilotageError
+from pilotage.core.errors import InvalidInput, NotFound, PilotageError
 from pilotage.wire.limits import MAX_PAGE
 from pilotage.wire.queries import PageQuery
 from pilotage.wire.server_trust import ServerTrust
 
 if TYPE_CHECKING:
     from pilotage.client import downloads
-    from pilotage.wire.identity import TokenResponse
     from pilotage.wire.jobs import ActionResponse, Counts, JobSummary
     from pilotage.wire.pool import QueueSummary
     from pilotage.wire.submissions import SubmissionSource
@@ -114,8 +113,8 @@ class Client(
         source = FixedToken(token) if isinstance(token, str) else token
         self._transport = Transport(
             url.split(","),
-            lambda: source.current(self._refresh, self._ensure_home_token),
-            refused=lambda token, error: source.refused(token, error, self._ensure_home_token),
+            lambda: source.current(calls),
+            refused=lambda token, error: source.refused(token, error, calls),
             patience=patience,
             connect_patience=connect_patience,
             timeout=timeout,
@@ -124,6 +123,8 @@ class Client(
             on_notice=on_notice,
             on_new_pins=on_new_pins,
         )
+        calls = TokenCalls(self._transport)
+        self.exchange = calls.exchange
 
     @classmethod
     def connect(
@@ -377,11 +378,3 @@ class Client(
     whoami = verb(lambda: wire.identity.WHOAMI)
 
     # --- requests
-
-    def _refresh(self, token: str) -> TokenResponse:
-        answer = self._transport.send(wire.identity.REFRESH_TOKEN, token=token, no_retry=True)
-        return decode(answer.content, wire.identity.TokenResponse)
-
-    def _ensure_home_token(self) -> None:
-        with contextlib.suppress(NotAuthenticated, NotFound, Conflict):  # another program has the address
-            self._transport.send(wire.identity.RENEW_HOME_TOKEN, token="")

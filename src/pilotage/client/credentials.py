@@ -9,7 +9,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,15 @@ from pilotage.core.errors import InvalidInput, NotAuthenticated, Unreachable
 from pilotage.wire.server_trust import ServerTrust, split_pinned_url
 
 if TYPE_CHECKING:
-    from pilotage.wire.identity import TokenResponse
+    from pilotage.client.issuer_sign_in import KeptSignIn
+    from pilotage.client.token_calls import TokenCalls
 
 NEW_TOKEN = "an administrator makes one: `pilotage token create {user} --out FILE`; put it at {path}"
 
 URL_HINT = "http://HOST:PORT or https://HOST, or https://HOST:PORT#sha256=FINGERPRINT"
+
+SIGN_IN_FILE = "issuer.json"
+"""The file of a home with a sign-in at an issuer, beside the token."""
 
 RENEW_AFTER = 3600.0
 """Seconds after which the next use of a token renews it, so that daily users never need a new one."""
@@ -69,10 +72,10 @@ class FixedToken:
     def __init__(self, token: str) -> None:
         self._token = token
 
-    def current(self, refresh: Callable[[str], TokenResponse], ensure: Callable[[], None]) -> str:
+    def current(self, calls: TokenCalls) -> str:
         return self._token
 
-    def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
+    def refused(self, token: str, error: NotAuthenticated, calls: TokenCalls) -> None:
         raise error
 
     def __repr__(self) -> str:
@@ -84,6 +87,7 @@ class TokenFile:
 
     With `of_home` it is the token file of the server's home, and the server writes a new token into it on request.
     That is safe, since only readers of the file get the token. Expiry is decided by the server, since clocks differ.
+    Beside the file of a sign-in at an issuer (`issuer.json`), it is renewed there.
     """
 
     def __init__(self, path: Path, *, of_home: bool = False) -> None:
@@ -97,37 +101,47 @@ class TokenFile:
     def __repr__(self) -> str:
         return f"TokenFile({str(self.path)!r})"
 
-    def current(self, refresh: Callable[[str], TokenResponse], ensure: Callable[[], None]) -> str:
-        """The token to send now. `refresh` renews it; if that fails, the old token stays in use.
-
-        `ensure` asks the server to write a valid token into the file of its home.
-        """
+    def current(self, calls: TokenCalls) -> str:
+        """The token to send now. If it cannot be renewed, the old token stays in use."""
         with self._lock:
             now = time.time()
             if not self._token:
-                self._use(self._read_first(ensure))
+                self._use(self._read_first(calls))
             if self._renew_at and self._renew_at <= now < self._expires:
-                self._renew(refresh, now)
+                with contextlib.suppress(Exception):  # the request itself will report the error
+                    self._renew(calls, now)
             return self._token
 
-    def refused(self, token: str, error: NotAuthenticated, ensure: Callable[[], None]) -> None:
-        """Handle the refusal of `token`: return if there is another token to try, otherwise raise `error`."""
+    def refused(self, token: str, error: NotAuthenticated, calls: TokenCalls) -> None:
+        """Handle the refusal of `token`: return if there is another token to try, otherwise raise the reason."""
         with self._lock:
             if self._token != token or self._reload(token):
                 return
             if self.of_home:
-                ensure()
+                calls.ensure_home_token()
                 if self._reload(token):
                     return
+            elif self._signed_in is not None:
+                self._renew(calls, time.time())
+                return
             raise self._with_hint(error)
 
-    def _read_first(self, ensure: Callable[[], None]) -> str:
+    @property
+    def _signed_in(self) -> KeptSignIn | None:
+        """The sign-in by which the token is renewed."""
+        if self.of_home or not (path := self.path.with_name(SIGN_IN_FILE)).exists():
+            return None
+        from pilotage.client.issuer_sign_in import KeptSignIn
+
+        return KeptSignIn(path)
+
+    def _read_first(self, calls: TokenCalls) -> str:
         try:
             return self.read()
         except NotAuthenticated:
             if not self.of_home:
                 raise
-        ensure()
+        calls.ensure_home_token()
         return self.read()
 
     def _reload(self, token: str) -> bool:
@@ -150,20 +164,20 @@ class TokenFile:
         hint = NEW_TOKEN.format(user=words, path=self.path) if over or not error.hint else error.hint
         return NotAuthenticated(f"{error.message} (the token of {user} in {self.path})", hint=hint)
 
-    def _renew(self, refresh: Callable[[str], TokenResponse], now: float) -> None:
-        latest = self.read()
-        if latest != self._token:  # another process of ours was first
-            self._use(latest)
-            if not self._renew_at or now < self._renew_at:
-                return
-        self._renew_at = now + 60.0  # also after a failure: not with every request
-        try:
-            answer = refresh(self._token)
-        except Exception:  # the old token is still valid; the request itself will report the error
-            return
-        with contextlib.suppress(OSError):  # a read-only file: use the new token in this process only
-            write_token(self.path, answer.token)
-        self._use(answer.token)
+    def _renew(self, calls: TokenCalls, now: float) -> None:
+        signed_in = self._signed_in
+        with signed_in.locked() if signed_in is not None else contextlib.nullcontext():
+            latest = self.read()
+            if latest != self._token:  # another process of ours was first
+                self._use(latest)
+                if not self._renew_at or now < self._renew_at:
+                    return
+            self._renew_at = now + 60.0  # also after a failure: not with every request
+            renewed = None if signed_in is None else signed_in.renew()
+            answer = calls.refresh(self._token) if renewed is None else calls.exchange(*renewed)
+            with contextlib.suppress(OSError):  # a read-only file: use the new token in this process only
+                write_token(self.path, answer.token)
+            self._use(answer.token)
 
     def _use(self, token: str) -> None:
         self._token = token
@@ -274,6 +288,18 @@ def _claims(token: str) -> dict[str, Any]:
     middle = token.split(".")[1]
     claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
     return claims
+
+
+def issuer_and_audience(token: str) -> tuple[str, set[str]]:
+    """(issuer, audience) of a JSON Web Token, unverified; empty for anything else."""
+    try:
+        claims = _claims(token)
+        audience = claims.get("aud", ())
+        return str(claims.get("iss", "")), {audience} if isinstance(audience, str) else set(
+            map(str, audience)
+        )
+    except (IndexError, ValueError, TypeError, AttributeError):
+        return "", set()
 
 
 def token_lifetime(token: str) -> tuple[float, float]:

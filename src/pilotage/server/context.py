@@ -19,6 +19,7 @@ from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.feed.change_feed import ChangeFeed
 from pilotage.server.home_token import HomeToken
+from pilotage.server.issuers import TrustedIssuers
 from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.outside_calls import DirectCalls, OutsideCalls
 from pilotage.server.prospects import Prospects
@@ -50,10 +51,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of users, and the token of the home's owner."""
+    """The tokens of users, the token of the home's owner, and the issuers whose tokens count here."""
 
     issuer: Issuer
     home: HomeToken
+    trusted: TrustedIssuers
 
 
 @dataclass(frozen=True, slots=True)

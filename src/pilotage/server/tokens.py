@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import jwt
 
 from pilotage.core.errors import Forbidden, NotAuthenticated
+from pilotage.core.identity.claims import choose_group, read_account, read_capabilities
 from pilotage.core.policy import ADMINISTRATOR, JOB_ADMINISTRATOR, JOB_SHARING, Policy
 from pilotage.server.private_files import write_private
 from pilotage.services.pool.token_state import LONGEST_LIFETIME, TokenState
@@ -42,6 +43,10 @@ class Caller:
     """Whether it is the token of the home's owner, who is always an administrator of their server."""
     number: int | None = None
     """The id of the token; None: it is not recorded."""
+    issuer: str = ""
+    """The trusted issuer at which the user has signed in."""
+    capabilities: frozenset[str] | None = None
+    """What a token of an issuer allows (`core.identity.claims`); None: all that its user may do."""
 
     @property
     def administrator(self) -> bool:
@@ -91,8 +96,12 @@ class Issuer:
         *,
         home: bool = False,
         number: int | None = None,
+        issuer: str = "",
     ) -> tuple[str, float]:
-        """A new token and its expiry. `home`: for the owner of the home. `number`: its id, if it is recorded."""
+        """A new token and its expiry. `home`: for the owner of the home. `number`: its id, if it is recorded.
+
+        `issuer`: the trusted issuer at which the user has signed in.
+        """
         expires, state = expiry(now, lifetime), self._state()
         claims = {
             "iss": self._instance,
@@ -104,6 +113,8 @@ class Issuer:
         }
         if home:
             claims["own"] = True
+        if issuer:
+            claims["idp"] = issuer
         key = self._signing_key(state.keys[state.current].salt)
         return jwt.encode(claims, key, ALGORITHM, headers={"kid": str(state.current)}), expires
 
@@ -122,12 +133,43 @@ class Issuer:
         number = _number(claims.get("jti"))
         if state.is_revoked(number, user, issued):
             raise NotAuthenticated("this token was revoked", hint="ask an administrator for a new one")
+        issuer = str(claims.get("idp", ""))
+        if issuer and issuer not in policy.issuers:
+            raise NotAuthenticated(
+                f"issuer {issuer} is not trusted any more",
+                hint="`pilotage issuer list` shows the trusted ones",
+            )
         properties, home = policy.properties(user, group), claims.get("own") is True
         if home:
             properties |= {ADMINISTRATOR}
         elif user not in policy.users or group not in policy.users[user].groups:
             raise Forbidden(f"the policy has no user {user} in group {group}", hint="ask an administrator")
-        return Caller(user, group, properties, expires, expires - issued, home, number)
+        return Caller(user, group, properties, expires, expires - issued, home, number, issuer)
+
+    def foreign_caller(
+        self, issuer: str, claims: Mapping[str, object], policy: Policy, asked_group: str = ""
+    ) -> Caller:
+        """The caller of a verified token of a trusted issuer. `asked_group`: the group to work in; empty: the first.
+
+        Raises `NotAuthenticated` if the token was revoked or names nobody, `Forbidden` for other users and groups.
+        """
+        account = read_account(policy.issuers[issuer], policy, claims)
+        group = choose_group(policy, account, asked_group)
+        expires = _instant(claims["exp"])
+        issued = _instant(claims.get("iat", expires - LIFETIME))
+        if self._state().is_revoked(None, account.user, issued):
+            raise NotAuthenticated(
+                f"the tokens of {account.user} were revoked", hint=f"sign in at {issuer} again"
+            )
+        return Caller(
+            account.user,
+            group,
+            policy.properties(account.user, group),
+            expires,
+            expires - issued,
+            issuer=issuer,
+            capabilities=read_capabilities(claims),
+        )
 
     def signed_with(self, key: str, token: str, salts: Callable[[str], str]) -> str:
         """The same token, signed with another key in the place of the home's. An invalid signature stays invalid.

@@ -18,6 +18,7 @@ from pilotage.server.duties.leases import LeaseDuty
 from pilotage.server.duties.loop import every
 from pilotage.server.duties.startup import finish_submissions, forget_unaccepted, load_index
 from pilotage.server.home_token import HomeToken
+from pilotage.server.issuers import TrustedIssuers
 from pilotage.server.outside_calls import DirectCalls
 from pilotage.server.process.home import Home
 from pilotage.server.process.parts import make_duty_state, make_work_intake
@@ -122,7 +123,11 @@ class TwinServer:
             monotonic=monotonic,
             disk=Disk(sandbox, DiskSpace({}, monotonic)),
             address=ServerAddress(uuid, "server", URL, URL),
-            tokens=Tokens(issuer, HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock)),
+            tokens=Tokens(
+                issuer,
+                HomeToken(home.token, issuer, OWNER, lambda: pool.policy, clock),
+                TrustedIssuers(DirectCalls()),
+            ),
             pilots=PilotService(
                 settings.folder / "pilots",
                 exchange_handler(pool, clock),

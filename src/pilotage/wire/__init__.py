@@ -51,6 +51,9 @@ if TYPE_CHECKING:
         isolation as isolation,
     )
     from pilotage.wire import (
+        issuers as issuers,
+    )
+    from pilotage.wire import (
         jobs as jobs,
     )
     from pilotage.wire import (

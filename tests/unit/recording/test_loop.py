@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.recording.lines import Input, Inputs, ReceivedMessage, RecordBegin, ServerAt, read_record
 from pilotage.server.recording.loop import DecisionLoop
 from pilotage.server.recording.recorder import Recorder, RecordFile

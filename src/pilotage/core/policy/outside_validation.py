@@ -77,6 +77,32 @@ def check_storage(policy: Policy, refuse: Refuser) -> None:
         addresses[place.address] = name
 
 
+def check_issuers(policy: Policy, refuse: Refuser) -> None:
+    """Refuse mistakes in the tables of issuers."""
+    urls: dict[str, str] = {}
+    for name, issuer in policy.issuers.items():
+        here = ("issuers", name)
+        if not _PLAIN_NAME.fullmatch(name):
+            refuse(
+                f"the name {name[:80]!r} of an issuer cannot be used",
+                *here,
+                hint="use letters, digits, - and _",
+            )
+        for key, reason in issuer.mistakes():
+            refuse(f"issuer {name}: {reason}", *here, key)
+        for value, group in issuer.groups.items():
+            if group not in policy.groups:
+                message = f"issuer {name}: there is no group {group}"
+                refuse(message, *here, "groups", value, hint=known_names(policy.groups))
+        for value, user in issuer.users.items():
+            if user not in policy.users and issuer.new_users == "refuse":
+                message = f"issuer {name}: there is no user {user}"
+                refuse(message, *here, "users", value, hint=known_names(policy.users))
+        if issuer.url in urls:
+            refuse(f"issuer {name} has the url of issuer {urls[issuer.url]}", *here, "url")
+        urls[issuer.url] = name
+
+
 def _check_reach(name: str, ce: Ce, refuse: Refuser) -> None:
     if ce.reach and ce.type == "local":
         hint = "name the type of a batch system on that host, or `machines` for machines without one"

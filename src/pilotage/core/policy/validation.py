@@ -16,7 +16,12 @@ from pilotage.core.policy.ce_names import PLAIN_CHARACTERS, mistake_in_name
 from pilotage.core.policy.cpu_normalization import STATIC_ATTRIBUTES, normalized_cpu_power
 from pilotage.core.policy.isolation import visible_path
 from pilotage.core.policy.model import PROPERTIES, Jobs, Policy
-from pilotage.core.policy.outside_validation import check_batch_options, check_catalogues, check_storage
+from pilotage.core.policy.outside_validation import (
+    check_batch_options,
+    check_catalogues,
+    check_issuers,
+    check_storage,
+)
 from pilotage.core.policy.refuser import Refuser, known_names
 from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -37,6 +42,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_places(policy, refuse)
     check_batch_options(policy, refuse)
     check_catalogues(policy, refuse)
+    check_issuers(policy, refuse)
     check_storage(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
 from pilotage.outside.catalogue.adapter import CatalogueAdapter
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 from pilotage.services.catalogue import following
 from pilotage.store.tables import catalogues

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pilotage.core.requests.states import RequestState
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.store.tables import requests

@@ -17,7 +17,7 @@ from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy import Ce, Policy
 from pilotage.outside.batch.adapter import BatchAdapter
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 from pilotage.services.director.information import (
     CeReply,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
 
 PERIOD = 60.0

@@ -6,10 +6,12 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError
+from pilotage.core.identity.claims import CANCEL, CREATE, MODIFY, READ
 from pilotage.core.ids import PilotId
 from pilotage.core.policy.model import ADMINISTRATOR
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.pilot_endpoints import bearer
+from pilotage.server.issuers import is_foreign
 from pilotage.server.tokens import Caller
 from pilotage.services.pilots.exchange import token_hash
 from pilotage.store.tables import pilots
@@ -46,6 +48,8 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     if not path.startswith(PILOT_PREFIX):
         if not token:
             raise NotAuthenticated("no token was given", hint="Authorization: Bearer TOKEN")
+        if is_foreign(context.pool.policy, token):
+            return await _identify_foreign(context, token)
         return context.tokens.issuer.read(token, context.pool.policy, context.clock())
     if not token:
         raise NotAuthenticated("no token was given", hint="enrol first")
@@ -56,11 +60,20 @@ async def _identify_sender(context: Context, path: str, token: str) -> Caller | 
     return pilot.id
 
 
+async def _identify_foreign(context: Context, token: str) -> Caller:
+    """The caller of a token that a trusted issuer has made for this server."""
+    policy = context.pool.policy
+    name, claims = await context.tokens.trusted.claims(policy, token, context.clock(), at_sign_in=False)
+    return context.tokens.issuer.foreign_caller(name, claims, policy)
+
+
 def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
     """Raise NotAuthenticated or Forbidden for a sender that a call does not accept."""
     if not access.token:
         return
     identity = identity_of(scope)
+    if isinstance(identity, Caller) and identity.capabilities is not None:
+        _need_capability(identity.capabilities, scope["method"], scope["path"])
     if access.properties is None or not isinstance(identity, Caller):
         return
     if not identity.properties & (access.properties | {ADMINISTRATOR}):
@@ -68,3 +81,20 @@ def check_sender(access: Access, scope: MutableMapping[str, Any]) -> None:
             f"{identity.user} ({identity.group}) may not do this",
             hint=f"the group needs the property {access.meaning} in the policy",
         )
+
+
+def _need_capability(capabilities: frozenset[str], method: str, path: str) -> None:
+    needed = capability_of(method, path)
+    if needed not in capabilities:
+        raise Forbidden(
+            f"this token does not allow {needed}", hint=f"its scopes allow {', '.join(sorted(capabilities))}"
+        )
+
+
+def capability_of(method: str, path: str) -> str:
+    """The scope of the WLCG profile that a token with such scopes needs for a call."""
+    if method in ("GET", "HEAD") or path.endswith("/check"):
+        return READ
+    if path.startswith(("/v1/submissions", "/v1/uploads")):
+        return CREATE
+    return CANCEL if path.endswith("/kill") else MODIFY

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pilotage.core.policy import Policy
 from pilotage.outside.storage.operations import StoredObject
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.wire.data import StoredFile
 from pilotage.wire.pilot import Finish
 

@@ -30,6 +30,7 @@ from pilotage.server.duties.startup import finish_submissions, forget_unaccepted
 from pilotage.server.home_token import HomeToken
 from pilotage.server.http.app import Application
 from pilotage.server.http.sockets import listen, listen_again
+from pilotage.server.issuers import TrustedIssuers
 from pilotage.server.process import gc_tuning
 from pilotage.server.process.home import HomeLock
 from pilotage.server.process.parts import make_duty_state, make_work_intake
@@ -170,7 +171,9 @@ class _Server:
         home.bind(instance_facts.uuid)
         issuer = Issuer(key, instance_facts.uuid, lambda: pool.server.token_state)
         tokens = Tokens(
-            issuer, HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock)
+            issuer,
+            HomeToken(home.token, issuer, settings.owner, lambda: pool.policy, self._clock),
+            TrustedIssuers(self._rim.outside),
         )
         tokens.home.write()
         for compiled in (False, True):

@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.recording.turns import ThreadCall, TurnThread
 
 Result = TypeVar("Result")

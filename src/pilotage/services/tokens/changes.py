@@ -20,13 +20,21 @@ MAX_KEYS = 100
 
 
 def create_token(
-    ids: IdAllocators, tx: Transaction, user: str, group: str, *, expires: float, by: str, now: float
+    ids: IdAllocators,
+    tx: Transaction,
+    user: str,
+    group: str,
+    *,
+    expires: float,
+    by: str,
+    now: float,
+    issuer: str = "",
 ) -> int:
-    """Record a new token; returns its id."""
+    """Record a new token; returns its id. `issuer`: where the user has signed in for it."""
     tokens.delete_ended(tx.connection, now - LONGEST_LIFETIME)
-    detail = f"for {user} ({group}), {expires - now:.0f} s"
+    detail = f"for {user} ({group}), {expires - now:.0f} s" + (f", by issuer {issuer}" if issuer else "")
     number = _record(ids, tx, now, "token", by, detail)
-    tokens.insert(tx.connection, TokenRow(number, user, group, now, expires, by))
+    tokens.insert(tx.connection, TokenRow(number, user, group, now, expires, issuer or by))
     return number
 
 

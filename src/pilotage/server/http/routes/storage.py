@@ -6,7 +6,7 @@ import asyncio
 
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.server.context import Context
-from pilotage.server.duties.daemon_threads import DaemonThreads
+from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.wire.limits import GivenName

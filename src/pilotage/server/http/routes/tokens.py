@@ -6,7 +6,7 @@ import contextlib
 
 from fastapi import Response
 
-from pilotage.core.errors import InvalidInput, NotFound, Overloaded
+from pilotage.core.errors import Forbidden, InvalidInput, NotFound, Overloaded
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import expiry
@@ -106,6 +106,11 @@ async def rotate_key(body: RotateKeyRequest, context: TheContext, caller: TheCal
 @router.call(REFRESH_TOKEN)
 async def refresh_token(context: TheContext, caller: TheCaller) -> TokenResponse:
     """Issue a new token for the user of the current one, with the same id."""
+    if caller.issuer:
+        raise Forbidden(
+            f"a token by issuer {caller.issuer} is renewed by a new sign-in there",
+            hint="`pilotage login URL`",
+        )
     number = caller.number
     token, expires = context.tokens.issuer.issue(
         caller.user, caller.group, context.clock(), caller.lifetime, home=caller.home, number=number

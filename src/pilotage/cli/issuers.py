@@ -1,0 +1,65 @@
+"""`pilotage issuer list|test`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pilotage.cli.console import Column
+from pilotage.cli.parser import CommandArgument
+from pilotage.cli.session import Session, connected
+
+if TYPE_CHECKING:
+    from pilotage.wire.issuers import IssuerSummary
+
+
+@connected
+def list_issuers(session: Session) -> None:
+    """List the OpenID Connect issuers that the policy trusts, and whether the server can read their keys."""
+    with session.client() as client:
+        summaries = client.issuers()
+    session.screen.json({"issuers": summaries})
+    columns = (
+        Column("issuer"),
+        Column("url"),
+        Column("sign_in", rank=1),
+        Column("state"),
+        Column("since", rank=2),
+        Column("problem", text=True),
+    )
+    rows = (
+        (
+            row.name,
+            row.url,
+            "command line" if row.client else "programs only",
+            _state(row),
+            session.screen.instant(row.since),
+            row.problem,
+        )
+        for row in summaries
+    )
+    session.screen.table(columns, rows)
+
+
+def _state(row: IssuerSummary) -> str:
+    if row.since is None:
+        return "not asked"
+    return "problem" if row.problem else "answers"
+
+
+@connected
+def test(
+    session: Session,
+    name: Annotated[str, CommandArgument(metavar="NAME", help="A table `issuers` of the policy")],
+) -> int:
+    """Let the server read the keys of an issuer now."""
+    with session.client() as client:
+        row = client.test_issuer(name)
+    session.screen.json(row)
+    session.screen.facts(
+        (
+            ("issuer", f"{row.name} ({row.url})"),
+            ("state", f"{_state(row)} since {session.screen.instant(row.since)}"),
+            ("problem", row.problem),
+        )
+    )
+    return 1 if row.problem else 0

@@ -1,0 +1,1 @@
+"""Who somebody is: the user and the groups that the claims of an outside issuer stand for."""

@@ -1,0 +1,77 @@
+"""The tables `issuers.NAME` of the policy: OpenID Connect providers whose users sign in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pilotage.core.policy.table import PolicyTable
+from pilotage.core.setting import Setting
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class TrustedIssuer(PolicyTable, frozen=True):
+    """One provider. Its users are named here by a claim, and so are the groups in which they may work."""
+
+    url: Annotated[str, Setting("address of the issuer, exactly as `iss` in its tokens has it")]
+    client: Annotated[
+        str,
+        Setting(
+            "id of the public client with which the command line signs in by device code; empty: only programs with"
+            " tokens of their own are accepted"
+        ),
+    ] = ""
+    scopes: Annotated[tuple[str, ...], Setting("scopes that the command line asks for")] = (
+        *("openid", "profile", "offline_access"),
+    )
+    audience: Annotated[
+        tuple[str, ...],
+        Setting(
+            "values of `aud` of access tokens that programs may send with each call; none: no such token is accepted"
+        ),
+    ] = ()
+    user_claim: Annotated[str, Setting("claim with the name of the user")] = "preferred_username"
+    group_claim: Annotated[
+        str, Setting("claim with the user's groups at the issuer, such as groups or entitlements")
+    ] = "wlcg.groups"
+    users: Annotated[
+        dict[str, str],
+        Setting("user of the policy by value of user_claim; other values are the names of users themselves"),
+    ] = msgspec.field(default_factory=dict)
+    groups: Annotated[
+        dict[str, str],
+        Setting(
+            "group of the policy by value in group_claim; other values count if they are the name of a group, after a"
+            " slash or without one"
+        ),
+    ] = msgspec.field(default_factory=dict)
+    lifetime: Annotated[
+        float,
+        Setting("seconds for which a token of this server is valid after a sign-in there", 60, 7 * 86400),
+    ] = 3600.0
+    new_users: Annotated[
+        Literal["refuse", "accept"],
+        Setting("accept: a user whom the policy lacks is added to it, with the groups that the claim names"),
+    ] = "refuse"
+    ca_file: Annotated[
+        str, Setting("absolute path of a file with the CAs of the issuer; empty: those of the system")
+    ] = ""
+
+    def mistakes(self) -> Iterator[tuple[str, str]]:
+        """Keys with values that cannot be used, each with the reason."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.query or parts.fragment:
+            yield "url", f"{self.url!r} is not an address such as https://iam.example.org"
+        elif parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            yield "url", f"{self.url!r}: keys that come without TLS prove nothing: use https"
+        if self.ca_file and not self.ca_file.startswith("/"):
+            yield "ca_file", f"{self.ca_file!r} is no absolute path"
+        if not self.client and not self.audience:
+            yield "client", "neither client nor audience is given, so no token of it could be accepted"
+        for key in ("user_claim", "group_claim"):
+            if not getattr(self, key):
+                yield key, "a claim needs a name"

@@ -1,0 +1,1 @@
+"""OpenID Connect providers: the documents that they publish."""
