@@ -31,7 +31,7 @@ SIGN_IN_AGAIN = "sign in again: `pilotage login URL`"
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """What a person needs to sign in with a browser of any machine."""
+    """The address and the code by which a person signs in with a browser of any machine."""
 
     address: str
     code: str
@@ -67,7 +67,7 @@ def sign_in(
 ) -> tuple[str, SignIn]:
     """Let a person sign in. Returns a token of the issuer, and the sign-in to keep; its refresh token may be empty.
 
-    `show` tells the person what to open. Raises Forbidden if the person refuses, NotAuthenticated if the code expires.
+    `show` tells the person the address to open. Raises Forbidden if the person refuses, NotAuthenticated if the code expires.
     """
     endpoints = _get(f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
     device_endpoint, token_endpoint = (

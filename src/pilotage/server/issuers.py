@@ -41,10 +41,10 @@ _threads = DaemonThreads("keys of an issuer")
 
 @dataclass(slots=True)
 class IssuerState:
-    """What is known of one issuer."""
+    """The keys of one issuer, and how it answers."""
 
     keys: dict[str, jwt.PyJWK] = field(default_factory=dict)
-    """By `kid`; a key without one is "" if there is no other."""
+    """The keys by `kid`; a key without one is "" if there is no other."""
     read_at: float = 0.0
     asked_at: float = -LEAST_PAUSE
     problem: str = ""
@@ -165,7 +165,7 @@ class TrustedIssuers:
         return claims
 
     async def _key(self, name: str, issuer: TrustedIssuer, token: str, now: float) -> jwt.PyJWK:
-        """The key that a token names. Unknown keys, and keys that are old, are read anew."""
+        """The key that a token names. Unknown keys, and keys that are old, are read again."""
         state, kid = self.state(issuer), str(_header(token).get("kid", ""))
         key = _find(state.keys, kid)
         may_look = now - state.asked_at >= LEAST_PAUSE or (state.look is not None and not state.look.done())
@@ -199,7 +199,7 @@ def _header(token: str) -> Mapping[str, Any]:
 
 
 def _issuer_of(policy: Policy, token: str) -> tuple[str, TrustedIssuer]:
-    """By the claim `iss`, which is not verified yet."""
+    """The issuer that the claim `iss` names, which is not verified yet."""
     try:
         url = jwt.decode(token, options={"verify_signature": False}).get("iss")
     except (jwt.PyJWTError, ValueError, RecursionError):

@@ -46,7 +46,7 @@ class Caller:
     issuer: str = ""
     """The trusted issuer at which the user has signed in."""
     capabilities: frozenset[str] | None = None
-    """What a token of an issuer allows (`core.identity.claims`); None: all that its user may do."""
+    """The rights of a token of an issuer (`core.identity.claims`); None: all rights of its user."""
 
     @property
     def administrator(self) -> bool:

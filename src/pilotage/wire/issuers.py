@@ -12,7 +12,7 @@ from .limits import Bounds, Name
 
 @dataclass
 class IssuerSummary:
-    """A table `issuers.NAME` of the policy, with what a program needs to sign in there."""
+    """A table `issuers.NAME` of the policy, with the facts by which a program signs in there."""
 
     name: str
     url: str

@@ -91,6 +91,8 @@ WORDS: dict[str, list[list[str]]] = {
     "catalogue show": [["catalogue", "show", "rucio"]],
     "catalogue test": [["catalogue", "test", "rucio"]],
     "storage list": [["storage", "list"]],
+    "issuer list": [["issuer", "list"]],
+    "issuer test": [["issuer", "test", "a"]],
     "storage test": [["storage", "test", "results"]],
     "dataset follow": [["dataset", "follow", "rucio:s:x"]],
     "dataset list": [["dataset", "list"]],

@@ -1,6 +1,6 @@
-"""The claims of a token of an outside issuer, read by the policy: a user and groups, and what the token allows.
+"""The claims of a token of an outside issuer, read by the policy: a user, groups, and rights.
 
-Claims are those of OpenID Connect Core 1.0 and of the WLCG Common JWT Profiles 1.2; scopes also those of SciTokens.
+Claims follow OpenID Connect Core 1.0 and the WLCG Common JWT Profiles 1.2. Scopes may follow SciTokens instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST_NAME = 256
 
 READ, CREATE, CANCEL, MODIFY = "compute.read", "compute.create", "compute.cancel", "compute.modify"
 CAPABILITIES = frozenset({READ, CREATE, CANCEL, MODIFY})
-"""Scopes of the WLCG profile for computing. A token with one of them allows only what its scopes name."""
+"""Scopes of the WLCG profile for computing. A token with one of them allows only the calls that its scopes name."""
 _SCITOKENS = {"condor:/READ": READ, "condor:/WRITE": MODIFY}
 """Scopes that HTCondor has for SciTokens, as scopes of the profile."""
 
@@ -75,9 +75,8 @@ def choose_group(policy: Policy, account: ClaimedAccount, asked: str) -> str:
 
 
 def read_capabilities(claims: Mapping[str, object]) -> frozenset[str] | None:
-    """What the token allows, as scopes of the WLCG profile; None: all that its user may do."""
+    """The rights of the token, as scopes of the WLCG profile; None: all rights of its user."""
     value = claims.get("scope", "")
     words = value.split() if isinstance(value, str) else []
     plain = (_SCITOKENS.get(word, word.partition(":")[0]) for word in words)
-    found = frozenset(word for word in plain if word in CAPABILITIES)
-    return found or None
+    return frozenset(word for word in plain if word in CAPABILITIES) or None

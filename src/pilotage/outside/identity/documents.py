@@ -30,19 +30,19 @@ class _Keys(msgspec.Struct):
 def read_keys(url: str, ca_file: str, transport: httpx.BaseTransport | None = None) -> list[dict[str, Any]]:
     """The public keys of an issuer, as its JWKS has them. Blocks for up to 20 s. Raises Unreachable with the reason.
 
-    `ca_file`: CAs of its certificate; empty: those of the system. `transport`: sends the requests, for tests.
+    `ca_file`: CAs of its certificate; empty: the system's. `transport`: sends the requests, for tests.
     """
     try:
         trust: ssl.SSLContext | bool = ssl.create_default_context(cafile=ca_file) if ca_file else True
         with httpx.Client(timeout=TIMEOUT, verify=trust, transport=transport, trust_env=True) as client:
-            found = msgspec.json.decode(_get(client, url.rstrip("/") + DISCOVERY), type=_Discovery)
-            if found.issuer != url:
+            discovery = msgspec.json.decode(_get(client, url.rstrip("/") + DISCOVERY), type=_Discovery)
+            if discovery.issuer != url:
                 raise Unreachable(
-                    f"{url} calls itself {found.issuer[:200]}",
+                    f"{url} calls itself {discovery.issuer[:200]}",
                     hint="`url` must be the same, to the last slash",
                 )
-            _need_safe(found.jwks_uri)
-            return msgspec.json.decode(_get(client, found.jwks_uri), type=_Keys).keys
+            _need_safe(discovery.jwks_uri)
+            return msgspec.json.decode(_get(client, discovery.jwks_uri), type=_Keys).keys
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unreachable(f"{url} does not answer: {error or type(error).__name__}") from None
     except msgspec.MsgspecError as error:
