@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.pilot.log_streaming import MAX_END
+from pilotage.pilot.standard_streams import MAX_END
 from tests.pilot.pilot_server import SRC, PilotProcess, PilotServer, alive, until
 
 pytestmark = pytest.mark.slow

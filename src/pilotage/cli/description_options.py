@@ -16,6 +16,7 @@ from pilotage.cli.named_files import NamedFiles, find_named_files
 from pilotage.cli.submit_options import JobOptions
 from pilotage.cli.time_format import format_size, parse_duration
 from pilotage.client.description import LocalDescription, from_mapping
+from pilotage.client.in_place import folder_fields, without_files_of_folder
 from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.arrays import Array, parse_array
@@ -44,7 +45,10 @@ def describe_command(
         raise InvalidInput("no command is given", hint="pilotage submit [OPTIONS] -- COMMAND [ARGUMENTS]")
     said = _parse_options(options)
     names = {entry["name"] for entry in said.entries}
-    named = NamedFiles(command[0]) if no_inputs else find_named_files(command, names, options.outputs or [])
+    if no_inputs or "folder" in said.fields:
+        named = NamedFiles(command[0])
+    else:
+        named = find_named_files(command, names, options.outputs or [])
     for name, path in named.files.items():
         executable = name in named.programs
         said.entries.append({"path": name, "mode": "copy", "name": name, "executable": executable})
@@ -67,6 +71,8 @@ def override_description(found: LocalDescription, options: JobOptions) -> Descri
     fields = dict(said.fields)
     if said.entries:
         fields["input_sandbox"] = said.entries
+    if "folder" in fields:
+        found = without_files_of_folder(found, fields["folder"])
     columns = parameter_columns(options)
     sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
     submission = override_fields(found.submission, fields, sequences)
@@ -124,10 +130,20 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "after_each": _parents(options.after_each),
         "hold": options.hold or None,
         "parallel": options.parallel or (array.parallel if array else 0) or None,
+        "stdout_file": options.stdout_file,
+        "stderr_file": options.stderr_file,
+        "open_mode": options.open_mode,
+        **_in_place(options),
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
     return _ParsedOptions(stated, entries, local, notes)
+
+
+def _in_place(options: JobOptions) -> dict[str, str]:
+    if options.here and options.chdir:
+        raise InvalidInput("--here and --chdir name two folders; give one of them")
+    return folder_fields(options.chdir) if options.here or options.chdir else {}
 
 
 def _read_array(options: JobOptions) -> Array | None:

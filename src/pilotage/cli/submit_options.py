@@ -85,6 +85,32 @@ class JobOptions(OptionGroup):
         _repeatable("--output", "-o", metavar="NAME", text="Output file to store: a name or a pattern"),
     ] = None
     environment: Annotated[Values, _repeatable("--env", metavar="K=V", text="Environment variable")] = None
+    here: Annotated[
+        bool,
+        CommandOption(
+            "--here", help="Run in place: in this folder, at CEs that share it, without copies of files"
+        ),
+    ] = False
+    chdir: Annotated[
+        str, CommandOption("--chdir", metavar="DIR", help="Run in place in this folder, as --here")
+    ] = ""
+    stdout_file: Annotated[
+        str,
+        CommandOption(
+            "--stdout",
+            metavar="FILE",
+            help="In place: file for standard output, and error; %j %A %a %x %u %N as in Slurm",
+        ),
+    ] = ""
+    stderr_file: Annotated[
+        str, CommandOption("--stderr", metavar="FILE", help="In place: file for standard error")
+    ] = ""
+    open_mode: Annotated[
+        str,
+        CommandOption(
+            "--open-mode", metavar="append|truncate", help="In place: append to these files, or empty them"
+        ),
+    ] = ""
     export: Annotated[
         str,
         CommandOption(

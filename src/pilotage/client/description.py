@@ -44,12 +44,12 @@ class LocalDescription:
         varying = [(place, file) for place, file in entries if self._varies(file, submission.names)]
         for place, file in entries:
             if (place, file) not in varying:
-                yield file.name, Path(self._template(file))
+                yield file.name, Path(self.local_path(file))
         for index, row in enumerate(submission.parameters if varying else ()):
             for _, file in varying:
                 name, path = (
                     fill_placeholders(text, submission.names, row, index, submission.count)
-                    for text in (file.name, self._template(file))
+                    for text in (file.name, self.local_path(file))
                 )
                 yield name, Path(path)
 
@@ -57,12 +57,12 @@ class LocalDescription:
         """(place in the input sandbox, local path with placeholders) of the inputs that differ from job to job."""
         for place, file in enumerate(self.submission.description.input_sandbox):
             if file.mode == COPY and self._varies(file, names):
-                yield place, self._template(file)
+                yield place, self.local_path(file)
 
     def _varies(self, file: InputFile, names: Sequence[str]) -> bool:
-        return bool(names) and PLACEHOLDER.search(file.name + self._template(file)) is not None
+        return bool(names) and PLACEHOLDER.search(file.name + self.local_path(file)) is not None
 
-    def _template(self, file: InputFile) -> str:
+    def local_path(self, file: InputFile) -> str:
         """Where it lies here, placeholders not filled."""
         return str(self.local.get(file.name) or self.folder / Path(file.source).expanduser())
 
@@ -78,7 +78,7 @@ class LocalDescription:
             return {"url": one.source, "name": one.name, "executable": one.executable}
         if one.mode != COPY:
             return {"path": one.source, "mode": one.mode, "name": one.name, "executable": one.executable}
-        path = self._template(one)
+        path = self.local_path(one)
         executable = one.executable or _is_program(path)
         return {"path": _from_here(path), "mode": one.mode, "name": one.name, "executable": executable}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from pilotage.wire.finish_size import MAX_REPORTED, size_of
-from pilotage.wire.pilot import Finish, OfferedJob, Reference, Release
+from pilotage.wire.pilot import MAX_OTHER_FOLDERS, Finish, OfferedJob, Reference, Release
 
 from .events import Key
 
@@ -87,6 +87,8 @@ class Assignments:
         self._stage_of: Dict[Key, Stage] = {}
         self.free_disk = math.inf
         """MB that the disk of the work folder has free; infinite: not known."""
+        self.other_folders: Tuple[str, ...] = ()
+        """Folders of jobs in place that this node does not share."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._stage_of
@@ -143,6 +145,24 @@ class Assignments:
             assignment = self.get(key)
             if assignment is not None:
                 assignment.written = megabytes
+
+    def give_up_folder(self, key: Key, folder: str, reason: str, now: float) -> None:
+        """The node does not share this folder: give back the assignment that found out, and those that would."""
+        self.other_folders = (*self.other_folders, folder)[-MAX_OTHER_FOLDERS:]
+        tried = self.get(key)
+        if tried is not None and tried.stage is Stage.DROPPED:
+            self.remove(tried)
+        elif tried is not None:
+            if tried.stage is Stage.RUNNING:
+                self.move(tried, Stage.STOPPING, now)
+            self._give_back(tried, reason, now)
+        for waiting in self.in_stages(Stage.OFFERED, Stage.READY):
+            if waiting.offer.payload.folder == folder:
+                self._give_back(waiting, reason, now)
+
+    def _give_back(self, assignment: Assignment, reason: str, now: float) -> None:
+        assignment.reason = reason
+        self.move(assignment, Stage.RELEASED, now)
 
     def resources_used(self, *stages: Stage) -> Used:
         """The resources of the assignments in these stages."""

@@ -51,6 +51,15 @@ class PayloadEnded:
 
 
 @dataclass(frozen=True)
+class FolderDiffers:
+    """A payload was not started, since this node has another folder at the path of its folder."""
+
+    key: Key
+    folder: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class NodeUnfit:
     """No further payload can be started on this node."""
 
@@ -85,6 +94,7 @@ Event = Union[
     PilotSuperseded,
     ProcessesEnded,
     PayloadEnded,
+    FolderDiffers,
     NodeUnfit,
     DiskMeasured,
     Tick,
@@ -101,14 +111,14 @@ class Send:
 
 @dataclass(frozen=True)
 class Start:
-    """Run a payload. Exactly one PayloadEnded follows."""
+    """Run a payload. Exactly one PayloadEnded or FolderDiffers follows."""
 
     offer: OfferedJob
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill a payload. Its PayloadEnded still follows."""
+    """Kill a payload. Its PayloadEnded or FolderDiffers still follows."""
 
     key: Key
     reason: str
@@ -132,9 +142,16 @@ class LogMessage:
     text: str
 
 
+LEFT = 0
+SUPERSEDED = 3
+SERVER_UNAVAILABLE = 5
+RESULTS_LOST = 6
+UNFIT = 7
+
+
 @dataclass(frozen=True)
 class Leave:
-    """End the pilot. No event or action follows."""
+    """End the pilot with an exit code. No event or action follows."""
 
     reason: str
     code: int

@@ -112,7 +112,11 @@ def build_command(
         PILOTAGE_LOG_LEVEL=payload.log_level,
     )
     path = environment.get("PATH") or _DEFAULT_PATH
-    own = _payload_executable(payload.executable, folder)
+    own = (
+        _executable_in_place(payload.executable, folder)
+        if payload.folder
+        else _payload_executable(payload.executable, folder)
+    )
     argv = [own or payload.executable, *payload.arguments]
     if payload.setup_lines:
         argv = ["/bin/bash", "-l", _write_setup(payload.setup_lines, tmp), *argv]
@@ -137,6 +141,13 @@ def _payload_executable(name: str, folder: str) -> str:
     elif not os.path.isfile(path):
         return ""
     return f"./{os.path.normpath(name)}"
+
+
+def _executable_in_place(name: str, folder: str) -> str:
+    """./name for an executable file of a folder that is the user's: its mode stays as it is. "": there is none."""
+    path = os.path.join(folder, name)
+    is_there = stays_inside(name) and os.path.isfile(path) and os.access(path, os.X_OK)
+    return f"./{os.path.normpath(name)}" if is_there else ""
 
 
 def find_program(name: str, folder: str, path: str) -> str:

@@ -6,7 +6,6 @@ Of a payload that is stopped because its pilot leaves, the end of both is sent.
 from __future__ import annotations
 
 import math
-import os
 from functools import partial
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
@@ -15,12 +14,10 @@ from pilotage.wire.pilot_calls import STORE_TAIL
 from .events import Key
 from .log import log
 from .payload import RunningPayload
+from .standard_streams import MAX_END, STREAMS
 from .thread_pool import ThreadPool, retry_until_available
 from .transport import RequestRefused, ServerConnection, ServerUnavailable
 
-STREAMS = ("stdout", "stderr")
-MAX_END = 1 << 18
-"""Bytes of a stream that are sent when its payload was stopped."""
 PERIOD = 1.0
 _MAX = 1 << 16
 """Bytes per message."""
@@ -51,11 +48,11 @@ class LogStreamer:
                     self._send_stream(payload, stream)
 
     def _send_stream(self, payload: RunningPayload, stream: str) -> None:
-        number, transfer = payload.stream(stream), (payload.key, stream)
-        if number is None or transfer in self._under_way:
+        place, transfer = payload.streams.place(stream), (payload.key, stream)
+        if place is None or transfer in self._under_way:
             return
         offset = payload.tail_offsets[stream]
-        data = os.pread(number, _MAX, offset)
+        data = payload.streams.read(place, _MAX, offset)
         if not data:
             return
 
@@ -83,14 +80,14 @@ def unsent_tails(payload: RunningPayload) -> List[Tail]:
     """The ends of both streams that the server does not have. A line at the begin tells how much is left out."""
     tails = []
     for stream in STREAMS:
-        number, offset = payload.stream(stream), payload.tail_offsets[stream]
-        if number is None:
+        place, offset = payload.streams.place(stream), payload.tail_offsets[stream]
+        if place is None:
             continue
-        size = os.fstat(number).st_size
+        size = payload.streams.size(place)
         begin = max(offset, size - MAX_END)
         note = b"[%d bytes are left out here]\n" % (begin - offset) if begin > offset else b""
         if size > begin:
-            tails.append(Tail(stream, offset, note + os.pread(number, size - begin, begin)))
+            tails.append(Tail(stream, offset, note + payload.streams.read(place, size - begin, begin)))
     return tails
 
 

@@ -19,11 +19,17 @@ from pilotage.wire.pilot import ExchangeRequest, ExchangeResponse
 
 from .assignments import ACTIVE, OCCUPYING, WAITING, Assignment, Assignments, Stage
 from .events import (
+    LEFT,
+    RESULTS_LOST,
+    SERVER_UNAVAILABLE,
+    SUPERSEDED,
+    UNFIT,
     Action,
     DiskMeasured,
     Event,
     ExchangeAnswered,
     ExchangeFailed,
+    FolderDiffers,
     Follow,
     Key,
     Kill,
@@ -44,12 +50,6 @@ from .pilot_config import PilotConfig
 from .room import may_ever_hold, present_room
 from .take_request import next_take
 
-LEFT = 0
-SUPERSEDED = 3
-SERVER_UNAVAILABLE = 5
-RESULTS_LOST = 6
-UNFIT = 7
-
 STUCK_AFTER = 2.0
 """Seconds after which jobs held ahead are released if they could not be started."""
 LEAVE_PATIENCE = 5.0
@@ -69,8 +69,7 @@ class Machine:
         self._job_rate = JobRate()
         self._stopping_all = False
         self._starts_no_more = False
-        self._superseded = False
-        self._has_left = False
+        self._superseded = self._has_left = False
         self._leave_reported = False
         """The server has received the report that this pilot leaves."""
         self._leave_by = math.inf
@@ -83,6 +82,7 @@ class Machine:
             ProcessesEnded: self._on_processes_ended,
             PayloadEnded: self._on_payload_ended,
             Signal: self._on_signal,
+            FolderDiffers: self._on_folder_differs,
             NodeUnfit: self._on_node_unfit,
             DiskMeasured: self._on_disk_measured,
             Tick: lambda event, now, actions: None,
@@ -221,6 +221,10 @@ class Machine:
         assert isinstance(event, Signal)
         actions.append(LogMessage(f"received {event.name}"))
         self._begin_leaving(f"received {event.name}", now + SIGNAL_GRACE)
+
+    def _on_folder_differs(self, event: Event, now: float, actions: List[Action]) -> None:
+        assert isinstance(event, FolderDiffers)
+        self.assignments.give_up_folder(event.key, event.folder, event.reason, now)
 
     def _on_node_unfit(self, event: Event, now: float, actions: List[Action]) -> None:
         assert isinstance(event, NodeUnfit)

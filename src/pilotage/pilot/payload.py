@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import math
 import os
@@ -10,29 +9,32 @@ import resource
 import signal
 import urllib.parse
 from functools import partial
-from typing import IO, Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import IO, Callable, Dict, Optional, Set, Tuple
 
-from pilotage.wire.pilot import INLINE_OUTPUT_BYTES, MB, Finish, OfferedJob, RefusedOutput
+from pilotage.wire.pilot import MB, Finish, OfferedJob, RefusedOutput
 from pilotage.wire.pilot_calls import STORE_STREAM
 
 from .events import Key
-from .folders import stays_inside, stream_names
+from .in_place import check_folder
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
 from .isolation.client import Isolation
 from .job_data import JobData
-from .launch import NOT_EXECUTABLE, CannotRun, build_command, spawn
+from .launch import CannotRun, build_command, spawn
 from .limits import process_cpu_limit, resource_limits
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
 from .outputs import Unreadable, open_output, upload
 from .place import DataAttempt
 from .removal import remove_tree
-from .safe_open import NAME_ERRORS, NotAFile, escape_name, make_folders, open_root, split
+from .safe_open import NotAFile, escape_name
+from .standard_streams import STREAMS, StandardStreams
 from .thread_pool import retry_until_available
 from .transport import FORBIDDEN, RequestRefused, ServerConnection, ServerUnavailable
 from .work_dirs import WorkDir, WorkDirs
 
 _OWN_PEAK = resource.RUSAGE_SELF
+FIRST_WARNING = 2.0
+"""Seconds from the start of a payload to its warning at the earliest."""
 
 
 class RunningPayload:
@@ -75,31 +77,38 @@ class RunningPayload:
         order = offer.payload.data
         self.data = None if order is None else JobData(order, self.key)
         """The data order of a job of a request."""
-        self._files: List[int] = []
+        self.streams = StandardStreams(offer.payload)
 
     # Before the process starts
 
     @property
     def folder(self) -> str:
+        """The folder in which it runs."""
         assert self.work_dir is not None
-        return self.work_dir.folder
-
-    @property
-    def _stream_files(self) -> Tuple[str, ...]:
-        """Names of the files for standard output and error; one name if both go to the same file."""
-        return stream_names(self.payload.std_output, self.payload.std_error)[0]
-
-    @property
-    def _streams(self) -> FrozenSet[str]:
-        """The stream files directly in the working directory. Only these are emptied or removed by name."""
-        return stream_names(self.payload.std_output, self.payload.std_error)[1]
+        return self.payload.folder or self.work_dir.folder
 
     def make_folder(self, work_dirs: WorkDirs, now: float) -> None:
         """Take a working directory. Raises CannotRun."""
         try:
-            self.work_dir = work_dirs.take((self.payload.owner, self.payload.group), self._streams, now)
+            self.work_dir = work_dirs.take(
+                (self.payload.owner, self.payload.group), self.streams.removable, now
+            )
         except OSError as error:
             raise CannotRun(f"cannot make a folder: {error}", failure="node") from None
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it runs in a folder that is not its own."""
+        return bool(self.payload.folder)
+
+    def enter_folder(self, connection: ServerConnection) -> None:
+        """Check the folder of a job in place and open its files there. Raises CannotRun and OtherFolder.
+
+        For a background thread: a file system that does not answer must not stop the loop.
+        """
+        assert self.work_dir is not None
+        check_folder(self.payload.folder, self.payload.folder_mark)
+        self.streams.open(self.work_dir.folder)
 
     def has_remote_inputs(self) -> bool:
         """Whether its inputs are prepared in the background."""
@@ -130,7 +139,7 @@ class RunningPayload:
     def store_logs(self, connection: ServerConnection) -> None:
         """Store the logs at a storage place, if the request of this job wants it. For a background thread."""
         if self.data is not None:
-            streams = list(zip(("stdout", "stderr"), self._files))  # noqa: B905 (Python 3.9)
+            streams = list(zip(STREAMS, self.streams.files))  # noqa: B905 (Python 3.9)
             attempt = self._attempt(connection, lambda: self.is_cancelled)
             self.data.store_logs(self.finish, self.payload, streams, attempt)
 
@@ -174,50 +183,19 @@ class RunningPayload:
             )
         except (OSError, ValueError) as error:
             raise CannotRun(f"cannot prepare the command: {error}", failure="node") from None
-        self._open_files()
+        if not self.is_in_place:
+            self.streams.open(self.folder)
         self.started = now
         self.cores = cores
-        files = (null, self._files[0], self._files[-1])
+        files = (null, self.streams.files[0], self.streams.files[-1])
         if isolation is None:
             self.pid = spawn(command, self.folder, files, cores)
             self._set_resource_limits(power)
             return
+        limits = resource_limits(self.payload, power)
         self.pid = isolation.start(
-            command, self.folder, tmp, files, cores, resource_limits(self.payload, power)
+            command, self.work_dir.folder, tmp, files, cores, limits, self.payload.folder
         )
-
-    def _open_files(self) -> None:
-        """Create the files of standard output and error. Raises CannotRun."""
-        inputs = {os.path.normpath(item.name) for item in self.payload.inputs}
-        try:
-            root = open_root(self.folder)
-            try:
-                for name in self._stream_files:
-                    if not stays_inside(name) or name in inputs:
-                        why = "is an input" if name in inputs else "leads out of the folder"
-                        raise CannotRun(f"standard output or error: {name!r} {why}", NOT_EXECUTABLE)
-                    self._open_file(root, name)
-            finally:
-                os.close(root)
-        except (OSError, ValueError) as error:
-            message = f"standard output or error: {error}"
-            if isinstance(error, OSError) and error.errno not in NAME_ERRORS:
-                raise CannotRun(message, failure="node") from None
-            # The name would fail on every node: the payload is to blame, with the exit code of a shell.
-            raise CannotRun(message, NOT_EXECUTABLE) from None
-
-    def _open_file(self, root: int, name: str) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        parent, last = split(name)
-        folder = make_folders(root, parent) if parent else root
-        try:
-            number = os.open(last, flags, 0o600, dir_fd=folder)
-        finally:
-            if parent:
-                os.close(folder)
-        self._files.append(number)
-        if os.fstat(number).st_size:
-            os.ftruncate(number, 0)
 
     def _set_resource_limits(self, power: float) -> None:
         """Set hard limits of the kernel, for processes that grow faster than sampling can notice."""
@@ -227,6 +205,22 @@ class RunningPayload:
         with contextlib.suppress(OSError, ValueError):
             for name, limit in limits.items():
                 resource.prlimit(self.pid, getattr(resource, name), limit)
+
+    # Its time
+
+    def wall_end(self) -> float:
+        """When it is stopped for its wall time."""
+        if not self.payload.wall_time or not self.pid or self.killed or self.has_ended:
+            return math.inf
+        return self.started + self.payload.wall_time
+
+    def warn_at(self, stops_at: float) -> float:
+        """When SIGUSR1 is due: not before a program has had time to install its handler."""
+        is_over = not self.pid or self.killed or self.has_ended
+        if not self.payload.warn or self.warned or is_over:
+            return math.inf
+        end = min(self.wall_end(), stops_at)
+        return max(end - self.payload.warn, self.started + FIRST_WARNING)
 
     # After the process has ended
 
@@ -266,15 +260,10 @@ class RunningPayload:
 
     def inline_streams(self) -> None:
         """Put standard output and error into the Finish if they are small."""
-        if self._files:
-            self.finish.stdout = self._inline(self._files[0])
-            self.finish.stderr = self._inline(self._files[1]) if len(self._files) > 1 else ""
-
-    def _inline(self, number: int) -> Optional[str]:
-        size = os.fstat(number).st_size
-        if size > INLINE_OUTPUT_BYTES:
-            return None
-        return base64.b64encode(os.pread(number, size, 0)).decode() if size else ""
+        streams = self.streams
+        if streams.files:
+            self.finish.stdout = streams.inlined(0)
+            self.finish.stderr = streams.inlined(1) if len(streams.files) > 1 else ""
 
     def upload_outputs(self, connection: ServerConnection) -> None:
         """Upload the outputs, and record them in the Finish.
@@ -308,10 +297,11 @@ class RunningPayload:
 
     def upload_streams(self, connection: ServerConnection) -> None:
         """Upload the present standard output and error of a killed job."""
-        for name, number in zip(("stdout", "stderr"), self._files):  # noqa: B905 (Python 3.9)
-            if os.fstat(number).st_size:
+        assert self.work_dir is not None
+        for place, name in enumerate(STREAMS[: len(self.streams.files)]):
+            if self.streams.size(place):
                 try:
-                    with _copy_of(number) as file:
+                    with self.streams.copy(place, self.work_dir.tmp) as file:
                         retry_until_available(
                             partial(upload, connection, self.key, name, file, self.max_output, STORE_STREAM),
                             lambda: self.is_cancelled,
@@ -326,10 +316,11 @@ class RunningPayload:
 
     def _upload_large_streams(self, connection: ServerConnection) -> None:
         """Upload standard output and error if they are too large for the Finish."""
+        assert self.work_dir is not None
         inlined = (self.finish.stdout, self.finish.stderr)
-        for name, number, inline in zip(self._stream_files, self._files, inlined):  # noqa: B905 (Python 3.9)
-            if inline is None:
-                self._upload_output(connection, name, partial(_copy_of, number))
+        for place, name in enumerate(self.streams.names):
+            if inlined[place] is None:
+                self._upload_output(connection, name, partial(self.streams.copy, place, self.work_dir.tmp))
 
     def _upload_output(
         self, connection: ServerConnection, name: str, opened: Callable[[], IO[bytes]]
@@ -362,17 +353,6 @@ class RunningPayload:
         """The names of inputs that are links."""
         return {os.path.normpath(item.name) for item in self.payload.inputs if item.mode == "shared"}
 
-    def stream(self, name: str) -> Optional[int]:
-        """The descriptor of standard output or error while it is open."""
-        if not self._files:
-            return None
-        return self._files[0] if name == "stdout" else self._files[1] if len(self._files) > 1 else None
-
-    def close(self) -> None:
-        for number in self._files:
-            os.close(number)
-        self._files.clear()
-
     def clean_up(self, work_dirs: WorkDirs, *, alone: bool, now: float) -> bool:
         """Remove the folders if they contain only files of the pilot; False if `remove_folders` must do it.
 
@@ -381,15 +361,12 @@ class RunningPayload:
         """
         if self.work_dir is None:
             return True
-        if alone and work_dirs.give_back(self.work_dir, self._streams, self._files, now):
+        streams = self.streams
+        if alone and work_dirs.give_back(self.work_dir, streams.removable, streams.own_files, now):
             return True
-        return self.work_dir.remove(self._streams)
+        return self.work_dir.remove(streams.removable)
 
     def remove_folders(self, connection: ServerConnection) -> None:
         assert self.work_dir is not None
         remove_tree(self.work_dir.tmp)
         remove_tree(self.work_dir.folder)
-
-
-def _copy_of(number: int) -> IO[bytes]:
-    return os.fdopen(os.dup(number), "rb")

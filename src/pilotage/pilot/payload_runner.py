@@ -15,7 +15,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from pilotage.wire.pilot import MB, OfferedJob
 
 from .deadlines import Deadlines
-from .events import Event, Key, NodeUnfit, PayloadEnded, ProcessesEnded
+from .events import Event, FolderDiffers, Key, NodeUnfit, PayloadEnded, ProcessesEnded
+from .in_place import OtherFolder
 from .inputs import InputCache, placement_error
 from .isolation.client import CannotIsolate, Isolation
 from .launch import CannotRun, base_environment
@@ -34,8 +35,6 @@ from .work_dirs import WorkDirs
 
 TERM_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL."""
-FIRST_WARNING = 2.0
-"""Seconds from the start of a payload to its warning at the earliest."""
 UPLOAD_GRACE = 10.0
 """Seconds for which a killed payload's uploads may continue."""
 TAIL_GRACE = 5.0
@@ -92,6 +91,11 @@ class PayloadRunner:
             payload.make_folder(self._work_dirs, payload.begun)
             if self._isolation is not None:
                 payload.check_inputs(self._isolation)
+            if payload.is_in_place:
+                self._background.submit(
+                    payload.enter_folder, lambda result, error: self._on_inputs_fetched(payload, error)
+                )
+                return
             if payload.has_remote_inputs():
                 self._background.submit(
                     lambda connection: payload.fetch_inputs(connection, self._cache, self._isolation),
@@ -107,6 +111,10 @@ class PayloadRunner:
         try:
             if payload.killed:
                 self._finish(payload)
+            elif isinstance(error, OtherFolder):
+                self._remove(payload)
+                log(str(error), job=payload.key[0], epoch=payload.key[1])
+                self.events.append(FolderDiffers(payload.key, payload.payload.folder, str(error)))
             elif isinstance(error, CannotRun):
                 raise error
             elif isinstance(error, OSError):
@@ -275,13 +283,16 @@ class PayloadRunner:
             payload.finish.failure, payload.finish.message = "output", repr(error)
         if payload.killed and not payload.finish.failure:
             payload.finish.failure = "killed"
+        self._remove(payload)
+        self.events.append(PayloadEnded(payload.finish))
+
+    def _remove(self, payload: RunningPayload) -> None:
         del self.running[payload.key]
         self._deadlines.set(payload.key, math.inf)
         is_clean = payload.clean_up(self._work_dirs, alone=self._is_alone(), now=self._clock())
-        payload.close()
+        payload.streams.close()
         if not is_clean:
             self._background.submit(payload.remove_folders, _log_cleanup_error)
-        self.events.append(PayloadEnded(payload.finish))
 
     def _is_alone(self) -> bool:
         """Whether no process of a payload is left. Isolated payloads leave none behind."""
@@ -301,7 +312,7 @@ class PayloadRunner:
         kill_at = math.inf if payload.has_ended else payload.kill_at
         abandon_at = math.inf if payload.is_cancelled else payload.abandon_at
         self._deadlines.set(
-            payload.key, min(kill_at, abandon_at, self._wall_end(payload), self._warn_at(payload))
+            payload.key, min(kill_at, abandon_at, payload.wall_end(), payload.warn_at(self._stops_at))
         )
 
     def enforce_limits(self) -> None:
@@ -319,9 +330,9 @@ class PayloadRunner:
             self._orphans.sweep(now, self._leaders())
 
     def _enforce(self, payload: RunningPayload, now: float) -> None:
-        if now >= self._warn_at(payload):
+        if now >= payload.warn_at(self._stops_at):
             self._warn(payload, now)
-        if now >= self._wall_end(payload):
+        if now >= payload.wall_end():
             self._terminate(payload, "limit-wall", f"ran longer than {payload.payload.wall_time:g} s")
         if now >= payload.abandon_at:
             payload.is_cancelled = True
@@ -333,30 +344,12 @@ class PayloadRunner:
             kill_tree(payload.pid)
         self._schedule(payload)
 
-    def _warn_at(self, payload: RunningPayload) -> float:
-        """When SIGUSR1 is due: not before a program has had time to install its handler."""
-        if (
-            not payload.payload.warn
-            or payload.warned
-            or not payload.pid
-            or payload.killed
-            or payload.has_ended
-        ):
-            return math.inf
-        end = min(self._wall_end(payload), self._stops_at)
-        return max(end - payload.payload.warn, payload.started + FIRST_WARNING)
-
     def _warn(self, payload: RunningPayload, now: float) -> None:
         """Tell all processes of the payload's group that its time is nearly over."""
         payload.warned = True
-        left = min(self._wall_end(payload), self._stops_at) - now
+        left = min(payload.wall_end(), self._stops_at) - now
         log("warning payload", job=payload.key[0], epoch=payload.key[1], seconds_left=f"{left:.0f}")
         kill_group(payload.pid, signal.SIGUSR1)
-
-    def _wall_end(self, payload: RunningPayload) -> float:
-        if not payload.payload.wall_time or not payload.pid or payload.killed or payload.has_ended:
-            return math.inf
-        return payload.started + payload.payload.wall_time
 
     def _sample(self, now: float, oldest: float) -> None:
         processes = read_processes()

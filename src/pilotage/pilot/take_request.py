@@ -38,7 +38,7 @@ def next_take(
         return None
     if not ahead:
         beside = room_beside(config, assignments, used)
-        return Take(number, free, _offered_part(config, beside._replace(processors=free), now))
+        return Take(number, free, _offered_part(config, assignments, beside._replace(processors=free), now))
     long_payloads = (
         assignment
         for assignment in assignments.in_stages(*OCCUPYING)
@@ -47,7 +47,7 @@ def next_take(
     soon = room_beside(config, assignments, used_by(long_payloads))
     if soon.processors <= 0:
         return None
-    return Take(number, free + ahead, _offered_part(config, soon, now), ahead)
+    return Take(number, free + ahead, _offered_part(config, assignments, soon, now), ahead)
 
 
 def _ahead(assignments: Assignments, job_rate: JobRate, config: PilotConfig) -> int:
@@ -60,7 +60,7 @@ def _ahead(assignments: Assignments, job_rate: JobRate, config: PilotConfig) -> 
     return max(0, target - held_ahead)
 
 
-def _offered_part(config: PilotConfig, room: Room, now: float) -> Node:
+def _offered_part(config: PilotConfig, assignments: Assignments, room: Room, now: float) -> Node:
     wall_left = max(0.0, min(config.end - config.margin - now, UNLIMITED))
     cpu_left = wall_left * config.cpu_power
     return dataclasses.replace(
@@ -70,6 +70,7 @@ def _offered_part(config: PilotConfig, room: Room, now: float) -> Node:
         disk=_told(room.disk),
         cpu_left=min(cpu_left, UNLIMITED),
         wall_left=wall_left,
+        other_folders=list(assignments.other_folders),
     )
 
 

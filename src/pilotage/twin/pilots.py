@@ -14,6 +14,8 @@ from pilotage import __version__
 from pilotage.pilot.enrol import make_config
 from pilotage.pilot.enrol_machine import EnrolFailure, EnrolMachine
 from pilotage.pilot.events import (
+    LEFT,
+    SERVER_UNAVAILABLE,
     Action,
     Event,
     ExchangeAnswered,
@@ -29,7 +31,7 @@ from pilotage.pilot.events import (
     Tick,
 )
 from pilotage.pilot.isolation.client import TAG, USERNS
-from pilotage.pilot.machine import LEFT, SERVER_UNAVAILABLE, Machine
+from pilotage.pilot.machine import Machine
 from pilotage.pilot.node import NodeResources
 from pilotage.twin.idle_takes import IdleTakes
 from pilotage.wire.data import StoredFile

@@ -40,6 +40,8 @@ MAX_HELD = 2048
 """Jobs that a pilot may hold at one time, offers and unreported ends included."""
 MAX_OUTPUTS = 20_000
 """Files, or patterns, in each list of one report about outputs."""
+MAX_OTHER_FOLDERS = 100
+"""Folders that a pilot reports as other ones."""
 MAX_POWER = 1e6
 """The largest power of a core, in reference cores."""
 
@@ -55,6 +57,7 @@ Fact = Annotated[str, Bounds(longest=1000)]
 Tags = Annotated[List[Name], Bounds(longest=1000)]
 Facts = Annotated[Dict[Name, Fact], Bounds(longest=1000)]
 LogText = Annotated[str, Bounds(longest=16_000)]
+FolderName = Annotated[str, Bounds(longest=4096)]
 FileNames = Annotated[List[FileName], Bounds(longest=MAX_OUTPUTS)]
 StoredFiles = Annotated[List[StoredFile], Bounds(longest=MAX_STORED_FILES)]
 
@@ -79,6 +82,10 @@ class Node:
     """How this pilot isolates its payloads from each other and from itself: "userns", or empty for not at all."""
     disk: Megabytes = 0
     """MB that are free in its work folder; as `memory` 0 means not known."""
+    other_folders: Annotated[List[FolderName], Bounds(longest=MAX_OTHER_FOLDERS)] = field(
+        default_factory=list
+    )
+    """Folders of jobs in place that are other ones on this node: it takes no more jobs for them."""
 
 
 @dataclass
@@ -325,6 +332,16 @@ class Payload:
     name: str = ""
     data: Optional[DataOrder] = None
     """The data of a job of a request; None: a user's job."""
+    folder: str = ""
+    """The folder in which it runs in place; empty: a folder of its own."""
+    stdout_file: str = ""
+    """File for standard output in place, in `folder` or absolute; `%N` is the host and `%%` a percent sign."""
+    stderr_file: str = ""
+    """File for standard error; empty: `stdout_file`, if there is one."""
+    open_mode: str = "truncate"
+    """truncate | append: what happens to files that exist."""
+    folder_mark: str = ""
+    """Inode numbers by which the node knows `folder` again; empty: it only needs to exist."""
 
 
 @dataclass

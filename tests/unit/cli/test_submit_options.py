@@ -88,6 +88,8 @@ PARAMETERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "params_from": (("--params-from", "lines"), {"names": [""], "rows": [["l1"], ["l2"], ["l3"]]}),
 }
 INPUTS = {"inputs"}
+IN_PLACE = {"here", "chdir", "stdout_file", "stderr_file", "open_mode"}
+"""Tested in test_in_place_options.py."""
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def last(state: State) -> dict[str, Any]:
 
 
 def test_every_option_stands_in_a_table_of_these_tests() -> None:
-    assert {field.name for field in fields(JobOptions)} == {*OVERRIDES, *PARAMETERS, *INPUTS}
+    assert {field.name for field in fields(JobOptions)} == {*OVERRIDES, *PARAMETERS, *INPUTS, *IN_PLACE}
 
 
 @pytest.mark.parametrize("option", ["--after", "--after-ok", "--after-fail", "--after-each"])

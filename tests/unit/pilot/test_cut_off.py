@@ -7,6 +7,7 @@ import random
 import pytest
 
 from pilotage.pilot.events import (
+    RESULTS_LOST,
     Action,
     ExchangeAnswered,
     ExchangeFailed,
@@ -17,7 +18,7 @@ from pilotage.pilot.events import (
     Start,
     Tick,
 )
-from pilotage.pilot.machine import RESULTS_LOST, SIGNAL_GRACE, Machine
+from pilotage.pilot.machine import SIGNAL_GRACE, Machine
 from pilotage.pilot.pilot_config import PilotConfig
 from pilotage.wire.pilot import (
     ExchangeRequest,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pilotage.pilot.machine import LEFT, SERVER_UNAVAILABLE
+from pilotage.pilot.events import LEFT, SERVER_UNAVAILABLE
 from pilotage.twin.pilots import BatchJob, CallFailed, PayloadRun, Reply, SimulatedPilot
 from pilotage.twin.virtual_loop import VirtualLoop
 from pilotage.wire.pilot import (

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
 from pilotage.core.jobs.dependencies import MAX_NAMED, Dependency, RunAfter, dependencies_of, parse_parent
+from pilotage.core.jobs.in_place import in_place_mistakes
 from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
@@ -16,6 +17,7 @@ Scalar: TypeAlias = int | float | str | bool
 MAX_JOBS: Final = 100_000
 COPY, SHARED, URL = "copy", "shared", "url"
 PRIVATE: Final = "private"
+TRUNCATE, APPEND = "truncate", "append"
 WHOLE_NODE_TAG: Final = "WholeNode"
 
 
@@ -80,6 +82,11 @@ class JobDescription:
     after_each: tuple[str, ...] = ()
     hold: bool = False
     parallel: int = 0
+    folder: str = ""
+    stdout_file: str = ""
+    stderr_file: str = ""
+    open_mode: str = TRUNCATE
+    folder_mark: str = ""
 
     @property
     def dependencies(self) -> list[Dependency]:
@@ -155,6 +162,12 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         )
     yield from _dependency_mistakes(description)
     yield from path_mistakes(description)
+    yield from in_place_mistakes(
+        description.folder,
+        (description.stdout_file, description.stderr_file),
+        description.folder_mark,
+        has_inputs=bool(description.input_sandbox),
+    )
     yield from stream_mistakes(
         description.std_output,
         description.std_error,

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.description import APPEND, TRUNCATE, JobDescription
 
+FILE_PATTERNS: Final = (
+    "Relative to `folder`, or absolute. As in Slurm `%j` is the job, `%A` the first job of its submission, `%a` its"
+    " array number, `%x` its name, `%u` its owner, `%N` its host and `%%` a percent sign; `%4j` has at least 4 digits."
+)
 LOG_LEVELS: Final = ("DEBUG", "VERBOSE", "INFO", "WARN", "ERROR", "FATAL", "ALWAYS")
 
 
@@ -295,6 +299,41 @@ FIELDS: Final[tuple[Field, ...]] = (
         "integer",
         "The most jobs of the submission that run at once; 0: no limit.",
         high=1_000_000,
+    ),
+    Field(
+        "folder",
+        ("Folder",),
+        "text",
+        "Absolute path of the folder where the job runs in place: at computing elements that share it, without copies"
+        " of files. Empty: the job runs in a folder of its own.",
+        selects_queue=True,
+    ),
+    Field(
+        "stdout_file",
+        ("StdoutFile",),
+        "text",
+        "File for standard output of a job with `folder`, and for standard error unless `stderr_file` names another. "
+        + FILE_PATTERNS,
+    ),
+    Field(
+        "stderr_file",
+        ("StderrFile",),
+        "text",
+        "File for standard error of a job with `folder`, as `stdout_file`.",
+    ),
+    Field(
+        "open_mode",
+        ("OpenMode",),
+        "choice",
+        "Whether `stdout_file` and `stderr_file` are emptied when the job starts, or appended to.",
+        choices=(TRUNCATE, APPEND),
+    ),
+    Field(
+        "folder_mark",
+        ("FolderMark",),
+        "text",
+        "How a node knows `folder` again, as `pilotage submit --here` writes it. A node where it differs does not run"
+        " the job; empty: it only needs to exist.",
     ),
 )
 

@@ -42,6 +42,10 @@ LENGTHS: Final[dict[str, Length]] = {
     "output_sandbox": Length(1000, 1000),
     "std_output": Length(1000),
     "std_error": Length(1000),
+    "folder": Length(_PATH),
+    "stdout_file": Length(_PATH),
+    "stderr_file": Length(_PATH),
+    "folder_mark": Length(1000),
     "requirements": Length(_EXPRESSION),
     "host_requirements": Length(_EXPRESSION),
 }

@@ -88,6 +88,13 @@ class _CeSection(TrustSettings, frozen=True, kw_only=True):
         tuple[str, ...], Setting("tags that its pilots offer, in addition to the tags detected on the node")
     ] = ()
     required_tags: Annotated[tuple[str, ...], Setting("tags that a job must have to start there")] = ()
+    shared_folders: Annotated[
+        tuple[str, ...],
+        Setting(
+            'folders that its nodes share with the machines where people submit, such as "/home": jobs in place run'
+            ' there, for the person whose account its pilots have; "/": all folders'
+        ),
+    ] = ()
     cpu_power: Annotated[float, Setting("speed of a core, in reference cores", 1e-6, 1e6)] = 1.0
     wall: Annotated[
         float,

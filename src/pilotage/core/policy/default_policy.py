@@ -73,6 +73,7 @@ groups = ["home"]
 site = {quoted(site)}
 type = "local"
 owners = "home"
+shared_folders = ["/"]    # its owner's jobs may run in place, in any folder of this machine
 
 # Groups that used more than their shares over the last day get lower priorities: docs/explanation/fair-shares.md.
 {CORRECTION}"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import msgspec
@@ -52,11 +51,6 @@ class TrustSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def visible_paths(self) -> tuple[str, ...]:
         """The paths of `visible`, without their modes."""
         return tuple(map(visible_path, self.visible))
-
-
-def shows(folders: Iterable[str], path: str) -> bool:
-    """Whether a path is one of these folders or in one of them."""
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def visible_path(text: str) -> str:

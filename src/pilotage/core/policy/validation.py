@@ -8,6 +8,7 @@ import re
 
 from pilotage.core.classads import parse_expression
 from pilotage.core.errors import InvalidInput
+from pilotage.core.folders import folder_mistake
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.bounds import first_violation
 from pilotage.core.policy.budget import parse_budget
@@ -116,6 +117,7 @@ def _check_places(policy: Policy, refuse: Refuser) -> None:
                 refuse(
                     reason, "ces", name, "visible", hint="name an absolute path, such as /data or /data:rw"
                 )
+        _check_shared_folders(name, ce.shared_folders, refuse)
         for key in ("lease", "heartbeat", "cpu_power", "wall", "quantum"):
             if not 0 < getattr(ce, key) < math.inf:
                 refuse(f"CE {name}: {key} must be a finite number above 0", "ces", name, key)
@@ -133,6 +135,14 @@ def _check_places(policy: Policy, refuse: Refuser) -> None:
         if ce.proxy and not _PROXY.fullmatch(ce.proxy):
             hint = "leave out the user and the password: batch scripts would show them"
             refuse(f"CE {name}: the proxy is not http://HOST:PORT", "ces", name, "proxy", hint=hint)
+
+
+def _check_shared_folders(name: str, folders: tuple[str, ...], refuse: Refuser) -> None:
+    for folder in folders:
+        if reason := folder_mistake(folder):
+            refuse(f"CE {name}: the shared folder {folder!r} {reason}", "ces", name, "shared_folders")
+    if len(set(folders)) < len(folders):
+        refuse(f"CE {name}: shared_folders names a folder twice", "ces", name, "shared_folders")
 
 
 def _check_budget(policy: Policy, name: str, refuse: Refuser) -> None:

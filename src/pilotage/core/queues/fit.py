@@ -5,13 +5,14 @@ The match, `why`, the demand for pilots and the simulator all ask here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
+from pilotage.core.folders import shows
 from pilotage.core.queues.identity import NONE, QueueIdentity
 
 
@@ -39,6 +40,12 @@ class Condition(StrEnum):
     MEMORY = "memory"
     DISK = "disk"
     JOB_TYPE = "job-type"
+    FOLDER = "folder"
+    """The CE does not share a folder of a job in place."""
+    ACCOUNT = "account"
+    """A job in place runs under the account of its owner only."""
+    NODE_FOLDER = "node-folder"
+    """The node was found to have another folder at that path."""
     REQUIREMENTS = "requirements"
     """Requirements, HostRequirements or the distance to OutputSE: the queue's `match_text`."""
     LIMIT = "limit"
@@ -102,6 +109,12 @@ class Offer:
     """Owners whose jobs may not run at the site."""
     wall_time: float = inf
     disk: int = 0
+    shared_folders: tuple[str, ...] = ()
+    """Folders that the nodes of the CE share with the machines where jobs in place are submitted."""
+    account: str = ""
+    """The person whose account the pilot runs under."""
+    other_folders: frozenset[str] = field(default=NONE)
+    """Folders of jobs that are other ones on this node."""
 
 
 _NAMES = tuple(attribute.name for attribute in fields(Offer))
@@ -199,6 +212,11 @@ def _owner_served(queue: QueueIdentity, offer: Offer) -> bool:
     return any(identity.serves(queue) for identity in offer.identities)
 
 
+def shares_all(shared: Sequence[str], folders: Iterable[str]) -> bool:
+    """Whether each of `folders` is one of the shared folders or lies in one of them."""
+    return all(shows(shared, folder) for folder in folders)
+
+
 def _pilot_type_accepted(queue: QueueIdentity, offer: Offer) -> bool:
     if queue.force_generic:
         return offer.pilot_type == "generic"
@@ -259,5 +277,16 @@ STATIC: Mapping[Condition, Static] = {
         lambda queue, offer: offer.job_types is None or queue.job_type in offer.job_types,
         ("job_type",),
         ("job_types",),
+    ),
+    Condition.FOLDER: Static(
+        lambda queue, offer: shares_all(offer.shared_folders, queue.folders),
+        ("folders",),
+        ("shared_folders",),
+    ),
+    Condition.ACCOUNT: Static(
+        lambda queue, offer: queue.account in ("", offer.account), ("account",), ("account",)
+    ),
+    Condition.NODE_FOLDER: Static(
+        lambda queue, offer: queue.folders.isdisjoint(offer.other_folders), ("folders",), ("other_folders",)
     ),
 }

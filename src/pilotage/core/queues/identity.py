@@ -22,7 +22,8 @@ class QueueIdentity:
 
     `cpu_time` is the bucket in seconds of a reference core. `memory` and `disk` are buckets in MB, and `wall_time` is
     the bucket in seconds by the clock; 0: none asked for. `requirements` and `host_requirements` are canonical texts
-    of ClassAd expressions, and `output_se` names a storage element ("" for none).
+    of ClassAd expressions, and `output_se` names a storage element ("" for none). `folders` are the folders that jobs
+    in place work in.
     """
 
     owner: str
@@ -46,6 +47,12 @@ class QueueIdentity:
     output_se: str = ""
     host_requirements: str = ""
     disk: int = 0
+    folders: frozenset[str] = field(default=NONE)
+
+    @property
+    def account(self) -> str:
+        """The owner under whose account the jobs must run, since they run in folders of this account; "": any."""
+        return self.owner if self.folders else ""
 
     @property
     def match_text(self) -> str:
@@ -70,11 +77,11 @@ class QueueIdentity:
         return parts
 
     def to_json(self) -> str:
-        """Canonical text: equal identities give equal texts. Without a demand for disk it does not name `disk`."""
+        """Canonical text: equal identities give equal texts. It names `disk` and `folders` only if asked for."""
         plain = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(self).items()
-            if key != "disk" or value
+            if key not in ("disk", "folders") or value
         }
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 

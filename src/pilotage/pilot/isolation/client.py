@@ -163,8 +163,13 @@ class Isolation:
         files: Tuple[int, int, int],
         cores: Tuple[int, ...],
         limits: Dict[str, Tuple[int, int]],
+        in_place: str = "",
     ) -> int:
-        """Start a command; the pid of its outer process. Raises CannotRun and CannotIsolate."""
+        """Start a command; the pid of its outer process. Raises CannotRun and CannotIsolate.
+
+        `in_place`: the folder in which it runs, and which it sees in addition; empty: `folder`.
+        """
+        hidden = [*self._hidden, os.path.realpath(os.path.dirname(folder))]
         request = {
             "argv": command.argv,
             "environment": command.environment,
@@ -172,7 +177,8 @@ class Isolation:
             "tmp": tmp,
             "cores": cores,
             "limits": limits,
-            "visible": self._texts,
-            "hidden": [*self._hidden, os.path.realpath(os.path.dirname(folder))],
+            "visible": [*self._texts, f"{in_place}:rw"] if in_place else self._texts,
+            "hidden": [path for path in hidden if path != os.path.realpath(in_place)],
+            "runs_in": in_place or folder,
         }
         return self._launcher.start(request, files)

@@ -249,7 +249,7 @@ def _run_payload(request: Request, files: List[int]) -> NoReturn:
             resource.setrlimit(getattr(resource, name), tuple(limit))
         for standard, number in enumerate(files[:3]):
             os.dup2(number, standard)
-        os.chdir(request["folder"])
+        os.chdir(request["runs_in"])
         _execute(request)
     except CannotRun as error:
         _report(report, "cannot run", str(error), str(error.exit_code))
@@ -263,7 +263,7 @@ def _run_payload(request: Request, files: List[int]) -> NoReturn:
 
 def _execute(request: Request) -> None:
     argv, environment = request["argv"], request["environment"]
-    program = find_program(argv[0], request["folder"], environment.get("PATH", ""))
+    program = find_program(argv[0], request["runs_in"], environment.get("PATH", ""))
     try:
         os.execve(program, argv, environment)  # noqa: S606
     except OSError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pilotage.core.datasets.facts import Replica
+from pilotage.core.folders import shows
 from pilotage.core.policy import Policy
-from pilotage.core.policy.isolation import shows
 from pilotage.wire.isolation import SYSTEM_FOLDERS
 
 

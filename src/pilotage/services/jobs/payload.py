@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.description import COPY, InputFile, JobDescription
+from pilotage.core.jobs.in_place import NO_ARRAY, filled_name
 from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.per_job_inputs import PerJobFile, named_values, per_job_files
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.store.tables.listing import JobFacts
+from pilotage.store.tables.submissions import SubmissionRow
 from pilotage.wire.pilot import Input, Payload
 
 
@@ -23,6 +25,8 @@ def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload
         row = facts.row
         values = json.loads(parameters) if parameters else []
         bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
+        if bound.stdout_file or bound.stderr_file:
+            bound = _with_file_names(bound, row, values, job)
         own = per_job_files(facts.description, row.names, values)
         common = _payload(facts, bound, own)
         if not own and not any("%" in text for text in _bindable(facts.description)):
@@ -53,6 +57,11 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
         owner=row.owner,
         group=row.group,
         name=description.job_name,
+        folder=description.folder,
+        stdout_file=description.stdout_file,
+        stderr_file=description.stderr_file,
+        open_mode=description.open_mode,
+        folder_mark=description.folder_mark,
     )
 
 
@@ -96,6 +105,7 @@ def _bindable(description: JobDescription) -> Iterator[str]:
     yield from (value for _, value in description.environment)
     yield from description.output_sandbox
     yield from (description.std_output, description.std_error, description.job_name)
+    yield from (description.stdout_file, description.stderr_file)
     yield from (text for item in description.input_sandbox for text in (item.name, item.source))
 
 
@@ -111,6 +121,25 @@ def _with_id(description: JobDescription, job: str) -> JobDescription:
         std_output=fill(description.std_output),
         std_error=fill(description.std_error),
         job_name=fill(description.job_name),
+    )
+
+
+def _with_file_names(
+    description: JobDescription, row: SubmissionRow, values: Sequence[Any], job: int
+) -> JobDescription:
+    """The description with the files of a job in place named for this job."""
+    number = dict(zip(row.names, values, strict=True)).get("", NO_ARRAY)
+    known: dict[str, str | int] = {
+        "j": job,
+        "A": row.first_job,
+        "a": number if isinstance(number, int) else str(number),
+        "x": description.job_name,
+        "u": row.owner,
+    }
+    return replace(
+        description,
+        stdout_file=filled_name(description.stdout_file, known),
+        stderr_file=filled_name(description.stderr_file, known),
     )
 
 

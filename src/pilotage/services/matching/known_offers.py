@@ -17,7 +17,6 @@ from pilotage.core.queues.offer_history import KnownOffer, OfferRecord
 from pilotage.core.queues.wait_reason import WaitAnalysis
 from pilotage.services.matching.possible_requirements import PossibleRequirements
 from pilotage.services.matching.requirements import requirements_for
-from pilotage.services.pool.offer_cache import offer_of
 from pilotage.services.pool.state import Pool
 from pilotage.store.tables import wait_reasons
 from pilotage.store.tables.pilots import PilotRow
@@ -65,12 +64,10 @@ def possible_offer(pool: Pool, name: str, node: Node) -> Offer:
     cpu_left = cpu_time_of_new_pilot(ce.wall, ce.cpu_power)
     # Where isolation is not required, it is not known before the pilot starts.
     isolation = ISOLATED if ce.isolation == "require" else ""
-    return offer_of(
+    return pool.offers.cache.offer_of(
         pool.policy,
         pilot,
         replace(node, cpu_left=cpu_left, wall_left=wall_of_new_pilot(ce.wall), isolation=isolation),
-        pool.offers.cache.banned_at(ce.site),
-        down=pool.offers.cache.is_down(ce.site),
     )
 
 
@@ -82,15 +79,7 @@ def rekey_offer_stats(pool: Pool) -> None:
             # The CE has gone from the policy: its setup and tags stay as they were.
             return replace(before, closed=True)
         # The pilot may be bound to another owner now than when it asked.
-        return replace(
-            offer_of(
-                pool.policy,
-                *origin,
-                pool.offers.cache.banned_at(before.site),
-                down=pool.offers.cache.is_down(before.site),
-            ),
-            only_owner=before.only_owner,
-        )
+        return replace(pool.offers.cache.offer_of(pool.policy, *origin), only_owner=before.only_owner)
 
     pool.offers.stats.rekey(offered, pool.queues.index.history_key)
 

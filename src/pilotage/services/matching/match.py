@@ -76,8 +76,9 @@ class Match:
             return
         if take.number < pilot.take_number or pilot.leave or pool.server.draining:
             return
-        offers = self._offers = pool.offers.cache.of(pool.policy, pilot, take.node)
         now = self.moves.now
+        node = pool.offers.other_folders.completed(pilot.ce, take.node, now)
+        offers = self._offers = pool.offers.cache.of(pool.policy, pilot, node)
         if (
             pilot.only_owner is not None
             and turn_over(pool.shares, pilot, now)

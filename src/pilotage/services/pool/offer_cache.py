@@ -85,6 +85,7 @@ class PilotOffers:
                 and mine.platform == node.platform
                 and mine.tags == node.tags
                 and mine.isolation == node.isolation
+                and mine.other_folders == node.other_folders
             )
         )
 
@@ -142,7 +143,9 @@ class PilotOffers:
 class OfferCache:
     """The offers of the pilots that asked recently."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: str = "") -> None:
+        """`account`: the person whose account all pilots run under."""
+        self._account = account
         self._by_pilot: OrderedDict[int, PilotOffers] = OrderedDict()
         self._banned: dict[str, frozenset[str]] = {}
         """Banned owners by site; "": at all sites."""
@@ -165,13 +168,18 @@ class OfferCache:
         """The owners whose jobs may not run at a site."""
         return self._banned.get(site, NONE) | self._banned.get("", NONE)
 
+    def offer_of(self, policy: Policy, pilot: PilotRow, node: Node) -> Offer:
+        """The offer of a whole pilot with this node."""
+        banned, down = self.banned_at(pilot.site), self.is_down(pilot.site)
+        return offer_of(policy, pilot, node, banned, down=down, account=self._account)
+
     def of(self, policy: Policy, pilot: PilotRow, node: Node) -> PilotOffers:
         offers = self._by_pilot.get(pilot.id)
         if offers is None or not offers.serves(policy, node):
             offers = self._by_pilot[pilot.id] = PilotOffers(
                 policy,
                 node,
-                offer_of(policy, pilot, node, self.banned_at(pilot.site), down=self.is_down(pilot.site)),
+                self.offer_of(policy, pilot, node),
             )
             if len(self._by_pilot) > MAX_PILOTS:
                 self._by_pilot.popitem(last=False)
@@ -188,11 +196,18 @@ def _tells_the_same(one: Node, other: Node) -> bool:
 
 
 def offer_of(
-    policy: Policy, pilot: PilotRow, node: Node, banned: frozenset[str] = NONE, *, down: bool = False
+    policy: Policy,
+    pilot: PilotRow,
+    node: Node,
+    banned: frozenset[str] = NONE,
+    *,
+    down: bool = False,
+    account: str = "",
 ) -> Offer:
     """The offer of a whole pilot: the facts of its row, and the node that the pilot reported.
 
     `banned`: owners who are banned from its site. `down`: an administrator lets no job start at its site.
+    `account`: the person whose account it runs under.
     """
     ce = policy.ces.get(pilot.ce)
     site = policy.sites.get(pilot.site)
@@ -224,4 +239,7 @@ def offer_of(
         banned_owners=banned,
         wall_time=node.wall_left,
         disk=node.disk,
+        shared_folders=ce.shared_folders if ce else (),
+        account=account,
+        other_folders=frozenset(node.other_folders),
     )

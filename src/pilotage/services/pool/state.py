@@ -19,6 +19,7 @@ from pilotage.services.pool.job_caches import JobCaches
 from pilotage.services.pool.known_ces import KnownCes
 from pilotage.services.pool.known_pilots import KnownPilots
 from pilotage.services.pool.limits import limits_for
+from pilotage.services.pool.offer_cache import OfferCache
 from pilotage.services.pool.offer_state import OfferState
 from pilotage.services.pool.peers import NoPeers, Peers
 from pilotage.services.pool.provisioning import Provisioning
@@ -51,7 +52,9 @@ class Pool:
 
     def __post_init__(self) -> None:
         self.queues = TaskQueues(lambda: self.policy, self.peers)
-        self.offers = OfferState(limits_for(self.peers, self.queues.identity))
+        self.offers = OfferState(
+            limits_for(self.peers, self.queues.identity), OfferCache(self.server.home_owner)
+        )
 
     def site_state(self, site: str) -> SiteState:
         """The state of a site, by its administrators and by the policy."""

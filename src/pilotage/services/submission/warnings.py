@@ -15,7 +15,7 @@ from pilotage.core.brokering.requester_ad import match_expression
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.parametric import placeholder_warnings
 from pilotage.core.policy import Policy
-from pilotage.core.queues.fit import Condition, Offer
+from pilotage.core.queues.fit import Condition, Offer, shares_all
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.offer_history import KnownOffer
 
@@ -37,6 +37,7 @@ def submission_warnings(
         *_unknown_banned_sites(description, policy),
         *_above_the_buckets(description, policy),
         *_misspelt_names(queue),
+        *_unshared_folders(queue, policy),
         *_nothing_fits(description, queue, policy, known),
     ]
 
@@ -69,6 +70,12 @@ def _above_the_buckets(description: JobDescription, policy: Policy) -> Iterator[
             f"CPUTime {description.cpu_time:g} s exceeds the highest CPU bucket, {last} s: the job waits in that"
             " bucket, and a pilot with less time left may get it"
         )
+
+
+def _unshared_folders(queue: QueueIdentity, policy: Policy) -> Iterator[str]:
+    if not any(shares_all(ce.shared_folders, queue.folders) for ce in policy.ces.values()):
+        folders = _some(sorted(queue.folders))
+        yield f"no CE shares {folders}: an administrator can add it to ces.NAME.shared_folders of the policy"
 
 
 def _nothing_fits(
@@ -226,6 +233,23 @@ def _job_type(description: JobDescription, queue: QueueIdentity, offers: Sequenc
     return f"{_some(sorted({offer.site for offer in offers}))} accepts no jobs of type {queue.job_type}"
 
 
+def _folder(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
+    return f"{_ces(offers)} {_do(offers)} not share {_some(sorted(queue.folders))}"
+
+
+def _account(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
+    owners = _some(sorted({offer.account for offer in offers}))
+    return f"jobs in place run under their owner's account, and pilots of {_ces(offers)} run under that of {owners}"
+
+
+def _node_folder(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
+    return f"a node of {_ces(offers)} has another folder at {_some(sorted(queue.folders))}"
+
+
+def _do(offers: Sequence[Offer]) -> str:
+    return "does" if len({offer.ce for offer in offers}) == 1 else "do"
+
+
 _MATCH_SENTENCES: Mapping[str, Callable[[QueueIdentity, Sequence[Offer]], str]] = {
     "Requirements": lambda queue, offers: (
         f"its Requirements ({queue.requirements}) are not true at {_ces(offers)}"
@@ -255,4 +279,7 @@ _SENTENCES: Mapping[Condition, _Sentence] = {
     Condition.MEMORY: _memory,
     Condition.DISK: _disk,
     Condition.JOB_TYPE: _job_type,
+    Condition.FOLDER: _folder,
+    Condition.ACCOUNT: _account,
+    Condition.NODE_FOLDER: _node_folder,
 }

@@ -6,6 +6,8 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.queues.fit import AnyIdentity, Offer
 from pilotage.core.queues.identity import QueueIdentity
 
+REQUIREMENTS_REFUSED = "the Requirements expression is not true there"
+
 
 def needs(queue: QueueIdentity, description: JobDescription | None = None) -> dict[str, str]:
     """Name → value of each requirement of the queue. `description`, of one of its jobs, adds the requested numbers."""
@@ -33,6 +35,7 @@ def needs(queue: QueueIdentity, description: JobDescription | None = None) -> di
         "requirements": queue.requirements,
         "host requirements": queue.host_requirements,
         "output SE": queue.output_se,
+        "folders": listed(queue.folders),
     }
     return {name: value for name, value in values.items() if value}
 
@@ -68,3 +71,13 @@ def reserved_for(offer: Offer) -> str:
 
 def listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def match_text_refused(queue: QueueIdentity) -> str:
+    """The sentence for REQUIREMENTS, with the parts that the queue has."""
+    sentences = {
+        "Requirements": REQUIREMENTS_REFUSED,
+        "HostRequirements": "the HostRequirements expression is not true there",
+        "OutputSE": f"the storage element {queue.output_se} is not close to it",
+    }
+    return ", or ".join(sentences[name] for name in queue.match_parts()) or sentences["Requirements"]

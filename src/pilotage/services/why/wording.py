@@ -19,7 +19,8 @@ from pilotage.core.queues.fit import Condition, Offer
 from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.queues.wait_reason import Reason, WaitVerdict
-from pilotage.services.why.needs_wording import listed
+from pilotage.services.why.in_place_wording import IN_PLACE, unshared
+from pilotage.services.why.needs_wording import REQUIREMENTS_REFUSED, listed, match_text_refused
 from pilotage.wire.why import ClosedLimit, Opening, Why
 
 CONDITIONS: Mapping[str, str] = {
@@ -37,19 +38,12 @@ CONDITIONS: Mapping[str, str] = {
     Condition.MEMORY: "more memory is requested than a node offers",
     Condition.DISK: "more disk is requested than a node has free",
     Condition.JOB_TYPE: "the site does not accept the job type",
-    Condition.REQUIREMENTS: "the Requirements expression is not true there",
+    Condition.FOLDER: "the CE does not share the folder of the job",
+    Condition.ACCOUNT: "jobs in place run under the account of their owner, and pilots there have another account",
+    Condition.NODE_FOLDER: "the node was found to have another folder at the path of the job's folder",
+    Condition.REQUIREMENTS: REQUIREMENTS_REFUSED,
 }
 """Condition that refuses the queue → sentence. Closed sites and tags have sentences of their own with the names."""
-
-
-def match_text_refused(queue: QueueIdentity) -> str:
-    """The sentence for REQUIREMENTS, with the parts that the queue has."""
-    sentences = {
-        "Requirements": CONDITIONS[Condition.REQUIREMENTS],
-        "HostRequirements": "the HostRequirements expression is not true there",
-        "OutputSE": f"the storage element {queue.output_se} is not close to it",
-    }
-    return ", or ".join(sentences[name] for name in queue.match_parts()) or sentences["Requirements"]
 
 
 CLOSED_BY_ZERO = (
@@ -151,6 +145,7 @@ def _needs(
     closures = _closures(policy, offers, closed_sites) if Condition.SITE_CLOSED in conditions else {}
     sentences = {**CONDITIONS, **_tags(queue, offers), **_too_short(queue, policy, offers)}
     sentences[Condition.REQUIREMENTS] = match_text_refused(queue)
+    sentences[Condition.FOLDER] = unshared(queue, policy)
     parts = [*closures, *(sentences[condition] for condition in conditions if condition in sentences)]
     summary = f"no known node fits: {'; '.join(parts)}"
     if answer.openings:
@@ -161,6 +156,8 @@ def _needs(
         return summary, "; ".join(dict.fromkeys(closures.values()))
     if conditions == [Condition.REQUIRED_TAGS] and (unusable := _unusable_ces(offers)):
         return summary, unusable
+    if advice := next((IN_PLACE[condition] for condition in conditions if condition in IN_PLACE), ""):
+        return summary, advice
     if conditions == [Condition.BANNED_OWNER]:
         return summary, "`pilotage ban list` tells who banned the owner, why and until when"
     times = {Condition.CPU_TIME, Condition.WALL_TIME}

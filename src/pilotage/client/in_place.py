@@ -1,0 +1,65 @@
+"""Folders of jobs in place, and the marks by which nodes know them again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from pilotage.client.description import LocalDescription
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.description import COPY
+
+
+def present_folder() -> str:
+    """The working folder by the name that the shell has for it: with links, as the policy names shared folders."""
+    named = os.environ.get("PWD", "")
+    try:
+        if os.path.isabs(named) and os.path.normpath(named) == named and os.path.samefile(named, "."):
+            return named
+    except OSError:
+        pass
+    return str(Path.cwd())
+
+
+def folder_fields(folder: str | Path = "") -> dict[str, str]:
+    """The fields `folder` and `folder_mark` of a job that runs in place in a folder; "": the present one.
+
+    A folder that this machine does not have gets no mark: its nodes only check that it exists.
+    """
+    here = present_folder()
+    path = os.path.normpath(os.path.join(here, folder)) if folder else here
+    if not os.path.exists(path):
+        return {"folder": path}
+    if not os.path.isdir(path):
+        raise InvalidInput(f"{path} is not a folder", hint="a job in place runs in a folder", field="folder")
+    return {"folder": path, "folder_mark": folder_mark(path)}
+
+
+def folder_mark(folder: str | Path) -> str:
+    """The mark of a folder: its inode number, and that of the folder above if it is on the same file system."""
+    status, above = os.stat(folder), os.stat(os.path.dirname(folder))
+    is_inside = status.st_dev == above.st_dev and status.st_ino != above.st_ino
+    return f"ino:{status.st_ino}/{above.st_ino}" if is_inside else f"ino:{status.st_ino}"
+
+
+def without_files_of_folder(described: LocalDescription, folder: str) -> LocalDescription:
+    """The description without the input files that a job in place finds in its folder by the same name.
+
+    Other local files raise InvalidInput: the job would not find them.
+    """
+    submission = described.submission
+    kept = []
+    for item in submission.description.input_sandbox:
+        if item.mode != COPY:
+            kept.append(item)
+            continue
+        path = os.path.abspath(described.local_path(item))
+        if path != os.path.abspath(os.path.join(folder, item.name)):
+            raise InvalidInput(
+                f"the input {item.name} is at {path}: a job in place gets no copies of files",
+                hint=f"it finds files in {folder}, and others by their absolute paths",
+                field="input_sandbox",
+            )
+    description = replace(submission.description, input_sandbox=tuple(kept))
+    return replace(described, submission=replace(submission, description=description))

@@ -1,0 +1,49 @@
+"""Folders that pilots found to be other ones on their node than where the jobs in place were submitted.
+
+A pilot reports them as long as it lives. The next pilot on the host would have to be given a job to find out again, so
+the server remembers what was reported, for some time: an administrator may mount the folder.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+from pilotage.wire.pilot import MAX_OTHER_FOLDERS, Node
+
+REMEMBERED = 3600.0
+"""Seconds for which a host is not given further jobs for such a folder."""
+MAX_HOSTS = 10_000
+"""Hosts of CEs remembered; the one that was reported first is forgotten first."""
+
+
+@dataclass(slots=True)
+class OtherFolders:
+    """What was reported, by CE and host."""
+
+    _by_host: OrderedDict[tuple[str, str], dict[str, float]] = field(default_factory=OrderedDict)
+    """Folder → the instant at which it is forgotten."""
+
+    def completed(self, ce: str, node: Node, now: float) -> Node:
+        """The node with the folders that it or an earlier pilot of its host reported."""
+        if not self._by_host and not node.other_folders:
+            return node
+        host = (ce, node.hostname)
+        known = {folder: end for folder, end in self._by_host.get(host, {}).items() if end > now}
+        known |= {folder: now + REMEMBERED for folder in node.other_folders if folder not in known}
+        if not known:
+            self._by_host.pop(host, None)
+            return node
+        self._by_host[host] = dict(list(known.items())[-MAX_OTHER_FOLDERS:])
+        if len(self._by_host) > MAX_HOSTS:
+            self._by_host.popitem(last=False)
+        return replace(node, other_folders=sorted(self._by_host[host]))
+
+    def hosts_of(self, folder: str, now: float) -> list[tuple[str, str]]:
+        """The hosts, with their CEs, where this folder is another one."""
+        return sorted(host for host, known in self._by_host.items() if known.get(folder, 0.0) > now)
+
+    def forget(self, ce: str = "") -> None:
+        """Forget what was reported at a CE; "": at all."""
+        for host in [host for host in self._by_host if ce in ("", host[0])]:
+            del self._by_host[host]
