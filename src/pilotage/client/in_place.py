@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,17 +24,27 @@ def present_folder() -> str:
 
 
 def folder_fields(folder: str | Path = "") -> dict[str, str]:
-    """The fields `folder` and `folder_mark` of a job that runs in place in a folder; "": the present one.
+    """The fields of a job that runs in place in a folder: its path, mark and umask; "": the present folder.
 
     A folder that this machine does not have gets no mark: its nodes only check that it exists.
     """
     here = present_folder()
     path = os.path.normpath(os.path.join(here, folder)) if folder else here
     if not os.path.exists(path):
-        return {"folder": path}
+        return {"folder": path, **_umask()}
     if not os.path.isdir(path):
         raise InvalidInput(f"{path} is not a folder", hint="a job in place runs in a folder", field="folder")
-    return {"folder": path, "folder_mark": folder_mark(path)}
+    return {"folder": path, "folder_mark": folder_mark(path), **_umask()}
+
+
+def _umask() -> dict[str, str]:
+    """The umask of this process. It is read without being changed, as other threads may create files."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return {}
+    found = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
+    return {"umask": found[1]} if found else {}
 
 
 def folder_mark(folder: str | Path) -> str:

@@ -15,6 +15,8 @@ import socket
 import stat
 from typing import Tuple
 
+from pilotage.wire.pilot import Payload
+
 from .launch import NOT_EXECUTABLE, CannotRun
 
 _MARK = "ino:"
@@ -67,15 +69,25 @@ def _has_same_parent(folder: str, mark: str, device: int = -1) -> bool:
     return len(numbers) > 1 and above is not None and above[0] == numbers[1] and device in (above[1], -1)
 
 
-def open_in_place(folder: str, name: str, *, append: bool) -> int:
+def umask_of(payload: Payload) -> int:
+    """The umask of a payload, -1 for that of the pilot."""
+    return int(payload.umask, 8) if payload.umask else -1
+
+
+def open_in_place(payload: Payload, name: str) -> int:
     """Open a file for standard output or error as the user named it. Raises CannotRun."""
     host = socket.gethostname().partition(".")[0]
     name = _LEFT_PATTERNS.sub(lambda found: "%" if found[1] == "%" else host, name)
-    path = os.path.join(folder, name)
+    path = os.path.join(payload.folder, name)
     # Non-blocking: a FIFO would wait for its reader.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
     try:
-        number = os.open(path, flags if append else flags | os.O_TRUNC, 0o666)
+        try:
+            number = os.open(path, flags | os.O_EXCL, 0o600)
+            if payload.umask:
+                os.fchmod(number, 0o666 & ~umask_of(payload))
+        except FileExistsError:
+            number = os.open(path, flags if payload.open_mode == "append" else flags | os.O_TRUNC, 0o600)
     except (OSError, ValueError) as error:
         raise _cannot("standard output or error", path, error) from None
     status = os.fstat(number)

@@ -217,14 +217,17 @@ def _identity_variables(environment: Mapping[str, str]) -> Dict[str, str]:
     return {name: environment[name] for name in ("PILOTAGE_JOB", "PILOTAGE_EPOCH")}
 
 
-def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tuple[int, ...]) -> int:
+def spawn(
+    command: Command, folder: str, files: Tuple[int, int, int], cores: Tuple[int, ...], umask: int = -1
+) -> int:
     """Start the command in a session of its own, on these cores (empty: any); returns its pid. Raises CannotRun.
 
-    The child inherits directory and affinity, so the calling thread changes both for a moment and restores them.
-    Thus no code has to run between fork and exec.
+    The child inherits directory, affinity and umask, so the calling thread changes them for a moment and restores them.
+    Thus no code has to run between fork and exec. `umask`: negative for that of the pilot.
     """
     home = _home()
     before = os.sched_getaffinity(0) if cores else None
+    own_umask = os.umask(umask) if umask >= 0 else -1
     try:
         os.chdir(folder)
         if cores:
@@ -239,6 +242,8 @@ def spawn(command: Command, folder: str, files: Tuple[int, int, int], cores: Tup
     finally:
         if before is not None:
             os.sched_setaffinity(0, before)
+        if own_umask >= 0:
+            os.umask(own_umask)
         os.fchdir(home)
 
 

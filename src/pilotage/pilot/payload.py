@@ -15,9 +15,9 @@ from pilotage.wire.pilot import MB, Finish, OfferedJob, RefusedOutput
 from pilotage.wire.pilot_calls import STORE_STREAM
 
 from .events import Key
-from .in_place import check_folder
+from .in_place import check_folder, umask_of
 from .inputs import InputCache, has_remote_inputs, link_shared, place_inputs, placement_error, prepare_path
-from .isolation.client import Isolation
+from .isolation.client import InPlace, Isolation
 from .job_data import JobData
 from .launch import CannotRun, build_command, spawn
 from .limits import process_cpu_limit, resource_limits
@@ -189,12 +189,18 @@ class RunningPayload:
         self.cores = cores
         files = (null, self.streams.files[0], self.streams.files[-1])
         if isolation is None:
-            self.pid = spawn(command, self.folder, files, cores)
+            self.pid = spawn(command, self.folder, files, cores, umask_of(self.payload))
             self._set_resource_limits(power)
             return
         limits = resource_limits(self.payload, power)
         self.pid = isolation.start(
-            command, self.work_dir.folder, tmp, files, cores, limits, self.payload.folder
+            command,
+            self.work_dir.folder,
+            tmp,
+            files,
+            cores,
+            limits,
+            InPlace(self.payload.folder, umask_of(self.payload)) if self.is_in_place else None,
         )
 
     def _set_resource_limits(self, power: float) -> None:

@@ -62,12 +62,11 @@ class StandardStreams:
         if not self.is_kept_in_place:
             self._open_own(work_dir, self.names)
             return
-        append = self._payload.open_mode == "append"
         output, error = self._in_place
         if not output:
             self._open_own(work_dir, self.names[:1])
         for name in dict.fromkeys(name for name in (output, error) if name):
-            self.files.append(open_in_place(self._payload.folder, name, append=append))
+            self.files.append(open_in_place(self._payload, name))
             self._begins.append(os.fstat(self.files[-1]).st_size)
 
     def _open_own(self, work_dir: str, names: Sequence[str]) -> None:

@@ -342,6 +342,8 @@ class Payload:
     """truncate | append: what happens to files that exist."""
     folder_mark: str = ""
     """Inode numbers by which the node knows `folder` again; empty: it only needs to exist."""
+    umask: str = ""
+    """Its umask in place, in octal digits; empty: that of the pilot."""
 
 
 @dataclass

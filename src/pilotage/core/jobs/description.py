@@ -87,6 +87,7 @@ class JobDescription:
     stderr_file: str = ""
     open_mode: str = TRUNCATE
     folder_mark: str = ""
+    umask: str = ""
 
     @property
     def dependencies(self) -> list[Dependency]:
@@ -165,7 +166,7 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
     yield from in_place_mistakes(
         description.folder,
         (description.stdout_file, description.stderr_file),
-        description.folder_mark,
+        (description.folder_mark, description.umask),
         has_inputs=bool(description.input_sandbox),
     )
     yield from stream_mistakes(

@@ -335,6 +335,12 @@ FIELDS: Final[tuple[Field, ...]] = (
         "How a node knows `folder` again, as `pilotage submit --here` writes it. A node where it differs does not run"
         " the job; empty: it only needs to exist.",
     ),
+    Field(
+        "umask",
+        ("Umask",),
+        "text",
+        "Rights that files of a job with `folder` do not get, in octal digits as of the command umask; empty: 077.",
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -16,8 +16,10 @@ from pilotage.core.folders import folder_mistake, shows
 FILE_FIELDS: Final = ("stdout_file", "stderr_file")
 NO_ARRAY: Final = 2**32 - 2
 """The array number of a job that is in no array, as in Slurm."""
-MARK: Final = re.compile(r"ino:\d{1,20}(?:/\d{1,20})*", re.ASCII)
-"""Inode numbers of a folder and of the folders above it on the same file system."""
+MARK_FIELDS: Final = ("folder_mark", "umask")
+MARK: Final = re.compile(r"ino:\d{1,20}(?:/\d{1,20})?", re.ASCII)
+"""Inode numbers of a folder and of the folder above it, if that is on the same file system."""
+UMASK: Final = re.compile(r"[0-7]{3,4}", re.ASCII)
 
 _PATTERN: Final = re.compile(r"%(\d{0,2})(.?)", re.ASCII | re.DOTALL)
 _KNOWN: Final = frozenset("jAaxuN%")
@@ -25,11 +27,14 @@ _HINT: Final = "the patterns are %j, %A, %a, %x, %u, %N and %%; %4j has at least
 
 
 def in_place_mistakes(
-    folder: str, files: Sequence[str], mark: str, *, has_inputs: bool
+    folder: str, files: Sequence[str], marks: Sequence[str], *, has_inputs: bool
 ) -> Iterator[InvalidInput]:
-    """An error for each field of a job in place that it cannot have. `files`: as `FILE_FIELDS`."""
+    """An error for each field of a job in place that it cannot have.
+
+    `files` and `marks` are the values of `FILE_FIELDS` and of `MARK_FIELDS`.
+    """
     if not folder:
-        for value, field in zip((*files, mark), (*FILE_FIELDS, "folder_mark"), strict=True):
+        for value, field in zip((*files, *marks), (*FILE_FIELDS, *MARK_FIELDS), strict=True):
             if value:
                 hint = "set folder, or submit with --here; other jobs have std_output and std_error"
                 yield InvalidInput(f"{field} needs a folder", hint=hint, field=field)
@@ -42,8 +47,9 @@ def in_place_mistakes(
             hint="remove input_sandbox, or folder",
             field="input_sandbox",
         )
-    if mark and not MARK.fullmatch(mark):
-        yield InvalidInput(f"folder_mark: {mark[:80]!r} is no mark of a folder", field="folder_mark")
+    for value, field, form in zip(marks, MARK_FIELDS, (MARK, UMASK), strict=True):
+        if value and not form.fullmatch(value):
+            yield InvalidInput(f"{field}: {value[:80]!r} has not the form that --here writes", field=field)
     for name, field in zip(files, FILE_FIELDS, strict=True):
         if name and (reason := _file_mistake(name)):
             yield InvalidInput(f"{field}: {name!r} {reason}", hint=_HINT, field=field)

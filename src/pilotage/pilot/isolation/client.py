@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import socket
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from pilotage.wire.pilot import EnrolResponse
@@ -117,6 +118,15 @@ def set_up_isolation(
     return None, failure if settings.isolation == "require" else ""
 
 
+@dataclass(frozen=True)
+class InPlace:
+    """A folder of the node in which a payload runs, and which it sees in addition."""
+
+    folder: str
+    umask: int
+    """Negative: that of the pilot."""
+
+
 class Isolation:
     """Starts payloads that see only their own folders, the system's, and the visible paths."""
 
@@ -163,11 +173,11 @@ class Isolation:
         files: Tuple[int, int, int],
         cores: Tuple[int, ...],
         limits: Dict[str, Tuple[int, int]],
-        in_place: str = "",
+        in_place: Optional[InPlace] = None,
     ) -> int:
         """Start a command; the pid of its outer process. Raises CannotRun and CannotIsolate.
 
-        `in_place`: the folder in which it runs, and which it sees in addition; empty: `folder`.
+        `in_place`: where it runs, if not in `folder`.
         """
         hidden = [*self._hidden, os.path.realpath(os.path.dirname(folder))]
         request = {
@@ -177,8 +187,14 @@ class Isolation:
             "tmp": tmp,
             "cores": cores,
             "limits": limits,
-            "visible": [*self._texts, f"{in_place}:rw"] if in_place else self._texts,
-            "hidden": [path for path in hidden if path != os.path.realpath(in_place)],
-            "runs_in": in_place or folder,
+            "visible": self._texts,
+            "hidden": hidden,
+            "runs_in": folder,
+            "umask": -1,
         }
+        if in_place is not None:
+            real = os.path.realpath(in_place.folder)
+            request["visible"] = [*self._texts, f"{in_place.folder}:rw"]
+            request["hidden"] = [path for path in hidden if path != real]
+            request["runs_in"], request["umask"] = in_place.folder, in_place.umask
         return self._launcher.start(request, files)

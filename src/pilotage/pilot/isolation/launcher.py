@@ -250,6 +250,8 @@ def _run_payload(request: Request, files: List[int]) -> NoReturn:
         for standard, number in enumerate(files[:3]):
             os.dup2(number, standard)
         os.chdir(request["runs_in"])
+        if request["umask"] >= 0:
+            os.umask(request["umask"])
         _execute(request)
     except CannotRun as error:
         _report(report, "cannot run", str(error), str(error.exit_code))

@@ -62,6 +62,7 @@ def _payload(facts: SubmissionFacts, description: JobDescription, own: Mapping[i
         stderr_file=description.stderr_file,
         open_mode=description.open_mode,
         folder_mark=description.folder_mark,
+        umask=description.umask,
     )
 
 

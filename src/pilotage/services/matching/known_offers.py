@@ -107,7 +107,11 @@ def survey(pool: Pool, tx: Transaction, now: float, turn: Turn) -> WaitAnalysis:
 
 def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     """The offers that were made, the most used first, then the possible ones."""
-    nodes = {name: node for name, node in pool.ces.nodes.items() if name in pool.policy.ces}
+    nodes = {
+        name: pool.offers.other_folders.completed(name, node, now)
+        for name, node in pool.ces.nodes.items()
+        if name in pool.policy.ces
+    }
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
         KnownOffer(

@@ -64,6 +64,7 @@ def apply_in_memory(pool: Pool, tx: Transaction, policy: Policy, version: int) -
     pool.ces.brokering.retain(policy.ces)
     pool.ces.forwardings.retain(policy.ces)
     rebuild_index(pool, tx)
+    pool.offers.other_folders.forget()
     rekey_offer_stats(pool)
     pool.queues.index.priorities.correct(pool.shares.corrections.groups, pool.shares.corrections.owners)
     pool.peers.report_policy(tx, version)

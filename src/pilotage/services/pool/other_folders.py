@@ -39,11 +39,6 @@ class OtherFolders:
             self._by_host.popitem(last=False)
         return replace(node, other_folders=sorted(self._by_host[host]))
 
-    def hosts_of(self, folder: str, now: float) -> list[tuple[str, str]]:
-        """The hosts, with their CEs, where this folder is another one."""
-        return sorted(host for host, known in self._by_host.items() if known.get(folder, 0.0) > now)
-
-    def forget(self, ce: str = "") -> None:
-        """Forget what was reported at a CE; "": at all."""
-        for host in [host for host in self._by_host if ce in ("", host[0])]:
-            del self._by_host[host]
+    def forget(self) -> None:
+        """Forget what was reported: a new policy may name other folders, after they were mounted."""
+        self._by_host.clear()

@@ -57,6 +57,8 @@ OFFER = Offer(
     disk=20000,
     job_types=frozenset({"User", "Merge"}),
     wall_time=3600.0,
+    shared_folders=("/home", "/scratch"),
+    account="alice",
 )
 
 # Each is the one thing wrong.
@@ -78,7 +80,25 @@ REFUSALS: dict[Condition, tuple[dict[str, Any], dict[str, Any]]] = {
     Condition.MEMORY: ({}, {"memory": 1999}),
     Condition.DISK: ({}, {"disk": 19999}),
     Condition.JOB_TYPE: ({}, {"job_types": frozenset({"Merge"})}),
+    Condition.FOLDER: (
+        {"folders": frozenset({"/scratch/a"})},
+        {"shared_folders": ("/home", "/scratches", "/scratch/a/b")},
+    ),
+    Condition.ACCOUNT: ({"folders": frozenset({"/scratch/a"})}, {"account": "bob"}),
+    Condition.NODE_FOLDER: (
+        {"folders": frozenset({"/scratch/a"})},
+        {"other_folders": frozenset({"/scratch/a"})},
+    ),
 }
+
+
+def test_a_job_in_place_fits_in_and_below_a_shared_folder() -> None:
+    for folder in ("/scratch", "/scratch/a/b", "/home/alice"):
+        assert fits(replace(QUEUE, folders=frozenset({folder})), OFFER, yes)
+    everywhere = replace(OFFER, shared_folders=("/",))
+    assert fits(replace(QUEUE, folders=frozenset({"/any/where"})), everywhere, yes)
+    elsewhere = replace(OFFER, shared_folders=(), account="bob")
+    assert fits(QUEUE, elsewhere, yes), "other jobs have no folder"
 
 
 def yes(_: QueueIdentity) -> bool:

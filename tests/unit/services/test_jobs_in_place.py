@@ -1,0 +1,63 @@
+"""Which pilots jobs in place are given to, and what nodes with other folders learn the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pilotage.services.pool.other_folders import REMEMBERED
+from pilotage.services.submission.warnings import submission_warnings
+from tests.unit.services.bench import POLICY, Bench
+
+FOLDER = "/scratch/a"
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Bench]:
+    """A CE whose nodes share /scratch."""
+    text = POLICY.replace("[ces.local]", '[ces.local]\nshared_folders = ["/scratch"]', 1)
+    bench = Bench(tmp_path, text)
+    yield bench
+    bench.check()
+    bench.end()
+
+
+def test_only_a_node_that_shares_the_folder_is_given_the_job(shared: Bench) -> None:
+    [job] = shared.submit(folder=FOLDER, stdout_file="%j-%A-%a-%x-%u-%N%%", job_name="50%")
+    one, other = shared.pilot(), shared.pilot()
+    [offer] = one.take(hostname="n1")
+    assert offer.payload.stdout_file == f"{job}-{job}-4294967294-50%%-{shared.pool.server.home_owner}-%N%%"
+    one.confirm(offer)
+    one.release(offer)
+    refused = one.send(take=one.asked(hostname="n1", other_folders=[FOLDER]))
+    assert (refused.offers, refused.no_match) == ([], {"node-folder": 1})
+    # The next pilot of this host does not try again; one of another host gets the job.
+    assert not other.take(hostname="n1")
+    [offer] = other.take(hostname="n2")
+    assert offer.job == job
+
+
+def test_a_host_is_tried_again_after_some_time(shared: Bench) -> None:
+    shared.submit(folder=FOLDER)
+    one = shared.pilot()
+    assert not one.take(hostname="n1", other_folders=[FOLDER])
+    later = shared.pilot()
+    assert not later.take(hostname="n1")
+    shared.later(REMEMBERED + 1)
+    assert shared.pilot().take(hostname="n1")
+
+
+def warnings_of(bench: Bench, folder: str) -> list[str]:
+    prepared = bench.prepared(folder=folder)
+    return submission_warnings(prepared.description, (), prepared.identity, bench.pool.policy, [])
+
+
+def test_a_folder_that_no_ce_shares_is_told_at_once(shared: Bench) -> None:
+    assert warnings_of(shared, FOLDER) == []
+    [warning] = warnings_of(shared, "/data")
+    assert warning.startswith("no CE shares /data: ")
+    shared.submit(folder="/data")
+    pilot = shared.pilot()
+    assert pilot.send(take=pilot.asked()).no_match == {"folder": 1}
