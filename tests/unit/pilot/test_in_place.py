@@ -6,6 +6,7 @@ import base64
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_removed_folder_is_the_fault_of_the_job_and_a_new_one_will_do(tmp_path
     check_folder(str(folder), mark)
 
 
-def open_streams(tmp_path: Path, **fields: str) -> StandardStreams:
+def open_streams(tmp_path: Path, **fields: Any) -> StandardStreams:
     own = tmp_path / "own"
     own.mkdir(exist_ok=True)
     streams = StandardStreams(Payload("a", folder=str(tmp_path), **fields))
