@@ -130,9 +130,6 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "after_each": _parents(options.after_each),
         "hold": options.hold or None,
         "parallel": options.parallel or (array.parallel if array else 0) or None,
-        "stdout_file": options.stdout_file,
-        "stderr_file": options.stderr_file,
-        "open_mode": options.open_mode,
         **_in_place(options),
     }
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
@@ -143,7 +140,9 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
 def _in_place(options: JobOptions) -> dict[str, str]:
     if options.here and options.chdir:
         raise InvalidInput("--here and --chdir name two folders; give one of them")
-    return folder_fields(options.chdir) if options.here or options.chdir else {}
+    fields = folder_fields(options.chdir) if options.here or options.chdir else {}
+    fields |= {"stdout_file": options.stdout_file, "stderr_file": options.stderr_file}
+    return {**fields, "open_mode": options.open_mode}
 
 
 def _read_array(options: JobOptions) -> Array | None:

@@ -41,7 +41,6 @@ MAX_HELD = 2048
 MAX_OUTPUTS = 20_000
 """Files, or patterns, in each list of one report about outputs."""
 MAX_OTHER_FOLDERS = 100
-"""Folders that a pilot reports as other ones."""
 MAX_POWER = 1e6
 """The largest power of a core, in reference cores."""
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
 from pilotage.core.jobs.dependencies import MAX_NAMED, Dependency, RunAfter, dependencies_of, parse_parent
-from pilotage.core.jobs.in_place import in_place_mistakes
+from pilotage.core.jobs.in_place import folders_of, in_place_mistakes
 from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
@@ -110,6 +110,11 @@ class JobDescription:
         return self.is_dependent or self.hold or bool(self.parallel)
 
     @property
+    def needed_folders(self) -> frozenset[str]:
+        """The folders that a node must share to run it in place."""
+        return folders_of(self.folder, (self.stdout_file, self.stderr_file))
+
+    @property
     def required_tags(self) -> tuple[str, ...]:
         """The tags used for matching: `tags`, plus `WholeNode` if the job requests a whole node."""
         extra = (WHOLE_NODE_TAG,) if self.whole_node and WHOLE_NODE_TAG not in self.tags else ()
@@ -163,12 +168,7 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         )
     yield from _dependency_mistakes(description)
     yield from path_mistakes(description)
-    yield from in_place_mistakes(
-        description.folder,
-        (description.stdout_file, description.stderr_file),
-        (description.folder_mark, description.umask),
-        has_inputs=bool(description.input_sandbox),
-    )
+    yield from _in_place_mistakes(description)
     yield from stream_mistakes(
         description.std_output,
         description.std_error,
@@ -182,6 +182,15 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         names.add(file.name)
     if description.sites and set(description.sites) <= set(description.banned_sites):
         yield InvalidInput("all requested sites are also in banned_sites", field="sites")
+
+
+def _in_place_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
+    return in_place_mistakes(
+        description.folder,
+        (description.stdout_file, description.stderr_file),
+        (description.folder_mark, description.umask),
+        has_inputs=bool(description.input_sandbox),
+    )
 
 
 def _dependency_mistakes(description: JobDescription) -> Iterator[InvalidInput]:

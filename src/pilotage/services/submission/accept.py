@@ -16,7 +16,6 @@ from typing import Any
 from pilotage.core.errors import Conflict, InvalidInput, Overloaded, check_mistakes
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.description import JobDescription
-from pilotage.core.jobs.in_place import folders_of
 from pilotage.core.jobs.json_format import description_to_json
 from pilotage.core.jobs.per_job_inputs import decode_file, per_job_columns
 from pilotage.core.policy import Policy
@@ -78,7 +77,7 @@ def identity_of(description: JobDescription, owner: str, group: str, policy: Pol
         output_se=description.output_se,
         host_requirements=description.host_requirements,
         disk=size_bucket(description.disk, policy.matching.disk_buckets),
-        folders=folders_of(description.folder, (description.stdout_file, description.stderr_file)),
+        folders=description.needed_folders,
     )
 
 
