@@ -67,7 +67,8 @@ def sign_in(
 ) -> tuple[str, SignIn]:
     """Let a person sign in. Returns a token of the issuer, and the sign-in to keep; its refresh token may be empty.
 
-    `show` tells the person the address to open. Raises Forbidden if the person refuses, NotAuthenticated if the code expires.
+    `show` tells the person the address to open. Raises Forbidden if the person refuses, NotAuthenticated if the code
+    expires.
     """
     endpoints = _get(f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
     device_endpoint, token_endpoint = (
