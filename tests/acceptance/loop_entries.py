@@ -8,6 +8,7 @@ reach this work.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -417,6 +418,7 @@ ENTRIES: dict[str, Entry] = {
     "POST /v1/pilot/enrol": enrol,
     "POST /v1/pilot/probe": probe,
     "GET /v1/whoami": EDGES,
+    "POST /v1/web/codes": EDGES,
     "GET /v1/history/jobs": EDGES,
     "POST /v1/shutdown": ends_the_server,
     "GET /live": EDGES,
@@ -548,3 +550,72 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/jobs/{job}/why": EDGES,
     "GET /v1/queues/{queue}/why": EDGES,
 }
+
+
+# --- pages
+
+
+def job_filters(world: World, path: str) -> Iterator[Sent]:
+    """The filter of all jobs, with names at their bound and many numbers."""
+    yield Sent(path)
+    for name in ("owner", "group", "job_group", "site", "name"):
+        yield Sent(f"{path}?{name}={'%F0%9F%98%80' * 255}")
+        yield Sent(f"{path}?{name}={'%F0%9F%98%80' * 256}")
+    yield Sent(f"{path}?ids={','.join(str(10**17 + number) for number in range(400))}")
+    for number in ("1", str(2**63 - 1), str(2**63), "-1", "x"):
+        yield Sent(f"{path}?submission={number}&before={number}")
+    yield Sent(f"{path}?state=Waiting,Running,Failed")
+    yield Sent(f"{path}?state=Nothing")
+
+
+def form_of_filters(world: World, path: str) -> Iterator[Sent]:
+    """All waiting jobs, and forms that are too large or no forms."""
+    yield Sent(path, b"state=Waiting&reason=" + b"x" * 2000)
+    yield Sent(path, b"state=Waiting&reason=" + b"x" * 2001)
+    yield Sent(path, b"&".join(b"a%d=b" % number for number in range(5000)))
+    yield Sent(path, b"\xff\x00" * 30_000)
+
+
+def page_of(*queries: str) -> Callable[[World, str], Iterable[Sent]]:
+    """A page with each of these queries."""
+    return lambda world, path: [Sent(path + query) for query in ("", *queries)]
+
+
+def sign_in_forms(world: World, path: str) -> Iterator[Sent]:
+    yield Sent(path, b"token=" + b"x" * 60_000)
+    yield Sent(path, b"code=" + b"y" * 60_000 + b"&next=" + b"z" * 5000)
+
+
+def changed_part_names(world: World, path: str) -> Iterator[Sent]:
+    """Names that are refused: a stream that is accepted has no end."""
+    yield from page_of("?watch=job:0", "?watch=owner:another", f"?watch={'job:1+' * 1000}")(world, path)
+
+
+NUMBERS_OF_PAGES = (0, 1, 2**63 - 1, 2**63, 10**30)
+
+PAGE_ENTRIES: dict[str, Callable[[World, str], Iterable[Sent]]] = {
+    "GET /": page_of("?before=1", f"?before={2**63}", "?before=-1"),
+    "GET /health": page_of(),
+    "GET /signin": page_of("?code=guess&next=//elsewhere", f"?next={'x' * 5000}"),
+    "POST /signin": sign_in_forms,
+    "POST /signout": page_of(),
+    "GET /changes": changed_part_names,
+    "GET /jobs": job_filters,
+    "GET /jobs/all/{verb}": job_filters,
+    "POST /jobs/all/{verb}": form_of_filters,
+    "GET /jobs/{job:int}": page_of("?stream=stderr", "?stream=x"),
+    "GET /jobs/{job:int}/log": page_of("?stream=stderr", "?stream=x"),
+    "GET /jobs/{job:int}/file": page_of("?name=stdout", "?name=../../token", f"?name={'x' * 3000}"),
+    "GET /jobs/{job:int}/change": page_of("?attribute=memory&value=1", f"?attribute={'x' * 3000}"),
+    "POST /jobs/{job:int}/change": page_of(),
+    "GET /submissions/{submission:int}": page_of(),
+}
+"""For each address of a page. `{job:int}` and the like stand for what the world has, and for numbers at their edge."""
+
+
+def page_requests(world: World, name: str) -> Iterator[Sent]:
+    """The requests of an address, such as GET /jobs/{job:int}."""
+    path = name.partition(" ")[2].replace("{verb}", "hold")
+    kind = re.search(r"\{(\w+):int\}", path)
+    for number in (world.known[kind[1]], *NUMBERS_OF_PAGES) if kind else ("",):
+        yield from PAGE_ENTRIES[name](world, re.sub(r"\{\w+:int\}", str(number), path))

@@ -26,9 +26,19 @@ from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.server.duties.duty import Duty
 from pilotage.server.http.pilot_endpoints import ENDPOINTS
 from pilotage.server.http.routes import routers
+from pilotage.server.web.page import page_routers
 from pilotage.services.pilots.enrolment import secret_hash
 from tests import loop_guard
-from tests.acceptance.loop_entries import DUTIES, ENTRIES, OF_SEVERAL_SERVERS, OVER_TLS, Sent, World
+from tests.acceptance.loop_entries import (
+    DUTIES,
+    ENTRIES,
+    OF_SEVERAL_SERVERS,
+    OVER_TLS,
+    PAGE_ENTRIES,
+    Sent,
+    World,
+    page_requests,
+)
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
 
@@ -56,6 +66,11 @@ def routes() -> dict[str, APIRoute | None]:
 def test_every_route_and_call_has_an_entry() -> None:
     assert sorted(routes().keys() - ENTRIES.keys()) == [], "add them to loop_entries.py"
     assert sorted(ENTRIES.keys() - routes().keys()) == []
+
+
+def test_every_page_has_an_entry() -> None:
+    pages = {f"{address.method} {address.path}" for router in page_routers() for address in router.addresses}
+    assert pages == PAGE_ENTRIES.keys(), "add them to loop_entries.py"
 
 
 def duties(base: type[Duty] = Duty) -> set[str]:
@@ -203,10 +218,13 @@ def long_holds(folder: Path) -> dict[str, str]:
         world = make_world(server, raw)
         # The tables of routes are made at the first address that none of them has.
         raw.get("/nothing")
-        for name, route in routes().items():
+        _sign_in(server, raw)
+        requests = {name: ENTRIES[name](world, route) for name, route in routes().items()}
+        requests |= {name: page_requests(world, name) for name in PAGE_ENTRIES if name != "POST /signout"}
+        for name, entry in requests.items():
             if not name.startswith(ONLY):
                 continue
-            for sent in ENTRIES[name](world, route):
+            for sent in entry:
                 before = len(loop_guard.holds(file))
                 what = f"{name} {sent.path[:100]} {len(sent.content or b''):,} bytes {(sent.content or b'')[:80]!r}"
                 status = _status(raw, name, sent)
@@ -221,6 +239,13 @@ def long_holds(folder: Path) -> dict[str, str]:
         log = server.log()
         assert "Traceback" not in log, log[log.index("Traceback") :][:5000]
     return found
+
+
+def _sign_in(server: Instance, raw: httpx.Client) -> None:
+    """Give the client a session, for the pages."""
+    raw.headers["Sec-Fetch-Site"] = "same-origin"
+    token = (server.home / "token").read_text().strip()
+    assert raw.post("/signin", data={"token": token}).status_code == 303
 
 
 def _status(raw: httpx.Client, name: str, sent: Sent) -> int | None:

@@ -156,6 +156,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "token revoke": _here("token", "revoke", "Revoke tokens of users and pilots"),
     "token rotate-key": _here("token", "rotate_key", "Sign tokens with a new key (administrators)"),
     "down": _here("down", "down", "Stop the server"),
+    "web": _here("web", "web", "Open the web pages of the server in a browser"),
     "whoami": _here("identity", "whoami", "Show the user, group and rights of your token"),
     "version": _here("identity", "version", "Print the versions of the client and the server"),
 }

@@ -377,4 +377,6 @@ class Client(
 
     whoami = verb(lambda: wire.identity.WHOAMI)
 
+    sign_in_code = verb(lambda: wire.web.CREATE_SIGN_IN_CODE)
+
     # --- requests

@@ -29,6 +29,7 @@ from pilotage.server.storage_clients import StorageClients
 from pilotage.server.submission_gate import SubmissionGate
 from pilotage.server.submit_pools import SubmitPools
 from pilotage.server.tokens import Caller, Issuer
+from pilotage.server.web_sessions import SignInLimit, WebSessions
 from pilotage.services.pool.state import Pool
 from pilotage.services.shares.corrections import UseBook
 from pilotage.services.workqueue.state import WorkQueue
@@ -51,11 +52,13 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of users, the token of the home's owner, and the issuers whose tokens count here."""
+    """The tokens of users and of the home's owner, the issuers whose tokens count here, and sessions of browsers."""
 
     issuer: Issuer
     home: HomeToken
     trusted: TrustedIssuers
+    sessions: WebSessions = field(default_factory=WebSessions)
+    sign_ins: SignInLimit = field(default_factory=SignInLimit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,9 @@ if TYPE_CHECKING:
         uploads as uploads,
     )
     from pilotage.wire import (
+        web as web,
+    )
+    from pilotage.wire import (
         why as why,
     )
 else:

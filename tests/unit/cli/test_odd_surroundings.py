@@ -146,6 +146,7 @@ WORDS: dict[str, list[list[str]]] = {
     "server certificate use": [["server", "certificate", "use", "nothing.pem"]],
     "down": [["down", "--timeout", "0s"]],
     "whoami": [["whoami"]],
+    "web": [["web", "--no-open"], ["web", "--json"]],
     "version": [["version"], ["--version"], ["--help"], [], ["nonsense"], ["status", "--help"]],
     "up": [["up", "--database-url", NOWHERE]],
     "db backup": [["db", "backup", "/nonexist/x"], ["db", "backup", "b"]],

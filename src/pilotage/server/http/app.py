@@ -43,8 +43,10 @@ ROWS_HINT = "many rows of parameters are sent in chunks: /v1/submissions/open; f
 class Application:
     """Sends each request to the handler for its address."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, build: Callable[[Context], FastAPI] | None = None) -> None:
+        """`build`: makes the routes; by default those of the API, without pages."""
         self.context = context
+        self._build = build or _build
         self._api: FastAPI | None = None
         self._building = asyncio.Lock()
 
@@ -52,7 +54,7 @@ class Application:
         """The routes of FastAPI, built at the first call, in a thread: the event loop goes on meanwhile."""
         async with self._building:
             if self._api is None:
-                self._api = await asyncio.to_thread(_build, self.context)
+                self._api = await asyncio.to_thread(self._build, self.context)
         return self._api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,7 +25,7 @@ def with_limits(kind: type[Message]) -> type[Message]:
 def _subclass(kind: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     fields = [
-        (field.name, _constrained_type(hints[field.name]), _same_default(field))
+        (field.name, constrained_type(hints[field.name]), _same_default(field))
         for field in dataclasses.fields(kind)
     ]
     namespace = {"__module__": kind.__module__}
@@ -42,7 +42,7 @@ def _same_default(field: dataclasses.Field[Any]) -> Any:
     return dataclasses.field(default=field.default)
 
 
-def _constrained_type(hint: Any) -> Any:
+def constrained_type(hint: Any) -> Any:
     """The same type, with constraints where it has limits."""
     if dataclasses.is_dataclass(hint):
         return _cached_subclass(hint)
@@ -54,9 +54,9 @@ def _constrained_type(hint: Any) -> Any:
             if isinstance(limit, Bounds)
             for name, bound in limit.rules.items()
         }
-        return Annotated[_constrained_type(arguments[0]), msgspec.Meta(**rules)]
+        return Annotated[constrained_type(arguments[0]), msgspec.Meta(**rules)]
     if origin is Union:
-        return Union[tuple(map(_constrained_type, arguments))]  # noqa: UP007
+        return Union[tuple(map(constrained_type, arguments))]  # noqa: UP007
     if origin is not None:
-        return origin[tuple(map(_constrained_type, arguments))]
+        return origin[tuple(map(constrained_type, arguments))]
     return hint

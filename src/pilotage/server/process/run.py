@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -53,6 +54,9 @@ from pilotage.store.writer.transaction import Transaction
 from pilotage.store.writer.writer import Writer
 from pilotage.wire.server_trust import CERTIFICATES_HEADER, SERVERS_HEADER
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = 2 * 2**30
@@ -88,6 +92,12 @@ def serve(settings: Settings) -> None:
         if listener is not None:
             listener.close()
         lock.release()
+
+
+def _build_with_pages(context: Context) -> FastAPI:
+    from pilotage.server.web.site import build_with_pages
+
+    return build_with_pages(context)
 
 
 def check_memory_limit() -> None:
@@ -267,7 +277,8 @@ class _Server:
         return loaded, pool
 
     async def _serve(self, context: Context) -> None:
-        application = Application(context)
+        # A record has no cookies, so a replay could not answer for pages.
+        application = Application(context, None if self._rim.inline else _build_with_pages)
         front = self._rim.front
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):

@@ -55,9 +55,15 @@ def live() -> dict[str, str]:
 @monitoring.call(READY)
 def ready(response: Response, context: TheContext) -> dict[str, str]:
     """Whether requests are served. "disk-full" (503): no new work is accepted. Other states: the server is stopping."""
-    answer = {"status": context.stop.mode or "ready", "instance": context.address.instance}
     if context.disk.space.low:
         response.status_code = 503
+    return readiness(context)
+
+
+def readiness(context: Context) -> dict[str, str]:
+    """The state of the server: ready, disk-full, or how it stops."""
+    answer = {"status": context.stop.mode or "ready", "instance": context.address.instance}
+    if context.disk.space.low:
         answer |= {"status": "disk-full", "reason": context.disk.space.low}
     return answer
 

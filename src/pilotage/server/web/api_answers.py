@@ -1,0 +1,84 @@
+"""The answers of API calls for pages: the same functions, rights and limits as for a client, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pilotage.core.errors import InvalidInput
+from pilotage.server.context import Context, identity_of
+from pilotage.server.http.decoding import constrained_type
+from pilotage.server.http.identity import check_sender
+from pilotage.server.http.routes import routers
+from pilotage.wire.call import ApiCall, NoRequest
+
+Answer = TypeVar("Answer")
+
+
+class ApiAnswers:
+    """Makes calls of the API of one server."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        routes = [route for router in routers() for route in router.routes if isinstance(route, APIRoute)]
+        self._handlers = {f"{' '.join(route.methods or ())} {route.path}": route.endpoint for route in routes}
+
+    async def respond(
+        self, visit: Request, call: ApiCall[Any, Any], asked: object = None, **parts: object
+    ) -> Any:
+        """The answer of the function behind a call. `asked`: the request. `parts`: of the address.
+
+        `visit`: the request of the browser, which says who asks.
+        """
+        check_sender(call.access, visit.scope)
+        handler = self._handlers[call.key]
+        given: dict[str, Any] = {
+            **parts,
+            "context": self._context,
+            "caller": identity_of(visit.scope),
+            "response": Response(),
+        }
+        arguments = {}
+        hints = _hints_of(handler)
+        for name in inspect.signature(handler).parameters:
+            if name in parts:
+                arguments[name] = _checked(parts[name], hints[name])
+            elif name in given:
+                arguments[name] = given[name]
+            else:
+                arguments[name] = _checked(asked, call.request)
+        if inspect.iscoroutinefunction(handler):
+            return await handler(**arguments)
+        return await asyncio.to_thread(handler, **arguments)
+
+    async def ask(
+        self, visit: Request, call: ApiCall[Any, Answer], asked: object = None, **parts: object
+    ) -> Answer:
+        """The answer of a call, with its type."""
+        answer = await self.respond(visit, call, asked, **parts)
+        if not isinstance(answer, Response):
+            return answer  # type: ignore[no-any-return]
+        if call.answer is bytes:
+            return answer.body  # type: ignore[return-value]
+        return msgspec.json.decode(answer.body, type=call.answer)
+
+
+def _hints_of(handler: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(handler, include_extras=True)
+
+
+def _checked(value: object, hint: Any) -> Any:
+    """The value, if it keeps the limits of its type. Raises InvalidInput."""
+    if hint is NoRequest:
+        raise TypeError("the call takes no request")
+    try:
+        return msgspec.convert(value, constrained_type(hint), from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(str(error)) from error

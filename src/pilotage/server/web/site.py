@@ -1,0 +1,87 @@
+"""All pages of one server, as routes beside those of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from pilotage.core.errors import NotAuthenticated, PilotageError
+from pilotage.server.context import Context
+from pilotage.server.errors import error_answer
+from pilotage.server.feed.open_pages import OpenPages
+from pilotage.server.http.routing import build_routes
+from pilotage.server.web.api_answers import ApiAnswers
+from pilotage.server.web.assets import KEPT, Assets
+from pilotage.server.web.page import PageAddress, page_routers
+from pilotage.server.web.rendering import HEADERS, make_templates
+from pilotage.server.web.visit import Visit, read_form
+
+
+class Site:
+    """The objects that the pages of one server share."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.api = ApiAnswers(context)
+        self.assets = Assets()
+        self.templates = make_templates(self.assets)
+        self.open_pages = OpenPages(context.duties.feed, context.quick_read, context.monotonic, context.stop)
+        routers = list(page_routers())
+        listed = sorted((router for router in routers if router.menu), key=lambda router: router.order)
+        self.menu = [(router.menu, router.addresses[0].path.lstrip("/")) for router in listed]
+        self._addresses = [address for router in routers for address in router.addresses]
+
+    def routes(self) -> list[Route]:
+        """The routes of all pages, and of the files that they load."""
+        static = Route("/static/{name}", self._send_asset, methods=["GET"])
+        return [
+            static,
+            *(
+                Route(address.path, self._endpoint(address), methods=[address.method])
+                for address in self._addresses
+            ),
+        ]
+
+    async def _send_asset(self, request: Request) -> Response:
+        asset = self.assets.find(request.path_params["name"])
+        if asset is None:
+            return JSONResponse({"code": "not-found"}, 404, HEADERS)
+        return Response(asset.data, headers={**HEADERS, **KEPT}, media_type=asset.media_type)
+
+    def _endpoint(self, address: PageAddress) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            visit = Visit(self, request, {})
+            try:
+                visit.form = await read_form(request)
+                if not address.open:
+                    visit.sign_in()
+                if address.method == "POST":
+                    visit.check_origin()
+                return await address.handler(visit, **request.path_params)
+            except NotAuthenticated:
+                if address.open:
+                    raise
+                return visit.redirect_to_sign_in()
+            except Exception as error:
+                return await _error_page(visit, error)
+
+        return serve
+
+
+async def _error_page(visit: Visit, error: Exception) -> Response:
+    """The page of an error. An unexpected one is logged, and told without its details."""
+    _, status, _ = error_answer(error)
+    if not isinstance(error, PilotageError):
+        error = PilotageError("the server met an error of its own", hint="its log has the details")
+    return await visit.render("error.html", status, error=error)
+
+
+def build_with_pages(context: Context) -> FastAPI:
+    """The routes of the API, and those of the pages."""
+    api = build_routes(context)
+    api.router.routes.extend(Site(context).routes())
+    return api

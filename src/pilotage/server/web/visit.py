@@ -1,0 +1,174 @@
+"""One request of a browser: who it is, what it asks, and the answer as a page."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.server.context import Context
+from pilotage.server.http.addresses import is_loopback
+from pilotage.server.tokens import Caller
+from pilotage.server.web.rendering import HEADERS
+from pilotage.server.web_sessions import WebSession
+from pilotage.wire.call import ApiCall
+
+if TYPE_CHECKING:
+    from pilotage.server.web.site import Site
+
+Answer = TypeVar("Answer")
+MOST_FIELDS = 200
+_OWN_PAGE = re.compile(r"(?:[a-z]+(?:/[a-z0-9]+)*)?(?:\?[\w=&.%+~-]*)?")
+"""An address of ours, relative to the first page: no other host can be named in it."""
+
+
+class Visit:
+    """One request."""
+
+    def __init__(self, site: Site, request: Request, form: Mapping[str, str]) -> None:
+        self._site = site
+        self.request = request
+        self.form = form
+        """The fields of the form that was sent."""
+        self.session: WebSession | None = None
+        self.caller: Caller | None = None
+
+    # --- who it is
+
+    @property
+    def context(self) -> Context:
+        return self._site.context
+
+    @property
+    def site(self) -> Site:
+        return self._site
+
+    @property
+    def cookie_name(self) -> str:
+        """Of this server: cookies of one machine are shared by all its ports."""
+        return "pilotage_" + hashlib.sha256(self.context.address.instance.encode()).hexdigest()[:12]
+
+    def sign_in(self, *, idle: bool = False) -> Caller:
+        """Find the session of the cookie. Raises NotAuthenticated or Forbidden.
+
+        `idle`: it is no use of the session, which may end meanwhile.
+        """
+        context, state = self.context, self.request.scope["state"]
+        key = self.request.cookies.get(self.cookie_name, "")
+
+        def read(token: str) -> Caller:
+            return context.tokens.issuer.read(token, context.pool.policy, context.clock())
+
+        self.session, self.caller = context.tokens.sessions.find(key, read, context.clock(), idle=idle)
+        state["identity"] = self.caller
+        if "connection" in state:
+            state["connection"].trust()
+        return self.caller
+
+    def check_origin(self) -> None:
+        """Raise Forbidden for a form that is not of our own pages."""
+        fetched_from = self.request.headers.get("sec-fetch-site", "")
+        if fetched_from == "same-origin":
+            return
+        if self.session is None:
+            # Without a session there is no token yet. Browsers that are too old for the field send none.
+            if fetched_from in ("", "none"):
+                return
+        elif hmac.compare_digest(self.form.get("form_token", "").encode(), self.session.form_token.encode()):
+            return
+        raise Forbidden("this form does not come from a page of this server", hint="load the page again")
+
+    def start_session(self, caller: Caller, response: Response) -> None:
+        """Sign the browser in. An earlier session of it ends."""
+        context, now = self.context, self.context.clock()
+        context.tokens.sessions.end(self.request.cookies.get(self.cookie_name, ""))
+        session = context.tokens.sessions.begin(caller, context.tokens.issuer, now, context.pool.secrets)
+        host = urlsplit(f"//{self.request.headers.get('host', '')}").hostname or ""
+        # Without a path it is for the pages below the address as the browser sees it, also behind a proxy.
+        response.set_cookie(
+            self.cookie_name,
+            session.key,
+            path=None,
+            httponly=True,
+            samesite="strict",
+            secure=not (host == "localhost" or is_loopback(host)),
+        )
+
+    def end_session(self, response: Response) -> None:
+        if self.session is not None:
+            self.context.tokens.sessions.end(self.session.key)
+        response.set_cookie(self.cookie_name, "", max_age=0, path=None, httponly=True, samesite="strict")
+
+    # --- what it asks
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    async def ask(self, call: ApiCall[Any, Answer], asked: object = None, **parts: object) -> Answer:
+        """The answer of an API call, as the signed-in user would get it."""
+        return await self._site.api.ask(self.request, call, asked, **parts)
+
+    async def respond(self, call: ApiCall[Any, Any], asked: object = None, **parts: object) -> Any:
+        """The answer of an API call as its function gives it: of large files a response."""
+        return await self._site.api.respond(self.request, call, asked, **parts)
+
+    # --- the answer
+
+    @property
+    def root(self) -> str:
+        """The way from this page to the first one: all addresses are relative, so that a proxy may add a prefix."""
+        return "../" * (self.request.scope["path"].count("/") - 1) or "./"
+
+    @property
+    def address(self) -> str:
+        """The address of this page, relative to the first one."""
+        path, query = (
+            self.request.scope["path"].lstrip("/"),
+            self.request.scope["query_string"].decode("ascii"),
+        )
+        return f"{path}?{query}" if query else path
+
+    async def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """The page that a template makes of values. It is made in a thread: large ones take milliseconds."""
+        shown = {
+            "root": self.root,
+            "menu": self._site.menu,
+            "path": self.request.scope["path"],
+            "caller": self.caller,
+            "form_token": self.session.form_token if self.session else "",
+            "instance": self.context.address.instance,
+            "now": self.context.clock(),
+            "notice": self.context.disk.space.low,
+            **values,
+        }
+        page = await asyncio.to_thread(self._site.templates.get_template(template).render, shown)
+        return HTMLResponse(page, status, HEADERS)
+
+    def redirect(self, address: str) -> Response:
+        """Send the browser to a page of ours; `address` is relative to the first page."""
+        safe = address if _OWN_PAGE.fullmatch(address) else ""
+        return Response(status_code=303, headers={**HEADERS, "Location": self.root + safe})
+
+    def redirect_to_sign_in(self) -> Response:
+        back = self.address if self.request.method == "GET" else ""
+        return self.redirect(f"signin?next={quote(back, safe='')}" if back else "signin")
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form. Its size is limited by the application."""
+    if request.method != "POST":
+        return {}
+    try:
+        text = (await request.body()).decode("utf-8")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError as error:
+        raise InvalidInput("this form cannot be read") from error

@@ -1,0 +1,148 @@
+"""The sessions of people's browsers, and the codes that begin one. All of them are in memory: a restart ends them.
+
+A session is bound to the token with which it began. Its own token has the same number, user and group, never leaves
+the server, and is read at each request. So a session ends with that token: when it expires, is revoked, or its user is
+removed from the policy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pilotage.core.errors import NotAuthenticated, Overloaded
+from pilotage.core.secret_source import SecretSource
+from pilotage.server.tokens import Caller, Issuer
+
+CODE_LIFETIME = 60.0
+"""Seconds in which a code must be used."""
+LONGEST = 8 * 3600.0
+"""Seconds from the sign-in to the end of a session, at most."""
+IDLE = 3600.0
+"""Seconds without a request after which a session ends."""
+SESSIONS_OF_A_USER = 20
+"""A further session ends the user's oldest one."""
+FAILED_SIGN_INS = 10
+"""Failed sign-ins from one address in a minute; further ones are not looked at."""
+PERIOD = 60.0
+ADDRESSES_KEPT = 1000
+
+
+@dataclass(slots=True)
+class WebSession:
+    """One signed-in browser."""
+
+    key: str
+    """The value of its cookie."""
+    token: str
+    """Proves who it is, at each request. The browser does not have it."""
+    form_token: str
+    """Stands in the forms of its pages, so that no other site can send them."""
+    used: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    text: str
+    caller: Caller
+    expires: float
+
+
+class WebSessions:
+    """The sessions and codes of one server. For the thread of the event loop."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, WebSession] = {}
+        """By the digest of the key."""
+        self._of_users: dict[str, deque[str]] = {}
+        """Digests of the keys by user, the oldest first."""
+        self._codes: dict[str, _Code] = {}
+        """The newest code of each user. A further one replaces it."""
+
+    def new_code(self, caller: Caller, now: float, secrets: SecretSource) -> tuple[str, float]:
+        """A code with which a browser can sign in once as the caller, and its end."""
+        code = _Code(secrets.token_urlsafe(32), caller, now + CODE_LIFETIME)
+        self._codes[caller.user] = code
+        return code.text, code.expires
+
+    def redeem(self, text: str, now: float) -> Caller:
+        """The caller to whom a code was given. It works once. Raises NotAuthenticated."""
+        digest = _digest(text)
+        for user, code in self._codes.items():
+            if _digest(code.text) == digest:
+                del self._codes[user]
+                if now < code.expires:
+                    return code.caller
+                break
+        raise NotAuthenticated(
+            "this code was used already, or is older than a minute", hint="`pilotage web` gives another one"
+        )
+
+    def begin(self, caller: Caller, issuer: Issuer, now: float, secrets: SecretSource) -> WebSession:
+        """A new session of the caller, with new secrets."""
+        lifetime = min(LONGEST, caller.expires - now)
+        token, _ = issuer.issue(
+            caller.user, caller.group, now, lifetime, home=caller.home, number=caller.number
+        )
+        session = WebSession(secrets.token_urlsafe(32), token, secrets.token_urlsafe(32), now)
+        digest = _digest(session.key)
+        self._sessions[digest] = session
+        keys = self._of_users.setdefault(caller.user, deque())
+        keys.append(digest)
+        while len(keys) > SESSIONS_OF_A_USER:
+            self._sessions.pop(keys.popleft(), None)
+        return session
+
+    def find(
+        self, key: str, read: Callable[[str], Caller], now: float, *, idle: bool = False
+    ) -> tuple[WebSession, Caller]:
+        """The session of a cookie, and who it is. Raises the error of its token, or NotAuthenticated.
+
+        `read`: the caller of a token. `idle`: an open page asks, not a person.
+        """
+        session = self._sessions.get(_digest(key)) if key else None
+        if session is None:
+            raise NotAuthenticated("you are not signed in")
+        if now - session.used > IDLE:
+            self.end(key)
+            raise NotAuthenticated("the session has ended, since it was not used for an hour")
+        caller = read(session.token)
+        if not idle:
+            session.used = now
+        return session, caller
+
+    def end(self, key: str) -> None:
+        """Sign out."""
+        self._sessions.pop(_digest(key), None)
+
+
+class SignInLimit:
+    """Counts failed sign-ins by address."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, deque[float]] = {}
+
+    def check(self, address: str, now: float) -> None:
+        """Raise Overloaded after too many failures. `now`: of a clock that never goes back."""
+        failures = self._failures.get(address, deque())
+        while failures and failures[0] <= now - PERIOD:
+            failures.popleft()
+        if len(failures) >= FAILED_SIGN_INS:
+            raise Overloaded(
+                "too many failed sign-ins from this address",
+                hint="wait for a minute",
+                retry_after=failures[0] + PERIOD - now,
+            )
+
+    def failed(self, address: str, now: float) -> None:
+        if len(self._failures) >= ADDRESSES_KEPT and address not in self._failures:
+            del self._failures[next(iter(self._failures))]
+        self._failures.setdefault(address, deque()).append(now)
+
+
+def _digest(secret: str) -> str:
+    """Secrets are looked up by their digest: the time of a look-up tells nothing about them."""
+    return hashlib.sha256(secret.encode()).hexdigest()

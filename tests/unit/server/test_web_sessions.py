@@ -1,0 +1,161 @@
+"""Sessions of browsers: bound to their token, ended by time, use and sign-out; codes that work once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from pilotage.core import policy as policies
+from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
+from pilotage.core.policy import Policy
+from pilotage.server.recording.redaction import SeededSecrets
+from pilotage.server.tokens import Caller, Issuer
+from pilotage.server.web_sessions import (
+    CODE_LIFETIME,
+    FAILED_SIGN_INS,
+    IDLE,
+    LONGEST,
+    PERIOD,
+    SESSIONS_OF_A_USER,
+    SignInLimit,
+    WebSession,
+    WebSessions,
+)
+from pilotage.services.pool.token_state import TokenState
+
+POLICY = policies.parse('[groups.g]\nproperties = ["NORMAL_USER"]\n[users.ada]\ngroups = ["g"]\n')
+NOW = 1_800_000_000.0
+
+
+class Server:
+    """Sessions with an issuer whose state the test changes."""
+
+    def __init__(self) -> None:
+        self.state = TokenState()
+        self.policy: Policy = POLICY
+        self.issuer = Issuer("k" * 48, "here", lambda: self.state)
+        self.sessions = WebSessions()
+        self.secrets = SeededSecrets(random.Random(1))
+
+    def caller(self, number: int | None = 7, lifetime: float = 86400.0) -> Caller:
+        token, _ = self.issuer.issue("ada", "g", NOW, lifetime, number=number)
+        return self.issuer.read(token, self.policy, NOW)
+
+    def begin(self, **options: float) -> WebSession:
+        return self.sessions.begin(self.caller(**options), self.issuer, NOW, self.secrets)  # type: ignore[arg-type]
+
+    def find(self, key: str, now: float = NOW, *, idle: bool = False) -> Caller:
+        read: Callable[[str], Caller] = lambda token: self.issuer.read(token, self.policy, now)  # noqa: E731
+        return self.sessions.find(key, read, now, idle=idle)[1]
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def test_a_session_is_its_user_and_no_other_cookie_is(server: Server) -> None:
+    session = server.begin()
+    assert server.find(session.key).user == "ada"
+    assert not server.find(session.key).administrator
+    for key in ("", "x", session.form_token, session.token):
+        with pytest.raises(NotAuthenticated):
+            server.find(key)
+
+
+def test_the_secrets_of_two_sessions_differ(server: Server) -> None:
+    first, second = server.begin(), server.begin()
+    assert len({first.key, second.key, first.form_token, second.form_token}) == 4
+
+
+def test_a_session_ends_with_the_number_of_its_token(server: Server) -> None:
+    session = server.begin()
+    server.state = TokenState(revoked=frozenset({7}))
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        server.find(session.key)
+
+
+def test_a_session_ends_with_all_tokens_of_its_user(server: Server) -> None:
+    session = server.begin(number=None)  # type: ignore[arg-type]
+    server.state = TokenState(cutoffs={"ada": NOW + 5})
+    with pytest.raises(NotAuthenticated, match="revoked"):
+        server.find(session.key, NOW + 6)
+
+
+def test_a_session_ends_when_its_user_is_removed_from_the_policy(server: Server) -> None:
+    session = server.begin()
+    server.policy = policies.parse('[groups.g]\n[users.bob]\ngroups = ["g"]\n')
+    with pytest.raises(Forbidden):
+        server.find(session.key)
+
+
+def test_a_session_ends_with_its_token_and_after_its_longest_time(server: Server) -> None:
+    short, long = server.begin(lifetime=100.0), server.begin()
+    assert server.find(short.key, NOW + 99).user == "ada"
+    with pytest.raises(NotAuthenticated):
+        server.find(short.key, NOW + 101)
+    at = NOW
+    while at < NOW + LONGEST - IDLE:
+        at += IDLE / 2
+        assert server.find(long.key, at).user == "ada"
+    with pytest.raises(NotAuthenticated):
+        server.find(long.key, NOW + LONGEST + 1)
+
+
+def test_a_session_ends_if_nobody_uses_it_though_a_page_is_open(server: Server) -> None:
+    session = server.begin()
+    server.find(session.key, NOW + IDLE / 2, idle=True)
+    with pytest.raises(NotAuthenticated, match="not used"):
+        server.find(session.key, NOW + IDLE + 1)
+    with pytest.raises(NotAuthenticated, match="not signed in"):
+        server.find(session.key, NOW)
+
+
+def test_sign_out_ends_the_session_and_no_other(server: Server) -> None:
+    first, second = server.begin(), server.begin()
+    server.sessions.end(first.key)
+    with pytest.raises(NotAuthenticated):
+        server.find(first.key)
+    assert server.find(second.key).user == "ada"
+
+
+def test_a_user_has_so_many_sessions_at_most(server: Server) -> None:
+    sessions = [server.begin() for _ in range(SESSIONS_OF_A_USER + 1)]
+    with pytest.raises(NotAuthenticated):
+        server.find(sessions[0].key)
+    assert all(server.find(session.key) for session in sessions[1:])
+
+
+def test_a_code_works_once_and_for_a_minute(server: Server) -> None:
+    code, expires = server.sessions.new_code(server.caller(), NOW, server.secrets)
+    assert expires == NOW + CODE_LIFETIME
+    with pytest.raises(NotAuthenticated):
+        server.sessions.redeem(code + "x", NOW)
+    assert server.sessions.redeem(code, NOW + CODE_LIFETIME - 1).user == "ada"
+    with pytest.raises(NotAuthenticated, match="used already"):
+        server.sessions.redeem(code, NOW)
+    late, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
+    with pytest.raises(NotAuthenticated):
+        server.sessions.redeem(late, NOW + CODE_LIFETIME)
+
+
+def test_a_further_code_replaces_the_one_before(server: Server) -> None:
+    first, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
+    second, _ = server.sessions.new_code(server.caller(), NOW, server.secrets)
+    with pytest.raises(NotAuthenticated):
+        server.sessions.redeem(first, NOW)
+    assert server.sessions.redeem(second, NOW).user == "ada"
+
+
+def test_failed_sign_ins_are_limited_by_address_and_for_a_while() -> None:
+    limit = SignInLimit()
+    for _ in range(FAILED_SIGN_INS):
+        limit.check("a", 0.0)
+        limit.failed("a", 0.0)
+    with pytest.raises(Overloaded) as refused:
+        limit.check("a", 1.0)
+    assert refused.value.retry_after == PERIOD - 1.0
+    limit.check("b", 1.0)
+    limit.check("a", PERIOD)
