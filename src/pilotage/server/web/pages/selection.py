@@ -88,7 +88,7 @@ async def act(visit: Visit, verb: str) -> Response:
 
 def selection_of(given: dict[str, str]) -> Selection:
     """The selection that the fields of a form describe. Empty fields are no conditions."""
-    texts = {name: given[name].strip() for name in _TEXTS if given.get(name, "").strip()}
+    texts: dict[str, Any] = {name: given[name].strip() for name in _TEXTS if given.get(name, "").strip()}
     states = [state for state in given.get("state", "").split(",") if state]
     unknown = [state for state in states if state not in list(JobState)]
     if unknown:
