@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,6 @@ from starlette.responses import HTMLResponse, Response
 
 from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.server.context import Context
-from pilotage.server.http.addresses import is_loopback
 from pilotage.server.tokens import Caller
 from pilotage.server.web.rendering import HEADERS
 from pilotage.server.web_sessions import WebSession
@@ -99,7 +99,7 @@ class Visit:
             path=None,
             httponly=True,
             samesite="strict",
-            secure=not (host == "localhost" or is_loopback(host)),
+            secure=not _is_this_machine(host),
         )
 
     def end_session(self, response: Response) -> None:
@@ -161,6 +161,14 @@ class Visit:
     def redirect_to_sign_in(self) -> Response:
         back = self.address if self.request.method == "GET" else ""
         return self.redirect(f"signin?next={quote(back, safe='')}" if back else "signin")
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether a name in an address of a browser is of its own machine, to which nobody else listens."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def read_form(request: Request) -> dict[str, str]:
