@@ -56,7 +56,7 @@ class WebSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, WebSession] = {}
-        """By the digest of the key."""
+        """The key is the digest of the cookie's value."""
         self._of_users: dict[str, deque[str]] = {}
         """Digests of the keys by user, the oldest first."""
         self._codes: dict[str, _Code] = {}

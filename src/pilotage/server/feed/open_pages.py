@@ -1,6 +1,6 @@
-"""Tells open pages what has changed: one reader of the change feed for all of them.
+"""Tells open pages of changes: one reader of the change feed for all of them.
 
-A page names what it shows, such as job:12. The reader looks at each change once and finds the pages that show it, so
+A page names its jobs, such as job:12. The reader looks at each change once and finds the pages that show it, so
 that open pages cost nothing while nothing of theirs changes. The pace falls with their number: together they ask for
 new pages so often that it takes about a twentieth of a core.
 """
@@ -18,7 +18,7 @@ from pilotage.store.tables.feed import FeedRow
 LEAST_PAUSE = 2.0
 """Seconds between two updates of a page."""
 PAUSE_FOR_EACH = 0.2
-"""Seconds by which each open page lengthens the pauses of all: what a new page costs, twenty times."""
+"""Seconds by which each open page lengthens the pauses of all: twenty times the cost of a new page."""
 GATHERING = 1.0
 """Seconds between two looks at the feed."""
 SLOW_TICK = 15.0
@@ -96,11 +96,11 @@ class OpenPages:
                 if stop.done():
                     return
                 watcher.woken.clear()
-                told, watcher.changed = watcher.changed | followed, set()
+                names, watcher.changed = watcher.changed | followed, set()
                 if self._monotonic() >= slow_at:
-                    told |= slow
+                    names |= slow
                     slow_at = self._monotonic() + max(SLOW_TICK, self.pause)
-                yield told
+                yield names
         finally:
             stop.cancel()
 

@@ -44,7 +44,7 @@ class Application:
     """Sends each request to the handler for its address."""
 
     def __init__(self, context: Context, build: Callable[[Context], FastAPI] | None = None) -> None:
-        """`build`: makes the routes; by default those of the API, without pages."""
+        """`build`: makes the routes; by default the routes of the API, without pages."""
         self.context = context
         self._build = build or _build
         self._api: FastAPI | None = None

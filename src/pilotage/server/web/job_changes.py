@@ -70,21 +70,23 @@ async def apply_change(visit: Visit, job: int, opening: Opening) -> int:
     The old job is held first. So it cannot start meanwhile, and is there if the submission is refused.
     """
     summary = (await visit.ask(SHOW_JOB, job=job)).job
-    one = Selection(ids=[job])
+    selection = Selection(ids=[job])
     source = await visit.ask(SHOW_SOURCE, SourceQuery(ids=[job]), submission_id=summary.submission)
     request = changed_submission(source, opening)
     held = await visit.ask(
-        ACT_ON_JOBS, ActionRequest(one, reason=f"to be submitted with {opening.text}"), verb="hold"
+        ACT_ON_JOBS, ActionRequest(selection, reason=f"to be submitted with {opening.text}"), verb="hold"
     )
     if not held.done:
         raise Conflict(held.refused[0].message if held.refused else f"job {job} does not wait any more")
     try:
         answer = await visit.ask(SUBMIT, request)
     except BaseException:
-        await visit.ask(ACT_ON_JOBS, ActionRequest(one, reason="its change was refused"), verb="release")
+        await visit.ask(
+            ACT_ON_JOBS, ActionRequest(selection, reason="its change was refused"), verb="release"
+        )
         raise
     reason = f"submitted as job {answer.first} with {opening.text}"
-    await visit.ask(ACT_ON_JOBS, ActionRequest(one, reason=reason), verb="kill")
+    await visit.ask(ACT_ON_JOBS, ActionRequest(selection, reason=reason), verb="kill")
     return answer.first
 
 

@@ -1,4 +1,4 @@
-"""All pages of one server, as routes beside those of the API."""
+"""All pages of one server, as routes beside the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pilotage.server.web.rendering import HEADERS, make_templates
 from pilotage.server.web.visit import Visit, read_form
 
 
-class Site:
+class WebSite:
     """The objects that the pages of one server share."""
 
     def __init__(self, context: Context) -> None:
@@ -81,7 +81,7 @@ async def _error_page(visit: Visit, error: Exception) -> Response:
 
 
 def build_with_pages(context: Context) -> FastAPI:
-    """The routes of the API, and those of the pages."""
+    """The routes of the API and of the pages."""
     api = build_routes(context)
-    api.router.routes.extend(Site(context).routes())
+    api.router.routes.extend(WebSite(context).routes())
     return api

@@ -1,4 +1,4 @@
-"""One request of a browser: who it is, what it asks, and the answer as a page."""
+"""One request of a browser: who it is, its question, and the answer as a page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilotage.server.web_sessions import WebSession
 from pilotage.wire.call import ApiCall
 
 if TYPE_CHECKING:
-    from pilotage.server.web.site import Site
+    from pilotage.server.web.site import WebSite
 
 Answer = TypeVar("Answer")
 MOST_FIELDS = 200
@@ -33,7 +33,7 @@ _OWN_PAGE = re.compile(r"(?:[a-z]+(?:/[a-z0-9]+)*)?(?:\?[\w=&.%+~-]*)?")
 class Visit:
     """One request."""
 
-    def __init__(self, site: Site, request: Request, form: Mapping[str, str]) -> None:
+    def __init__(self, site: WebSite, request: Request, form: Mapping[str, str]) -> None:
         self._site = site
         self.request = request
         self.form = form
@@ -48,12 +48,12 @@ class Visit:
         return self._site.context
 
     @property
-    def site(self) -> Site:
+    def site(self) -> WebSite:
         return self._site
 
     @property
     def cookie_name(self) -> str:
-        """Of this server: cookies of one machine are shared by all its ports."""
+        """The cookie of this server: cookies of one machine are shared by all its ports."""
         return "pilotage_" + hashlib.sha256(self.context.address.instance.encode()).hexdigest()[:12]
 
     def sign_in(self, *, idle: bool = False) -> Caller:
@@ -107,7 +107,7 @@ class Visit:
             self.context.tokens.sessions.end(self.session.key)
         response.set_cookie(self.cookie_name, "", max_age=0, path=None, httponly=True, samesite="strict")
 
-    # --- what it asks
+    # --- its question
 
     @property
     def query(self) -> Mapping[str, str]:

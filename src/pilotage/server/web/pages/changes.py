@@ -44,10 +44,10 @@ async def _check(visit: Visit, name: str) -> None:
 
 async def _events(visit: Visit, names: list[str]) -> AsyncIterator[str]:
     with visit.site.open_pages.watching(names) as watcher:
-        async for told in visit.site.open_pages.changes(watcher):
+        async for changed in visit.site.open_pages.changes(watcher):
             try:
                 visit.sign_in(idle=True)
             except PilotageError:
                 yield "event: signed-out\ndata: \n\n"
                 return
-            yield "".join(f"event: changed\ndata: {name}\n\n" for name in sorted(told)) or SIGN_OF_LIFE
+            yield "".join(f"event: changed\ndata: {name}\n\n" for name in sorted(changed)) or SIGN_OF_LIFE

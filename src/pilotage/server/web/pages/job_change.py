@@ -1,4 +1,4 @@
-"""Page: a change that would let a job start. It says what it does and to whom, before it is applied."""
+"""Page: a change that would let a job start. Its effect is shown before it is applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pages = PageRouter()
 
 @pages.get("/jobs/{job:int}/change")
 async def show(visit: Visit, job: int) -> Response:
-    """Say what the change does."""
+    """Show the effect of the change."""
     detail = await visit.ask(SHOW_JOB, job=job)
     opening = await proposed(visit, job, visit.query.get("attribute", ""), visit.query.get("value", ""))
     dry = await visit.ask(ACT_ON_JOBS, ActionRequest(Selection(ids=[job]), dry_run=True), verb="kill")

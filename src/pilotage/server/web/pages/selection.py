@@ -28,7 +28,7 @@ VERBS = {
         "They run with the description and files sent before.",
     ),
 }
-"""Words of a verb: on its button, of what was done, and what it means."""
+"""Words of a verb: on its button, for its result, and its meaning."""
 _TEXTS = ("owner", "group", "job_group", "site", "name")
 
 
@@ -55,7 +55,7 @@ async def show(visit: Visit) -> Response:
 
 @pages.get("/jobs/all/{verb}")
 async def ask_first(visit: Visit, verb: str) -> Response:
-    """What the verb would do, and to how many jobs. Nothing is changed."""
+    """The effect of the verb, and the number of jobs. Nothing is changed."""
     selection = await _chosen(visit, dict(visit.query), verb)
     outcome = await visit.ask(ACT_ON_JOBS, ActionRequest(selection, dry_run=True), verb=verb)
     if not outcome.matched:

@@ -65,7 +65,7 @@ class Bar(msgspec.Struct, frozen=True):
     """Killed, skipped, superseded or deleted."""
     running: int
     waiting: int
-    """And those that are not created yet."""
+    """Jobs that are not created yet are among them."""
 
     @property
     def ended(self) -> int:
