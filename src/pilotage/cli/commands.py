@@ -148,6 +148,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "dirac-commands": _here(
         "dirac.install", "dirac_commands", "Write the commands of DIRAC for jobs into a folder for PATH"
     ),
+    "slurm-commands": _here(
+        "slurm.install", "slurm_commands", "Write the commands of Slurm for jobs into a folder for PATH"
+    ),
     "login": _here("login", "login", "Log in to a server on another machine"),
     "logout": _here("login", "logout", "Remove the address and the token of a login"),
     "token create": _here("token", "create", "Create a token for a user (administrators)"),

@@ -91,11 +91,17 @@ def build(extra: Mapping[str, LazyCommand] | None = None) -> Root:
 
 def run(root: Root, argv: Sequence[str]) -> int:
     """Run one command line (without the program's name) and give the exit code; nothing is raised."""
-    prepare_streams()
     debug = "--debug" in _before_dashes(argv) or bool(os.environ.get("PILOTAGE_DEBUG"))
     words = [word for word in argv if word != "--debug"] if debug else list(argv)
-    report = _once(_report_as_json if "--json" in _before_dashes(argv) else _report)
-    code = _run_guarded(lambda: _dispatch(root, words), report, debug)
+    report = _report_as_json if "--json" in _before_dashes(argv) else _report
+    return run_reported(lambda: _dispatch(root, words), report, debug=debug)
+
+
+def run_reported(work: Callable[[], int], report: Callable[[Failure], None], *, debug: bool = False) -> int:
+    """Run `work` with usable streams, report each error once, and give the exit code; nothing is raised."""
+    prepare_streams()
+    report = _once(report)
+    code = _run_guarded(work, report, debug)
     # Otherwise Python reports output that it cannot write at its end.
     flushed = _run_guarded(_flush, report, debug)
     discard_output()

@@ -98,6 +98,12 @@ class Session:
         )
 
 
+def session_of_environment() -> Session:
+    """The server and the token that variables name: the commands of other systems have no options for them."""
+    server, token = os.environ.get("PILOTAGE_SERVER"), os.environ.get("PILOTAGE_TOKEN_FILE")
+    return Session(None, server or None, Path(token) if token else None, CommandOutput(False))
+
+
 def configured_patience() -> float:
     """Seconds of PILOTAGE_PATIENCE: how long a command waits for an absent server."""
     from pilotage.cli.time_format import parse_duration

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
-from pilotage.cli.console import CommandOutput
 from pilotage.cli.job_selection import no_jobs_error, require_named_jobs
 from pilotage.cli.parser import CommandArgument, CommandOption
-from pilotage.cli.session import Session
 from pilotage.client.selections import parse_ids
 from pilotage.client.text_files import read_text
 from pilotage.core.errors import InvalidInput
@@ -39,12 +36,6 @@ JobGroup = Annotated[
     str | None,
     CommandOption("-g", "--JobGroup", metavar="NAME", help="Also jobs of this group of the last 30 days"),
 ]
-
-
-def session_of_environment() -> Session:
-    """The server and the token that environment variables name: DIRAC's commands have no options for them."""
-    server, token = os.environ.get("PILOTAGE_SERVER"), os.environ.get("PILOTAGE_TOKEN_FILE")
-    return Session(None, server or None, Path(token) if token else None, CommandOutput(False))
 
 
 def ids_of_file(path: Path) -> list[int]:

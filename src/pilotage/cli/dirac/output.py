@@ -14,9 +14,9 @@ from pilotage.cli.dirac.jobs import (
     chosen_ids,
     ids_of_file,
     require_jobs,
-    session_of_environment,
 )
 from pilotage.cli.parser import CommandOption
+from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import parse_ids
 from pilotage.core.jobs.states import FINAL
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from pilotage.cli.dirac.jobs import FAILED, RequiredJobIds, session_of_environment
+from pilotage.cli.dirac.jobs import FAILED, RequiredJobIds
+from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import parse_ids
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 

@@ -11,8 +11,8 @@ from pilotage.cli.dirac.jobs import (
     JobIds,
     chosen_ids,
     require_jobs,
-    session_of_environment,
 )
+from pilotage.cli.session import session_of_environment
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
-from pilotage.cli.dirac.jobs import FAILED, session_of_environment
+from pilotage.cli.dirac.jobs import FAILED
 from pilotage.cli.parser import CommandArgument, CommandOption
+from pilotage.cli.session import session_of_environment
 from pilotage.client.description import LocalDescription, read_description_file, read_description_text
 from pilotage.client.submission import prepare
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound

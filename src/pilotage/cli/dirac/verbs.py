@@ -12,8 +12,8 @@ from pilotage.cli.dirac.jobs import (
     RequiredJobIds,
     chosen_ids,
     require_jobs,
-    session_of_environment,
 )
+from pilotage.cli.session import session_of_environment
 from pilotage.client.selections import selection_of
 from pilotage.core.errors import InvalidInput
 

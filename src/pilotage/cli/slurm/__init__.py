@@ -1,0 +1,1 @@
+"""The commands of Slurm for jobs, with the same names, options, words and exit codes, on jobs of Pilotage."""

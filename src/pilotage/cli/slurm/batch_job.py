@@ -1,0 +1,157 @@
+"""From the options and the script of sbatch to a submission of Pilotage."""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pilotage import wire
+from pilotage.cli.slurm.dependencies import parse_dependency
+from pilotage.cli.slurm.file_patterns import DEFAULT_ARRAY_NAME, DEFAULT_NAME, output_name
+from pilotage.cli.slurm.resources import parse_signal, resource_fields, task_count
+from pilotage.cli.slurm.script import BatchScript
+from pilotage.cli.slurm.start_script import sent_variables, start_arguments, start_text
+from pilotage.core.errors import InvalidInput
+from pilotage.core.jobs.arrays import Array, parse_array
+
+COMMAND_VARIABLE: Final = "PILOTAGE_SLURM_COMMAND"
+"""The path of the batch script at submission."""
+_OPEN_MODES: Final = {"a": "append", "append": "append", "t": "truncate", "truncate": "truncate"}
+_IN_JOB: Final = {
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "mem-per-cpu": "SLURM_MEM_PER_CPU",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "gpus": "SLURM_GPUS",
+    "account": "SLURM_JOB_ACCOUNT",
+    "comment": "SLURM_JOB_COMMENT",
+    "qos": "SLURM_JOB_QOS",
+    "constraint": "SLURM_JOB_CONSTRAINTS",
+}
+"""Options whose value is a variable of the job."""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """A description with the values of its array, the group, and notes for the user."""
+
+    description: dict[str, Any]
+    values: list[int] | None
+    group: str
+    notes: list[str]
+
+
+def make_batch_job(
+    values: Mapping[str, str],
+    script: BatchScript,
+    arguments: list[str],
+    *,
+    parent: Callable[[str], str],
+    partition: Callable[[str], dict[str, Any]],
+) -> BatchJob:
+    """`parent` names a job for a dependency; `partition` gives the fields for partitions. Raises InvalidInput."""
+    array = _array(values)
+    folder = Path(values.get("chdir") or ".").absolute()
+    variables, unset = sent_variables(values.get("export", "ALL"), os.environ)
+    signal, before = parse_signal(values["signal"]) if "signal" in values else ("", 0)
+    fields = resource_fields(values)
+    facts = _facts(values, script, array) | _sizes(values, fields)
+    hidden = {name: value for name, value in facts.items() if "%" in value and not name.endswith(_OF_TASK)}
+    start = start_text(
+        variables | hidden, arguments, standard_input=_input(values.get("input", "")), warning=signal
+    )
+    fields |= _files(values, folder, array=array is not None)
+    if "dependency" in values:
+        fields |= parse_dependency(values["dependency"], parent)
+    if "partition" in values:
+        fields |= partition(values["partition"])
+    if signal:
+        # Slurm also sends a signal that is due before the job has begun, as soon as it begins.
+        fields["warn"] = min(before, fields["wall_time"] - 1) if "wall_time" in fields else before
+    fields |= {
+        "executable": "/bin/sh",
+        "arguments": start_arguments(start, script.text),
+        "environment": {name: value for name, value in facts.items() if name not in hidden},
+        "job_name": (values.get("job-name") or script.name).replace("%", "_"),
+        "hold": "hold" in values,
+        "parallel": array.parallel if array else 0,
+    }
+    notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
+    stated = {name: value for name, value in fields.items() if value not in (0, False, "", [])}
+    return BatchJob(stated, array.values if array else None, values.get("account", ""), notes)
+
+
+_OF_TASK: Final = ("ARRAY_TASK_ID", "ARRAY_POSITION", "ARRAY_INDEX")
+"""Ends of the names of variables that differ from task to task."""
+
+
+def _array(values: Mapping[str, str]) -> Array | None:
+    if "array" not in values:
+        return None
+    array = parse_array(values["array"], wire.submissions.MAX_JOBS_PER_SUBMISSION)
+    return Array(sorted(array.values), array.parallel)
+
+
+def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) -> dict[str, str]:
+    """Variables of the job that are known at submission."""
+    facts = {
+        "SLURM_JOB_NAME": values.get("job-name") or script.name,
+        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        "SLURM_SUBMIT_HOST": socket.gethostname(),
+        "SLURM_JOB_USER": getpass.getuser(),
+        "SLURM_JOB_UID": str(os.getuid()),
+        "SLURM_JOB_PARTITION": values.get("partition") or "all",
+        "SLURM_NTASKS": str(task_count(values)),
+        "SLURM_NPROCS": str(task_count(values)),
+        COMMAND_VARIABLE: script.path,
+    }
+    facts |= {variable: values[name] for name, variable in _IN_JOB.items() if values.get(name)}
+    if array is not None:
+        numbers = array.values
+        step = min((after - before for before, after in itertools.pairwise(numbers)), default=1)
+        facts |= {
+            "SLURM_ARRAY_TASK_ID": "%s",
+            "SLURM_ARRAY_TASK_COUNT": str(len(numbers)),
+            "SLURM_ARRAY_TASK_MIN": str(numbers[0]),
+            "SLURM_ARRAY_TASK_MAX": str(numbers[-1]),
+            "SLURM_ARRAY_TASK_STEP": str(step),
+            "PILOTAGE_ARRAY_INDEX": "%s",
+            "PILOTAGE_ARRAY_POSITION": "%n",
+        }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, str]:
+    given = "mem" in values and fields.get("memory")
+    return {"SLURM_MEM_PER_NODE": str(fields["memory"])} if given else {}
+
+
+def _files(values: Mapping[str, str], folder: Path, *, array: bool) -> dict[str, str]:
+    mode = values.get("open-mode", "truncate").lower()
+    if mode not in _OPEN_MODES:
+        raise InvalidInput(f"--open-mode {mode}: it is append or truncate")
+    if not folder.is_dir():
+        raise InvalidInput(f"--chdir {folder}: there is no such folder")
+    output = values.get("output") or (DEFAULT_ARRAY_NAME if array else DEFAULT_NAME)
+    files = {
+        "folder": str(folder),
+        "stdout_file": output_name(output, "--output", array=array),
+        "open_mode": _OPEN_MODES[mode],
+    }
+    if "error" in values:
+        files["stderr_file"] = output_name(values["error"], "--error", array=array)
+    return files
+
+
+def _input(text: str) -> str:
+    """The file for standard input, which the node opens. Raises InvalidInput for a pattern."""
+    if "%" in text:
+        raise InvalidInput(
+            f"--input {text}: patterns are not understood here", hint="read the file in the script"
+        )
+    return text

@@ -1,0 +1,42 @@
+"""Names of files for output: the patterns of Slurm as those of a job in place."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pilotage.core.errors import InvalidInput
+
+_PATTERN: Final = re.compile(r"%(\d*)([A-Za-z%])|\\\\")
+_KEPT: Final = frozenset("jAaxuN%")
+_FIXED: Final = {"J": "%{}j", "t": "0", "n": "0", "s": "batch"}
+"""A job has one node and one task that writes to the file, and the step of a batch script is `batch`."""
+DEFAULT_NAME: Final = "slurm-%j.out"
+DEFAULT_ARRAY_NAME: Final = "slurm-%A_%a.out"
+
+
+def output_name(text: str, option: str, *, array: bool) -> str:
+    """The name for `stdout_file` or `stderr_file`.
+
+    >>> output_name("log-%J_%t.txt", "--output", array=False)
+    'log-%j_0.txt'
+    """
+
+    def place(match: re.Match[str]) -> str:
+        letter = match[2]
+        if letter is None:
+            raise InvalidInput(f"{option} {text}: backslashes are not understood")
+        if letter in _KEPT:
+            return match[0]
+        if letter not in _FIXED:
+            raise InvalidInput(
+                f"{option} {text}: %{letter} is not understood", hint="%j %J %A %a %x %u %N %n %t %s"
+            )
+        return _FIXED[letter].format(match[1])
+
+    if not text.strip():
+        raise InvalidInput(f"{option} names no file")
+    if not array and re.search(r"%\d*a", text.replace("%%", "")):
+        # Slurm writes the number that stands for none.
+        text = re.sub(r"%\d*a", "4294967294", text)
+    return _PATTERN.sub(place, text)

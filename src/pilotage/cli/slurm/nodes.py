@@ -1,0 +1,45 @@
+"""Hosts of running pilots as the nodes of Slurm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
+
+if TYPE_CHECKING:
+    from pilotage.client import Client
+
+
+@dataclass
+class Host:
+    name: str
+    processors: int = 0
+    used: int = 0
+    """Jobs that run there; each has one core at least."""
+    ces: set[str] = field(default_factory=set)
+    sites: set[str] = field(default_factory=set)
+
+    @property
+    def state(self) -> str:
+        if not self.used:
+            return "idle"
+        return "allocated" if self.used >= self.processors else "mixed"
+
+    def is_in(self, partition: str) -> bool:
+        return partition == DEFAULT_PARTITION or partition in self.ces or partition in self.sites
+
+
+def hosts_of(client: Client) -> list[Host]:
+    """The hosts of pilots that have called home and not ended, by name."""
+    hosts: dict[str, Host] = {}
+    for pilot in client.pilots():
+        if pilot.ended is not None or pilot.started is None:
+            continue
+        name = pilot.hostname.partition(".")[0]
+        host = hosts.setdefault(name, Host(name))
+        host.processors += pilot.processors
+        host.used += min(pilot.jobs, pilot.processors)
+        host.ces.add(pilot.ce)
+        host.sites.add(pilot.site)
+    return sorted(hosts.values(), key=lambda host: host.name)

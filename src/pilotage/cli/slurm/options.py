@@ -1,0 +1,181 @@
+"""Options of Slurm's commands: what each means here, and how a command line with them is read.
+
+A table of options says for each one whether it is understood, ignored or refused. An option that no table has is an
+error, so nothing is dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from pilotage.core.errors import InvalidInput
+
+
+class Treatment(StrEnum):
+    """What a command does with an option."""
+
+    UNDERSTOOD = "understood"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+
+
+class Takes(StrEnum):
+    """Whether an option has a value."""
+
+    NOTHING = "nothing"
+    VALUE = "value"
+    OPTIONAL = "optional"
+    """A value may follow a `=`; for a short option it may follow directly."""
+
+
+class SlurmOption(NamedTuple):
+    name: str
+    """Without dashes."""
+    short: str
+    """One letter; "" if it has none."""
+    takes: Takes
+    treatment: Treatment
+    text: str
+    """What it means here, or why it is ignored or refused."""
+    variable: str = ""
+    """The variable of the environment that sets it, for sbatch and srun."""
+
+    @property
+    def shown(self) -> str:
+        return f"--{self.name}" if len(self.name) > 1 else f"-{self.name}"
+
+
+def understood(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
+    return _option(name, text, takes, Treatment.UNDERSTOOD, variable)
+
+
+def ignored(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
+    return _option(name, text, takes, Treatment.IGNORED, variable)
+
+
+def refused(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
+    return _option(name, text, takes, Treatment.REFUSED, variable)
+
+
+def _option(name: str, text: str, takes: Takes, treatment: Treatment, variable: str) -> SlurmOption:
+    """`name` is `array` or, with a short name, `array/a`."""
+    long, _, short = name.partition("/")
+    return SlurmOption(long, short, takes, treatment, text, variable)
+
+
+@dataclass
+class ReadOptions:
+    """The options of one source: a command line, the lines of a script, or variables."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    """By name; "" for an option without a value."""
+    rest: list[str] = field(default_factory=list)
+    """Words that are no options."""
+
+    def over(self, weaker: ReadOptions) -> ReadOptions:
+        """These options, and those of a weaker source that are not among them."""
+        return ReadOptions(weaker.values | self.values, self.rest)
+
+
+class OptionTable:
+    """The options of one command."""
+
+    def __init__(self, command: str, options: Iterable[SlurmOption], *, permutes: bool) -> None:
+        """`permutes`: options may follow other words. Otherwise the first other word ends them."""
+        self.command = command
+        self.options = tuple(options)
+        self.permutes = permutes
+        self.by_name: Mapping[str, SlurmOption] = {option.name: option for option in self.options}
+        self._by_short = {option.short: option for option in self.options if option.short}
+
+    def read(self, words: Sequence[str], place: str = "") -> ReadOptions:
+        """Read a command line. Raises InvalidInput for an unknown or refused option; `place` begins its message."""
+        read, left = ReadOptions(), list(words)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                read.rest += left
+                break
+            if word.startswith("--"):
+                self._read_long(read, word[2:], left, place)
+            elif word.startswith("-") and word != "-":
+                self._read_short(read, word[1:], left, place)
+            else:
+                read.rest.append(word)
+                if not self.permutes:
+                    read.rest += left
+                    break
+        return read
+
+    def read_variables(self, environment: Mapping[str, str]) -> ReadOptions:
+        """Options that variables set. A refused option is an error here too."""
+        read = ReadOptions()
+        for option in self.options:
+            if option.variable and option.variable in environment:
+                value = environment[option.variable]
+                if option.takes is Takes.NOTHING and value.lower() in ("no", "0", "false"):
+                    continue
+                self._take(
+                    read, option, "" if option.takes is Takes.NOTHING else value, f"{option.variable}: "
+                )
+        return read
+
+    def ignored_notes(self, read: ReadOptions) -> list[str]:
+        """A sentence for each option that was given and is ignored."""
+        return [
+            f"{option.shown} is ignored: {option.text}"
+            for name in read.values
+            if (option := self.by_name[name]).treatment is Treatment.IGNORED
+        ]
+
+    def _read_long(self, read: ReadOptions, word: str, left: list[str], place: str) -> None:
+        name, equals, value = word.partition("=")
+        option = self._find(name, place)
+        if option.takes is Takes.NOTHING:
+            if equals:
+                raise InvalidInput(f"{place}option {option.shown} takes no value")
+        elif option.takes is Takes.VALUE and not equals:
+            value = self._next(option, left, place)
+        self._take(read, option, value, place)
+
+    def _read_short(self, read: ReadOptions, letters: str, left: list[str], place: str) -> None:
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            option = self._by_short.get(letter)
+            if option is None:
+                raise InvalidInput(f"{place}unrecognized option '-{letter}'", hint=self._hint)
+            value = ""
+            if option.takes is not Takes.NOTHING:
+                value, letters = letters, ""
+                if not value and option.takes is Takes.VALUE:
+                    value = self._next(option, left, place)
+            self._take(read, option, value, place)
+
+    def _find(self, name: str, place: str) -> SlurmOption:
+        """The option of a name, which may be shortened as long as it stays unique."""
+        if name in self.by_name:
+            return self.by_name[name]
+        found = [option for option in self.options if name and option.name.startswith(name)]
+        if len(found) > 1:
+            names = " or ".join(option.shown for option in found[:4])
+            raise InvalidInput(f"{place}option '--{name}' is ambiguous: {names}", hint=self._hint)
+        if not found:
+            raise InvalidInput(f"{place}unrecognized option '--{name}'", hint=self._hint)
+        return found[0]
+
+    def _next(self, option: SlurmOption, left: list[str], place: str) -> str:
+        if not left:
+            raise InvalidInput(f"{place}option {option.shown} needs a value", hint=self._hint)
+        return left.pop(0)
+
+    def _take(self, read: ReadOptions, option: SlurmOption, value: str, place: str) -> None:
+        if option.treatment is Treatment.REFUSED:
+            raise InvalidInput(f"{place}{option.shown} is refused: {option.text}")
+        read.values[option.name] = value
+
+    @property
+    def _hint(self) -> str:
+        return "docs/reference/slurm-commands.md has the options"

@@ -1,0 +1,110 @@
+"""`sacct`: list jobs, also ended ones, with their use of resources."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from pilotage.cli.session import session_of_environment
+from pilotage.cli.slurm.amounts import parse_moment
+from pilotage.cli.slurm.columns import Column, Piece, find_column, print_table
+from pilotage.cli.slurm.job_json import job_document, print_document
+from pilotage.cli.slurm.job_view import JobBook, SlurmJob
+from pilotage.cli.slurm.options import ReadOptions
+from pilotage.cli.slurm.query_options import SACCT_OPTIONS
+from pilotage.cli.slurm.rows import JobRow, make_rows
+from pilotage.cli.slurm.sacct_columns import BRIEF_FIELDS, COLUMNS, DEFAULT_FIELDS, LONG_FIELDS
+from pilotage.cli.slurm.selection import filter_of, find_listed, named_jobs
+from pilotage.cli.slurm.states import ALL_STATES, parse_states
+from pilotage.cli.slurm.usage import note, show_usage
+from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def sacct(words: list[str]) -> int:
+    """List jobs, also ended ones."""
+    read = SACCT_OPTIONS.read(words)
+    values = read.values
+    if show_usage(SACCT_OPTIONS, read, "sacct [OPTIONS]"):
+        return 0
+    if "helpformat" in values:
+        print("\n".join(column.title for column in COLUMNS))
+        return 0
+    if read.rest:
+        raise InvalidInput(f"unexpected word: {read.rest[0]}", hint="sacct -j 12")
+    pieces = _pieces(values)
+    with session_of_environment().client() as client:
+        rows = _rows(JobBook(client), read)
+        if not {"parsable", "parsable2", "noheader", "json"} & values.keys():
+            for text in SACCT_OPTIONS.ignored_notes(read):
+                note("sacct", text)
+        _print(values, pieces, rows)
+    return 0
+
+
+def _rows(book: JobBook, read: ReadOptions) -> list[JobRow]:
+    values, now = read.values, time.time()
+    states = parse_states(values["state"]) if values.get("state") else set(ALL_STATES)
+    conditions = filter_of(values, "", states)
+    # As in Slurm, jobs that are named by number are found whenever they ended.
+    since = parse_moment(
+        values.get("starttime", "0:00" if "jobs" not in values else "1970-01-02"), "--starttime", now
+    )
+    until = parse_moment(values.get("endtime", "now"), "--endtime", now)
+    if "jobs" in values:
+        jobs, _ = named_jobs(book, [values["jobs"]])
+        jobs = [job for job in jobs if conditions.takes(job)]
+    else:
+        if not conditions.owners and "allusers" not in values:
+            conditions.owners = [book.client.whoami().user]
+        jobs = find_listed(book, conditions, states, ended_since=max(since, 0.0))
+    chosen = [job for job in jobs if _in_time(job, since, until)]
+    rows = make_rows(chosen, now, each_task="array" in values or "json" in values)
+    if "allocations" in values or "json" in values:
+        return rows
+    return [row for job_row in rows for row in _with_steps(job_row)]
+
+
+def _in_time(job: SlurmJob, since: float, until: float) -> bool:
+    ended = job.summary.ended
+    return job.summary.submitted <= until and (ended is None or ended >= since)
+
+
+def _with_steps(row: JobRow) -> list[JobRow]:
+    return [row] if row.job.summary.started is None else [row, JobRow(row.job, row.now, step="batch")]
+
+
+def _pieces(values: Mapping[str, str]) -> list[Piece[JobRow]]:
+    default = BRIEF_FIELDS if "brief" in values else LONG_FIELDS if "long" in values else DEFAULT_FIELDS
+    pieces = []
+    for part in (values.get("format") or default).split(","):
+        match = re.fullmatch(r"\s*([A-Za-z_]+)(?:%(-?)(\d+))?\s*", part)
+        if match is None:
+            raise InvalidInput(f"--format: {part or 'nothing'} is not a field")
+        column: Column[JobRow] = find_column(match[1], COLUMNS, "--format")
+        width = int(match[3]) if match[3] else column.width
+        pieces.append(Piece(column, width, right=not match[2], after=" ", cut="+"))
+    return pieces
+
+
+def _print(values: Mapping[str, str], pieces: list[Piece[JobRow]], rows: list[JobRow]) -> None:
+    if "json" in values:
+        print_document({"jobs": [job_document(row) for row in rows]})
+        return
+    header = "noheader" not in values
+    if {"parsable", "parsable2"} & values.keys():
+        between = values.get("delimiter") or "|"
+        last = "" if "parsable2" in values else between
+        columns = [piece.column for piece in pieces if piece.column]
+        if header:
+            print(between.join(column.title for column in columns) + last)
+        for row in rows:
+            print(between.join(column.value(row) for column in columns) + last)
+        return
+    if header:
+        print_table(pieces, [], header=True)
+        print("".join("-" * piece.width + " " for piece in pieces))
+    print_table(pieces, rows, header=False)

@@ -1,0 +1,122 @@
+"""The columns of sacct."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilotage.cli.slurm.amounts import format_long_clock, format_moment
+from pilotage.cli.slurm.columns import Column
+from pilotage.cli.slurm.job_view import users_group
+from pilotage.cli.slurm.rows import JobRow
+from pilotage.cli.slurm.squeue_columns import memory_text, short_host, user_id
+from pilotage.cli.slurm.states import CANCELLED, PENDING, TIMEOUT
+
+DEFAULT_FIELDS: Final = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+BRIEF_FIELDS: Final = "jobid,state,exitcode"
+LONG_FIELDS: Final = (
+    "jobid,jobidraw,jobname,partition,maxrss,ntasks,alloccpus,elapsed,state,exitcode,reqmem,totalcpu,nodelist"
+)
+
+
+def _state(row: JobRow) -> str:
+    state = row.job.state
+    if row.step:
+        return "CANCELLED" if state in (CANCELLED, TIMEOUT) else state.name
+    return f"CANCELLED by {user_id(row.job.summary.owner)}" if state is CANCELLED else state.name
+
+
+def _exit(row: JobRow) -> str:
+    code, signal = row.job.exit_code
+    if row.step and row.job.state in (CANCELLED, TIMEOUT):
+        signal = signal or 15
+    return f"{code}:{signal}"
+
+
+def _cores(row: JobRow) -> int:
+    return 0 if row.job.state is PENDING else row.job.cpus
+
+
+def _elapsed(row: JobRow) -> float:
+    return row.job.elapsed(row.now)
+
+
+def _total_cpu(row: JobRow) -> str:
+    attempt = row.job.last_attempt
+    seconds = attempt.cpu if attempt is not None else 0.0
+    whole = format_long_clock(seconds)
+    return (
+        f"{whole[3:] if whole.startswith('00:') else whole}.{int(seconds % 1 * 1000):03}"[:9]
+        if seconds < 3600
+        else whole
+    )
+
+
+def _max_rss(row: JobRow) -> str:
+    """The peak of the job, in its batch row as in Slurm."""
+    attempt = row.job.last_attempt
+    return f"{attempt.max_rss * 1024}K" if row.step and attempt is not None and attempt.max_rss else ""
+
+
+def _of_job(row: JobRow, text: str) -> str:
+    """A value that Slurm leaves empty in the row of a step."""
+    return "" if row.step else text
+
+
+def _time_limit(row: JobRow) -> str:
+    return format_long_clock(row.job.time_limit) if row.job.time_limit else "UNLIMITED"
+
+
+def _resources(row: JobRow) -> str:
+    memory = f",mem={memory_text(row.job)}" if row.job.memory else ""
+    return f"billing={row.job.cpus},cpu={row.job.cpus}{memory},node=1"
+
+
+def _start(row: JobRow) -> str:
+    return format_moment(row.job.summary.started, "None" if row.job.state is CANCELLED else "Unknown")
+
+
+def _raw_number(row: JobRow) -> str:
+    return f"{row.job.summary.id}{f'.{row.step}' if row.step else ''}"
+
+
+COLUMNS: Final[tuple[Column[JobRow], ...]] = (
+    Column("jobid", "JobID", lambda row: row.number, width=12),
+    Column("jobidraw", "JobIDRaw", _raw_number, width=12),
+    Column("jobname", "JobName", lambda row: row.step or row.job.summary.name, width=10),
+    Column("partition", "Partition", lambda row: _of_job(row, row.job.partition), width=10),
+    Column("account", "Account", lambda row: users_group(row.job), width=10),
+    Column("user", "User", lambda row: _of_job(row, row.job.summary.owner), width=9),
+    Column("uid", "UID", lambda row: _of_job(row, str(user_id(row.job.summary.owner))), width=6),
+    Column("group", "Group", lambda row: _of_job(row, row.job.summary.group), width=9),
+    Column("cluster", "Cluster", lambda row: "pilotage", width=10),
+    Column("alloccpus", "AllocCPUS", lambda row: str(_cores(row)), width=10),
+    Column("ncpus", "NCPUS", lambda row: str(_cores(row)), width=10),
+    Column("reqcpus", "ReqCPUS", lambda row: str(row.job.cpus), width=8),
+    Column("nnodes", "NNodes", lambda row: "1", width=8),
+    Column("allocnodes", "AllocNodes", lambda row: "0" if row.job.state is PENDING else "1", width=10),
+    Column("ntasks", "NTasks", lambda row: "1" if row.step else "", width=8),
+    Column("state", "State", _state, width=10),
+    Column("exitcode", "ExitCode", _exit, width=8),
+    Column("derivedexitcode", "DerivedExitCode", lambda row: _of_job(row, "0:0"), width=15),
+    Column("reason", "Reason", lambda row: _of_job(row, row.job.reason), width=22),
+    Column("submit", "Submit", lambda row: format_moment(row.job.summary.submitted, ""), width=19),
+    Column("eligible", "Eligible", lambda row: format_moment(row.job.summary.submitted, ""), width=19),
+    Column("start", "Start", _start, width=19),
+    Column("end", "End", lambda row: format_moment(row.job.summary.ended, "Unknown"), width=19),
+    Column("elapsed", "Elapsed", lambda row: format_long_clock(_elapsed(row)), width=10),
+    Column("elapsedraw", "ElapsedRaw", lambda row: str(int(_elapsed(row))), width=10),
+    Column("cputime", "CPUTime", lambda row: format_long_clock(int(_elapsed(row)) * _cores(row)), width=10),
+    Column("cputimeraw", "CPUTimeRAW", lambda row: str(int(_elapsed(row)) * _cores(row)), width=10),
+    Column("totalcpu", "TotalCPU", _total_cpu, width=10),
+    Column("maxrss", "MaxRSS", _max_rss, width=10),
+    Column("reqmem", "ReqMem", lambda row: _of_job(row, memory_text(row.job)), width=10),
+    Column("reqtres", "ReqTRES", lambda row: _of_job(row, _resources(row)), width=10),
+    Column("alloctres", "AllocTRES", lambda row: _resources(row) if _cores(row) else "", width=10),
+    Column("nodelist", "NodeList", lambda row: short_host(row.job) or "None assigned", width=15),
+    Column("timelimit", "Timelimit", lambda row: _of_job(row, _time_limit(row)), width=10),
+    Column("timelimitraw", "TimelimitRaw", lambda row: _of_job(row, str(row.job.time_limit // 60)), width=12),
+    Column("workdir", "WorkDir", lambda row: _of_job(row, row.job.description.get("folder") or ""), width=20),
+    Column("comment", "Comment", lambda row: _of_job(row, row.job.facts.get("SLURM_JOB_COMMENT", "")), width=14),
+    Column("qos", "QOS", lambda row: _of_job(row, row.job.facts.get("SLURM_JOB_QOS", "normal")), width=10),
+    Column("priority", "Priority", lambda row: _of_job(row, str(row.job.summary.user_priority)), width=10),
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""`sinfo`: list partitions, which are the CEs and sites, and nodes, which are the hosts of pilots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pilotage.cli.session import session_of_environment
+from pilotage.cli.slurm.columns import Column, parse_letters, parse_names, print_table
+from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
+from pilotage.cli.slurm.nodes import Host, hosts_of
+from pilotage.cli.slurm.options import ReadOptions
+from pilotage.cli.slurm.partitions import partitions
+from pilotage.cli.slurm.query_options import SINFO_OPTIONS
+from pilotage.cli.slurm.selection import words_of
+from pilotage.cli.slurm.usage import note, show_usage
+from pilotage.core.errors import InvalidInput
+
+_SHORT: Final = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "n/a": "n/a"}
+
+
+@dataclass
+class NodeRow:
+    """The hosts of a partition in one state."""
+
+    partition: str
+    state: str
+    hosts: list[Host]
+
+    def count(self, state: str) -> int:
+        return sum(1 for host in self.hosts if host.state == state)
+
+    @property
+    def cores(self) -> tuple[int, int]:
+        """(used, all)."""
+        return sum(host.used for host in self.hosts), sum(host.processors for host in self.hosts)
+
+
+def _title(row: NodeRow) -> str:
+    return row.partition + ("*" if row.partition == DEFAULT_PARTITION else "")
+
+
+def _cores(row: NodeRow) -> str:
+    used, total = row.cores
+    return f"{used}/{total - used}/0/{total}"
+
+
+def _nodes(row: NodeRow) -> str:
+    idle = row.count("idle")
+    return f"{len(row.hosts) - idle}/{idle}/0/{len(row.hosts)}"
+
+
+COLUMNS: Final[tuple[Column[NodeRow], ...]] = (
+    Column("partition", "PARTITION", _title, "P"),
+    Column("partitionname", "PARTITION", lambda row: row.partition, "R"),
+    Column("available", "AVAIL", lambda row: "up", "a"),
+    Column("time", "TIMELIMIT", lambda row: "infinite", "l"),
+    Column("nodes", "NODES", lambda row: str(len(row.hosts)), "D"),
+    Column("nodeaiot", "NODES(A/I/O/T)", _nodes, "F"),
+    Column("nodeai", "NODES(A/I)", lambda row: "/".join(_nodes(row).split("/")[:2]), "A"),
+    Column("statecompact", "STATE", lambda row: _SHORT[row.state], "t"),
+    Column("statelong", "STATE", lambda row: row.state, "T"),
+    Column("nodelist", "NODELIST", lambda row: ",".join(host.name for host in row.hosts), "N"),
+    Column("nodehost", "HOSTNAMES", lambda row: ",".join(host.name for host in row.hosts), "n"),
+    Column("cpus", "CPUS", lambda row: str(max((host.processors for host in row.hosts), default=0)), "c"),
+    Column("cpusstate", "CPUS(A/I/O/T)", _cores, "C"),
+    Column("features", "AVAIL_FEATURES", lambda row: "(null)", "f"),
+    Column("gres", "GRES", lambda row: "(null)", "G"),
+    Column("memory", "MEMORY", lambda row: "0", "m"),
+)  # fmt: skip
+DEFAULT_FORMAT: Final = "%9P %.5a %.10l %.6D %.6t %N"
+SUMMARY_FORMAT: Final = "%9P %.5a %.10l %.16F %N"
+NODE_FORMAT: Final = "%N %.6D %.9P %.5t"
+LONG_FORMAT: Final = "%9P %.5a %.10l %.6D %.11T %N"
+
+
+def sinfo(words: list[str]) -> int:
+    """List partitions and nodes."""
+    read = SINFO_OPTIONS.read(words)
+    values = read.values
+    if show_usage(SINFO_OPTIONS, read, "sinfo [OPTIONS]"):
+        return 0
+    if read.rest:
+        raise InvalidInput(f"unexpected word: {read.rest[0]}")
+    for text in SINFO_OPTIONS.ignored_notes(read):
+        note("sinfo", text)
+    if "Format" in values:
+        pieces = parse_names(values["Format"], COLUMNS, "--Format")
+    else:
+        default = (
+            SUMMARY_FORMAT if "summarize" in values else LONG_FORMAT if "long" in values else DEFAULT_FORMAT
+        )
+        default = NODE_FORMAT if "Node" in values else default
+        pieces = parse_letters(values.get("format") or default, COLUMNS, "--format")
+    with session_of_environment().client() as client:
+        known = partitions(client.sites())
+        hosts = hosts_of(client)
+    chosen = words_of(values, "partition") or list(known)
+    rows = [row for name in chosen if name in known for row in _rows(name, hosts, read)]
+    print_table(pieces, rows, header="noheader" not in values)
+    return 0
+
+
+def _rows(partition: str, hosts: list[Host], read: ReadOptions) -> list[NodeRow]:
+    of_partition = [host for host in hosts if host.is_in(partition)]
+    if "Node" in read.values:
+        return [NodeRow(partition, host.state, [host]) for host in of_partition]
+    if "summarize" in read.values or not of_partition:
+        return [NodeRow(partition, "n/a", of_partition)]
+    states = sorted({host.state for host in of_partition})
+    return [
+        NodeRow(partition, state, [host for host in of_partition if host.state == state]) for state in states
+    ]

@@ -1,0 +1,74 @@
+"""`srun`: run a command in a job of ours; outside of one, submit it as a job, wait, and print its output."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from pilotage import wire
+from pilotage.cli.session import LONG_PATIENCE, session_of_environment
+from pilotage.cli.slurm.batch_job import make_batch_job
+from pilotage.cli.slurm.job_numbers import parse_number
+from pilotage.cli.slurm.job_view import JobBook
+from pilotage.cli.slurm.options import ReadOptions
+from pilotage.cli.slurm.partitions import partition_fields
+from pilotage.cli.slurm.sbatch import exit_status, prepared_job
+from pilotage.cli.slurm.script import BatchScript
+from pilotage.cli.slurm.srun_options import SRUN_OPTIONS
+from pilotage.cli.slurm.tasks import run_tasks
+from pilotage.cli.slurm.usage import note, show_usage
+from pilotage.core.errors import InvalidInput
+
+
+def srun(words: list[str]) -> int:
+    """Run a command; the exit code is that of the command."""
+    read = SRUN_OPTIONS.read(words)
+    if show_usage(SRUN_OPTIONS, read, "srun [OPTIONS] COMMAND [ARGUMENTS]"):
+        return 0
+    if not read.rest:
+        raise InvalidInput("no command is given", hint="srun hostname")
+    if os.environ.get("PILOTAGE_JOB") and os.environ.get("SLURM_JOB_ID"):
+        return run_tasks(read.values, read.rest)
+    return _as_job(read)
+
+
+def _as_job(read: ReadOptions) -> int:
+    values = read.values
+    for name in ("output", "error", "input", "label"):
+        if name in values:
+            raise InvalidInput(f"--{name} works in a job only", hint="redirect srun itself, or use sbatch")
+    if "quiet" not in values:
+        for text in SRUN_OPTIONS.ignored_notes(read):
+            note("srun", text)
+    script = BatchScript(
+        f"#!/bin/sh\nexec {shlex.join(read.rest)}\n".encode(), os.path.basename(read.rest[0]), ""
+    )
+    with session_of_environment().client(patience=LONG_PATIENCE) as client:
+        book = JobBook(client)
+        job = make_batch_job(
+            values,
+            script,
+            [],
+            parent=lambda number: book.parent(parse_number(number)),
+            partition=lambda names: partition_fields(client, names),
+        )
+        # Its output comes through the server, to this terminal.
+        for name in ("stdout_file", "stderr_file", "open_mode"):
+            job.description.pop(name, None)
+        number = client.send(prepared_job(job)).first
+        try:
+            client.wait(number)
+        except KeyboardInterrupt:
+            client.kill(number, reason="srun was interrupted")
+            raise
+        for stream, target in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+            for piece in client.logs(number, stream=stream):
+                target.buffer.write(piece.data)
+            target.flush()
+        [found] = book.jobs(wire.jobs.Selection(ids=[number]))
+        code, signal = found.exit_code
+        if found.state.name != "COMPLETED" and not code and not signal:
+            note("srun", f"error: job {number}: {found.state.name}: {found.summary.reason}")
+            return 1
+        return exit_status(code, signal)

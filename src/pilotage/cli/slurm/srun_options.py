@@ -1,0 +1,72 @@
+"""What each option of srun means here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pilotage.cli.slurm.options import OptionTable, Takes, ignored, refused, understood
+from pilotage.cli.slurm.sbatch_options import SBATCH_OPTIONS
+
+_STEP: Final = "the job has one node, and the command runs on it"
+_NOT_SRUN: Final = frozenset(
+    {
+        "array",
+        "wrap",
+        "parsable",
+        "wait",
+        "hold",
+        "requeue",
+        "no-requeue",
+        "export-file",
+        "get-user-env",
+        "ignore-pbs",
+    }
+    | {"no-kill", "propagate", "spread-job", "wait-all-nodes", "output", "error", "input", "batch"}
+)
+
+SRUN_OPTIONS: Final = OptionTable(
+    "srun",
+    (
+        *(option._replace(variable="") for option in SBATCH_OPTIONS.options if option.name not in _NOT_SRUN),
+        understood("error/e", "In a job: file for standard error, with `%j %J %A %a %t %N %x %u`"),
+        understood("hold/H", "Outside of a job: it is held until it is released", Takes.NOTHING),
+        understood("input/i", "In a job: file for standard input"),
+        understood("label/l", "In a job: begin each line with the number of the task", Takes.NOTHING),
+        understood("output/o", "In a job: file for standard output, as --error"),
+        ignored("bcast", _STEP, Takes.OPTIONAL),
+        ignored("compress", _STEP, Takes.OPTIONAL),
+        ignored("cpu-bind", _STEP),
+        ignored("disable-status/X", _STEP, Takes.NOTHING),
+        ignored("exact", _STEP, Takes.NOTHING),
+        ignored("immediate/I", "a job waits until a pilot takes it", Takes.OPTIONAL),
+        ignored("jobid", _STEP),
+        ignored(
+            "kill-on-bad-exit/K", "the other tasks go on; the exit code is the highest one", Takes.OPTIONAL
+        ),
+        ignored("max-exit-timeout", _STEP),
+        ignored("mpi", "tasks are started one by one, without MPI"),
+        ignored("msg-timeout", _STEP),
+        ignored("no-kill/k", _STEP, Takes.OPTIONAL),
+        ignored("overlap", _STEP, Takes.NOTHING),
+        ignored("preserve-env/E", _STEP, Takes.NOTHING),
+        ignored("propagate", _STEP, Takes.OPTIONAL),
+        ignored("quit-on-interrupt", _STEP, Takes.NOTHING),
+        ignored("relative/r", _STEP),
+        ignored("resv-ports", _STEP, Takes.OPTIONAL),
+        ignored("send-libs", _STEP, Takes.OPTIONAL),
+        ignored("slurmd-debug", _STEP),
+        ignored("threads/T", _STEP),
+        ignored("unbuffered/u", "output is never kept back", Takes.NOTHING),
+        ignored("wait/W", "the other tasks go on"),
+        refused("epilog", "write it into the script"),
+        refused("het-group", "jobs have one part"),
+        refused("join", "a job runs one command on its node"),
+        refused("multi-prog", "write it into the script", Takes.NOTHING),
+        refused("prolog", "write it into the script"),
+        refused("pty", "a job has no terminal", Takes.NOTHING),
+        refused("task-epilog", "write it into the script"),
+        refused("task-prolog", "write it into the script"),
+        refused("x11", "a job has no display", Takes.OPTIONAL),
+    ),
+    permutes=False,
+)

@@ -1,0 +1,140 @@
+"""The tasks of srun in a job: as many processes of the command as --ntasks names."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import IO, Final
+
+from pilotage.cli.export_option import parse_export
+from pilotage.cli.slurm.amounts import parse_count
+from pilotage.cli.slurm.sbatch import exit_status
+from pilotage.cli.slurm.start_script import WARNING_VARIABLE
+from pilotage.core.errors import InvalidInput
+
+_PATTERN: Final = re.compile(r"%(\d*)([A-Za-z%])")
+NOT_FOUND: Final = 127
+
+
+def run_tasks(values: Mapping[str, str], command: list[str]) -> int:
+    """The highest exit code of the tasks."""
+    count = parse_count(values.get("ntasks") or os.environ.get("SLURM_NTASKS") or "1", "--ntasks")
+    started: list[subprocess.Popen[bytes]] = []
+    _pass_signals_on(started)
+    labels: list[threading.Thread] = []
+    for task in range(count):
+        try:
+            process = _start(values, command, task, count)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise InvalidInput(f"{command[0]}: {error.strerror}") from error
+        started.append(process)
+        if "label" in values and process.stdout is not None:
+            labels.append(threading.Thread(target=_copy_lines, args=(process.stdout, task)))
+            labels[-1].start()
+    codes = [process.wait() for process in started]
+    for thread in labels:
+        thread.join()
+    return max(exit_status(code, 0) if code >= 0 else exit_status(0, -code) for code in codes)
+
+
+def _start(values: Mapping[str, str], command: list[str], task: int, count: int) -> subprocess.Popen[bytes]:
+    environment = dict(os.environ)
+    if "export" in values:
+        chosen, _ = parse_export(values["export"], os.environ)
+        environment = {name: value for name, value in os.environ.items() if name.startswith(_OF_JOB)} | chosen
+    environment |= {
+        "SLURM_PROCID": str(task),
+        "SLURM_LOCALID": str(task),
+        "SLURM_NTASKS": str(count),
+        "SLURM_NPROCS": str(count),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": str(count),
+    }
+    output = _opened(values, "output", task)
+    error = _opened(values, "error", task)
+    source = Path(_file_name(values["input"], task)).open("rb") if values.get("input") else None  # noqa: SIM115
+    labelled = subprocess.PIPE if "label" in values and output is None else None
+    try:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=values.get("chdir") or None,
+            stdin=source,
+            stdout=output or labelled,
+            stderr=error or (subprocess.STDOUT if output is not None else None),
+            # The job may ignore the warning, and its commands must not inherit this.
+            preexec_fn=_reset_warning,
+        )
+    finally:
+        for file in (source, output, error):
+            if file is not None:
+                file.close()
+
+
+_OF_JOB: Final = ("SLURM_", "PILOTAGE_", "TMPDIR", "PATH", "HOME")
+
+
+def _reset_warning() -> None:
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+def _opened(values: Mapping[str, str], name: str, task: int) -> IO[bytes] | None:
+    text = values.get(name, "")
+    if not text or text == "none":
+        return None
+    mode = values.get("open-mode") or os.environ.get("SLURM_OPEN_MODE", "")
+    return Path(_file_name(text, task)).open("ab" if mode.startswith("a") else "wb")
+
+
+def _file_name(text: str, task: int) -> str:
+    environment = os.environ
+    job = environment["SLURM_JOB_ID"]
+    host = socket.gethostname().partition(".")[0]
+    known = {
+        "j": job,
+        "J": f"{job}.0",
+        "s": "0",
+        "A": environment.get("SLURM_ARRAY_JOB_ID", job),
+        "a": environment.get("SLURM_ARRAY_TASK_ID", "4294967294"),
+        "t": str(task),
+        "n": "0",
+        "N": host,
+        "x": environment.get("SLURM_JOB_NAME", ""),
+        "u": environment.get("SLURM_JOB_USER", ""),
+        "%": "%",
+    }
+
+    def place(match: re.Match[str]) -> str:
+        if match[2] not in known:
+            raise InvalidInput(f"{text}: %{match[2]} is not understood")
+        return known[match[2]].zfill(int(match[1] or 0))
+
+    return _PATTERN.sub(place, text)
+
+
+def _pass_signals_on(started: list[subprocess.Popen[bytes]]) -> None:
+    """Give the tasks SIGTERM, SIGINT, and the warning of the pilot as the signal of --signal."""
+    wanted = os.environ.get(WARNING_VARIABLE, "")
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1 and wanted:
+            number = signal.Signals[f"SIG{wanted}"]
+        for process in started:
+            process.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, pass_on)
+
+
+def _copy_lines(stream: IO[bytes], task: int) -> None:
+    for line in stream:
+        sys.stdout.buffer.write(b"%d: " % task + line)
+        sys.stdout.flush()
