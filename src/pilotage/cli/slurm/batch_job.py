@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pilotage import wire
@@ -17,6 +16,7 @@ from pilotage.cli.slurm.file_patterns import DEFAULT_ARRAY_NAME, DEFAULT_NAME, o
 from pilotage.cli.slurm.resources import parse_signal, resource_fields, task_count
 from pilotage.cli.slurm.script import BatchScript
 from pilotage.cli.slurm.start_script import sent_variables, start_arguments, start_text
+from pilotage.client.in_place import folder_fields, present_folder
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.arrays import Array, parse_array
 
@@ -56,7 +56,6 @@ def make_batch_job(
 ) -> BatchJob:
     """`parent` names a job for a dependency; `partition` gives the fields for partitions. Raises InvalidInput."""
     array = _array(values)
-    folder = Path(values.get("chdir") or ".").absolute()
     variables, unset = sent_variables(values.get("export", "ALL"), os.environ)
     signal, before = parse_signal(values["signal"]) if "signal" in values else ("", 0)
     fields = resource_fields(values)
@@ -65,7 +64,7 @@ def make_batch_job(
     start = start_text(
         variables | hidden, arguments, standard_input=_input(values.get("input", "")), warning=signal
     )
-    fields |= _files(values, folder, array=array is not None)
+    fields |= _files(values, array=array is not None)
     if "dependency" in values:
         fields |= parse_dependency(values["dependency"], parent)
     if "partition" in values:
@@ -101,7 +100,7 @@ def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) 
     """Variables of the job that are known at submission."""
     facts = {
         "SLURM_JOB_NAME": values.get("job-name") or script.name,
-        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        "SLURM_SUBMIT_DIR": present_folder(),
         "SLURM_SUBMIT_HOST": socket.gethostname(),
         "SLURM_JOB_USER": getpass.getuser(),
         "SLURM_JOB_UID": str(os.getuid()),
@@ -131,20 +130,18 @@ def _sizes(values: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, st
     return {"SLURM_MEM_PER_NODE": str(fields["memory"])} if given else {}
 
 
-def _files(values: Mapping[str, str], folder: Path, *, array: bool) -> dict[str, str]:
+def _files(values: Mapping[str, str], *, array: bool) -> dict[str, str]:
     mode = values.get("open-mode", "truncate").lower()
     if mode not in _OPEN_MODES:
         raise InvalidInput(f"--open-mode {mode}: it is append or truncate")
-    if not folder.is_dir():
-        raise InvalidInput(f"--chdir {folder}: there is no such folder")
     output = values.get("output") or (DEFAULT_ARRAY_NAME if array else DEFAULT_NAME)
     files = {
-        "folder": str(folder),
-        "stdout_file": output_name(output, "--output", array=array),
+        **folder_fields(values.get("chdir", "")),
+        "stdout_file": output_name(output, "--output"),
         "open_mode": _OPEN_MODES[mode],
     }
     if "error" in values:
-        files["stderr_file"] = output_name(values["error"], "--error", array=array)
+        files["stderr_file"] = output_name(values["error"], "--error")
     return files
 
 

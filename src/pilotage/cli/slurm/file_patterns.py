@@ -15,10 +15,10 @@ DEFAULT_NAME: Final = "slurm-%j.out"
 DEFAULT_ARRAY_NAME: Final = "slurm-%A_%a.out"
 
 
-def output_name(text: str, option: str, *, array: bool) -> str:
+def output_name(text: str, option: str) -> str:
     """The name for `stdout_file` or `stderr_file`.
 
-    >>> output_name("log-%J_%t.txt", "--output", array=False)
+    >>> output_name("log-%J_%t.txt", "--output")
     'log-%j_0.txt'
     """
 
@@ -36,7 +36,4 @@ def output_name(text: str, option: str, *, array: bool) -> str:
 
     if not text.strip():
         raise InvalidInput(f"{option} names no file")
-    if not array and re.search(r"%\d*a", text.replace("%%", "")):
-        # Slurm writes the number that stands for none.
-        text = re.sub(r"%\d*a", "4294967294", text)
     return _PATTERN.sub(place, text)
