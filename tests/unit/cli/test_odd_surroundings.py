@@ -139,6 +139,7 @@ WORDS: dict[str, list[list[str]]] = {
     "token revoke": [["token", "revoke", "1"], ["token", "revoke"]],
     "token rotate-key": [["token", "rotate-key"]],
     "dirac-commands": [["dirac-commands", "commands"], ["dirac-commands", "job.yaml"]],
+    "slurm-commands": [["slurm-commands", "commands"], ["slurm-commands", "job.yaml"]],
     "login": [["login", "http://127.0.0.1:1"], ["login", "https://127.0.0.1:1", "--ca", "nothing.pem"]],
     "logout": [["logout", "--home", "/nonexist/x"]],
     "server certificate show": [["server", "certificate", "show"], ["server"], ["server", "certificate"]],

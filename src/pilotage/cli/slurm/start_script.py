@@ -62,7 +62,12 @@ def start_arguments(start: str, script: bytes) -> list[str]:
             f" the limit is {_MOST:,}",
             hint="--export=NONE sends no variables",
         )
-    return ["-c", _BOOT, *(text[place : place + _PIECE] for place in range(0, len(text), _PIECE))]
+    return [
+        "-c",
+        _BOOT,
+        "slurm_start",
+        *(text[place : place + _PIECE] for place in range(0, len(text), _PIECE)),
+    ]
 
 
 def start_text(
