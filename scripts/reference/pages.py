@@ -29,6 +29,7 @@ from scripts.reference.job_description import reference_markdown as job_descript
 from scripts.reference.policy import correctors_markdown
 from scripts.reference.policy import reference_markdown as keys_of_policy
 from scripts.reference.requests import reference_markdown as request_specification
+from scripts.reference.slurm_commands import slurm_commands_markdown
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 MADE = "<!-- Made by scripts/write-docs from {source}; a test holds the two equal. -->"
@@ -238,6 +239,18 @@ hangs or prints any other line, nothing is submitted. `pilotage ce list` has the
 {forwarding_markdown(of_types)}"""
 
 
+def slurm_commands() -> str:
+    return f"""\
+{MADE.format(source="cli/slurm")}
+
+# Slurm's commands
+
+`pilotage slurm-commands DIR` writes them ([how-to](../how-to/slurm-scripts.md)). Options that are not listed here are
+refused, with exit code 1. Long options may be shortened.
+
+{slurm_commands_markdown()}"""
+
+
 def batch_systems() -> str:
     return f"""\
 {MADE.format(source="core/policy/batch_systems and outside/batch")}
@@ -280,6 +293,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "handover.md": hand_over,
     "policy.md": the_policy,
     "forwarding.md": forwarding,
+    "slurm-commands.md": slurm_commands,
     "batch-systems.md": batch_systems,
     "cli.md": command_line,
     "job-description.md": job_description,
