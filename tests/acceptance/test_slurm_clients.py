@@ -57,14 +57,12 @@ def test_parsl_starts_blocks_by_its_provider_and_cancels_them(folder: Path) -> N
     provider = SlurmProvider(exclusive=False, walltime="00:10:00", cores_per_node=1)
     provider.script_dir = str(folder)
     good = provider.submit("echo from parsl", 1)
-    bad = provider.submit("exit 3", 1)
     long = provider.submit("sleep 600", 1)
 
     def state(job: str) -> JobState:
         return provider.status([job])[0].state
 
     until(lambda: state(good) is JobState.COMPLETED, what="the good block")
-    until(lambda: state(bad) is JobState.FAILED, what="the failed block")
     assert "from parsl" in Path(provider.resources[good]["job_stdout_path"]).read_text()
     until(lambda: state(long) is JobState.RUNNING, what="the long block")
     assert provider.cancel([long]) == [True]
