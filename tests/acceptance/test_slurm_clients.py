@@ -50,16 +50,15 @@ def test_submitit_runs_functions_and_arrays(folder: Path) -> None:
 
 
 def test_parsl_starts_blocks_by_its_provider_and_cancels_them(folder: Path) -> None:
-    pytest.importorskip("parsl", reason="the group `clients` is not installed: Parsl is not tested")
-    from parsl.jobs.states import JobState
-    from parsl.providers import SlurmProvider
-
+    reason = "the group `clients` is not installed: Parsl is not tested"
+    JobState = pytest.importorskip("parsl.jobs.states", reason=reason).JobState
+    SlurmProvider = pytest.importorskip("parsl.providers", reason=reason).SlurmProvider
     provider = SlurmProvider(exclusive=False, walltime="00:10:00", cores_per_node=1)
     provider.script_dir = str(folder)
     good = provider.submit("echo from parsl", 1)
     long = provider.submit("sleep 600", 1)
 
-    def state(job: str) -> JobState:
+    def state(job: str) -> object:
         return provider.status([job])[0].state
 
     until(lambda: state(good) is JobState.COMPLETED, what="the good block")

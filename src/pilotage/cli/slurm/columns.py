@@ -21,7 +21,7 @@ class Column(NamedTuple, Generic[Row]):
     value: Callable[[Row], str]
     letter: str = ""
     width: int = 20
-    """Of the long format."""
+    """Width in the long format."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Piece(Generic[Row]):
     right: bool = False
     after: str = ""
     cut: str = ""
-    """What the end of a value that was cut is replaced by."""
+    """The text at the end of a value that was cut."""
 
     def cell(self, text: str) -> str:
         if self.width:

@@ -1,4 +1,4 @@
-"""`--dependency`: the conditions of Slurm as those of Pilotage's chains."""
+"""`--dependency`: the conditions of Slurm become conditions of Pilotage's chains."""
 
 from __future__ import annotations
 

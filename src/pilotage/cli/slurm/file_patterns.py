@@ -1,4 +1,4 @@
-"""Names of files for output: the patterns of Slurm as those of a job in place."""
+"""Names of files for output: the patterns of Slurm become patterns of a job in place."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ DEFAULT_PARTITION: Final = "all"
 
 
 class JobBook:
-    """Finds jobs by their numbers. What was read once is not asked for again."""
+    """Finds jobs by their numbers. Facts that were read once are not asked for again."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -179,5 +179,5 @@ def users_group(job: SlurmJob) -> str:
 
 
 def arrays_first(jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
-    """By the number of the job or array, then by task."""
+    """Sort by the number of the job or array, then by task."""
     return sorted(jobs, key=lambda job: (job.array or job.summary.id, job.task or 0))

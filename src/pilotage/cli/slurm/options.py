@@ -1,4 +1,4 @@
-"""Options of Slurm's commands: what each means here, and how a command line with them is read.
+"""Options of Slurm's commands: their meanings here, and the reading of a command line.
 
 A table of options says for each one whether it is understood, ignored or refused. An option that no table has is an
 error, so nothing is dropped silently.
@@ -15,7 +15,7 @@ from pilotage.core.errors import InvalidInput
 
 
 class Treatment(StrEnum):
-    """What a command does with an option."""
+    """The treatment of an option by a command."""
 
     UNDERSTOOD = "understood"
     IGNORED = "ignored"
@@ -39,7 +39,7 @@ class SlurmOption(NamedTuple):
     takes: Takes
     treatment: Treatment
     text: str
-    """What it means here, or why it is ignored or refused."""
+    """Its meaning here, or the reason why it is ignored or refused."""
     variable: str = ""
     """The variable of the environment that sets it, for sbatch and srun."""
 
@@ -71,12 +71,12 @@ class ReadOptions:
     """The options of one source: a command line, the lines of a script, or variables."""
 
     values: dict[str, str] = field(default_factory=dict)
-    """By name; "" for an option without a value."""
+    """Values by name; "" for an option without a value."""
     rest: list[str] = field(default_factory=list)
     """Words that are no options."""
 
     def over(self, weaker: ReadOptions) -> ReadOptions:
-        """These options, and those of a weaker source that are not among them."""
+        """These options, and further ones of a weaker source."""
         return ReadOptions(weaker.values | self.values, self.rest)
 
 

@@ -1,4 +1,4 @@
-"""What each option of squeue, sacct, scancel, scontrol and sinfo means here."""
+"""The options of squeue, sacct, scancel, scontrol and sinfo, with their meanings here."""
 
 from __future__ import annotations
 

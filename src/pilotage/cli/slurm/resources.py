@@ -103,7 +103,7 @@ def _memory(values: Mapping[str, str], cores: int, gpus: int) -> int:
 
 
 def _gpus(values: Mapping[str, str], tasks: int) -> int:
-    """The number of GPUs of the job: the largest that one of the options names."""
+    """The number of GPUs of the job: the largest number in the options."""
     counts = [0]
     for name, times in (("gpus", 1), ("gpus-per-node", 1), ("gpus-per-task", tasks)):
         if name in values:

@@ -1,4 +1,4 @@
-"""What each option of sbatch means here."""
+"""The options of sbatch, with their meanings here."""
 
 from __future__ import annotations
 

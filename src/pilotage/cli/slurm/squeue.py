@@ -23,7 +23,7 @@ MIN_JOB_AGE: Final = 3600
 
 
 def squeue(words: list[str]) -> int:
-    """List jobs that have not ended, or those in the states that are named."""
+    """List jobs that have not ended, or jobs in the states that are named."""
     read = SQUEUE_OPTIONS.read(words)
     if show_usage(SQUEUE_OPTIONS, read, "squeue [OPTIONS]"):
         return 0
@@ -57,7 +57,7 @@ def _rows(book: JobBook, read: ReadOptions) -> list[JobRow]:
 
 
 def _ordered(rows: list[JobRow], text: str) -> list[JobRow]:
-    """By the letters of --sort; the first one is the most important. Numbers are compared as numbers."""
+    """Sort by the letters of --sort; the first one is the most important. Numbers are compared as numbers."""
     by_letter = {column.letter: column for column in COLUMNS if column.letter}
     for part in reversed([part.strip() for part in text.split(",") if part.strip()]):
         letter = part.lstrip("+-")

@@ -1,4 +1,4 @@
-"""What each option of srun means here."""
+"""The options of srun, with their meanings here."""
 
 from __future__ import annotations
 

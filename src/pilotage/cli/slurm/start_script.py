@@ -1,4 +1,4 @@
-"""What a job runs: a small script that sets Slurm's variables and calls the batch script.
+"""The program of a job: a small script that sets Slurm's variables and calls the batch script.
 
 Both travel in the arguments of /bin/sh, as a compressed archive. So the batch script stays as it was at submission, no
 file of the user is copied, and no text of the user is taken for a placeholder.
