@@ -77,12 +77,12 @@ def parse_moment(text: str, option: str, now: float) -> float:
         return (midnight + timedelta(days=days[word.lower()])).timestamp()
     for form in (*_FORMS, *_CLOCKS):
         try:
-            found = datetime.strptime(word, form).astimezone()
+            listed = datetime.strptime(word, form).astimezone()
         except ValueError:
             continue
         if form in _CLOCKS:
-            return midnight.replace(hour=found.hour, minute=found.minute, second=found.second).timestamp()
-        return found.timestamp()
+            return midnight.replace(hour=listed.hour, minute=listed.minute, second=listed.second).timestamp()
+        return listed.timestamp()
     raise InvalidInput(
         f"{option} {text}: it is no time", hint="2026-11-05, 2026-11-05T14:30:00 or now-2hours"
     )

@@ -54,8 +54,8 @@ class SlurmJob:
     @property
     def facts(self) -> dict[str, str]:
         """The variables that sbatch has given the job."""
-        found: dict[str, str] = self.description.get("environment") or {}
-        return found
+        listed: dict[str, str] = self.description.get("environment") or {}
+        return listed
 
     @property
     def depends(self) -> bool:
@@ -125,7 +125,7 @@ class JobBook:
 
     def named(self, numbers: Sequence[JobNumber]) -> tuple[list[SlurmJob], list[JobNumber]]:
         """(the jobs that these numbers name, each once; numbers that name no job)."""
-        found: dict[int, SlurmJob] = {}
+        listed: dict[int, SlurmJob] = {}
         missing: list[JobNumber] = []
         ids = sorted({number.number for number in numbers})
         heads = {job.summary.id: job for job in self.jobs(wire.jobs.Selection(ids=ids))} if ids else {}
@@ -135,8 +135,8 @@ class JobBook:
             chosen = [] if head is None else self._chosen(head, number, arrays)
             if not chosen:
                 missing.append(number)
-            found |= {job.summary.id: job for job in chosen}
-        return list(found.values()), missing
+            listed |= {job.summary.id: job for job in chosen}
+        return list(listed.values()), missing
 
     def parent(self, number: JobNumber) -> str:
         """How a dependency names it: `12`, or `s:4` for a whole array. Raises NotFound."""

@@ -158,13 +158,13 @@ class OptionTable:
         """The option of a name, which may be shortened as long as it stays unique."""
         if name in self.by_name:
             return self.by_name[name]
-        found = [option for option in self.options if name and option.name.startswith(name)]
-        if len(found) > 1:
-            names = " or ".join(option.shown for option in found[:4])
+        listed = [option for option in self.options if name and option.name.startswith(name)]
+        if len(listed) > 1:
+            names = " or ".join(option.shown for option in listed[:4])
             raise InvalidInput(f"{place}option '--{name}' is ambiguous: {names}", hint=self._hint)
-        if not found:
+        if not listed:
             raise InvalidInput(f"{place}unrecognized option '--{name}'", hint=self._hint)
-        return found[0]
+        return listed[0]
 
     def _next(self, option: SlurmOption, left: list[str], place: str) -> str:
         if not left:

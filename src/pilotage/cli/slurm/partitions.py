@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def partitions(sites: list[SiteSummary]) -> dict[str, list[SiteSummary]]:
     """The sites of each partition. A CE is named before a site of the same name."""
-    found: dict[str, list[SiteSummary]] = {DEFAULT_PARTITION: list(sites)}
+    listed: dict[str, list[SiteSummary]] = {DEFAULT_PARTITION: list(sites)}
     for site in sites:
         for ce in site.ces:
-            found.setdefault(ce, []).append(site)
+            listed.setdefault(ce, []).append(site)
     for site in sites:
-        found.setdefault(site.name, [site])
-    return found
+        listed.setdefault(site.name, [site])
+    return listed
 
 
 def partition_fields(client: Client, text: str) -> dict[str, Any]:

@@ -24,14 +24,14 @@ class BatchScript:
 
     def directives(self) -> list[tuple[int, list[str]]]:
         """(number of the line, its words) of each `#SBATCH` line before the first command."""
-        found: list[tuple[int, list[str]]] = []
+        listed: list[tuple[int, list[str]]] = []
         for number, line in enumerate(self.text.decode("utf-8", "replace").split("\n"), 1):
             stripped = line.strip()
             if stripped and not stripped.startswith("#"):
                 break
             if line.startswith(_MARK) and (len(line) == len(_MARK) or line[len(_MARK)].isspace()):
-                found.append((number, _words(line[len(_MARK) :], number)))
-        return found
+                listed.append((number, _words(line[len(_MARK) :], number)))
+        return listed
 
 
 def read_script(words: list[str], wrap: str | None) -> BatchScript:

@@ -64,13 +64,15 @@ def find_listed(
     name = conditions.names[0] if len(conditions.names) == 1 else None
     active = job_states({state for state in states if not state.ended})
     ended = job_states({state for state in states if state.ended})
-    found: list[SlurmJob] = []
+    listed: list[SlurmJob] = []
     if active:
-        found += book.jobs(wire.jobs.Selection(states=active, owner=owner, name=name))
+        listed += book.jobs(wire.jobs.Selection(states=active, owner=owner, name=name))
     if ended and ended_since is not None:
-        found += book.jobs(wire.jobs.Selection(states=ended, owner=owner, name=name, ended_since=ended_since))
+        listed += book.jobs(
+            wire.jobs.Selection(states=ended, owner=owner, name=name, ended_since=ended_since)
+        )
     # A job may end between the two questions.
-    once = {job.summary.id: job for job in found}
+    once = {job.summary.id: job for job in listed}
     return [job for job in once.values() if conditions.takes(job)]
 
 

@@ -66,9 +66,9 @@ def _as_job(read: ReadOptions) -> int:
             for piece in client.logs(number, stream=stream):
                 target.buffer.write(piece.data)
             target.flush()
-        [found] = book.jobs(wire.jobs.Selection(ids=[number]))
-        code, signal = found.exit_code
-        if found.state.name != "COMPLETED" and not code and not signal:
-            note("srun", f"error: job {number}: {found.state.name}: {found.summary.reason}")
+        [listed] = book.jobs(wire.jobs.Selection(ids=[number]))
+        code, signal = listed.exit_code
+        if listed.state.name != "COMPLETED" and not code and not signal:
+            note("srun", f"error: job {number}: {listed.state.name}: {listed.summary.reason}")
             return 1
         return exit_status(code, signal)

@@ -1,7 +1,7 @@
 """The program of a job: a small script that sets Slurm's variables and calls the batch script.
 
-Both travel in the arguments of /bin/sh, as a compressed archive. So the batch script stays as it was at submission, no
-file of the user is copied, and no text of the user is taken for a placeholder.
+Both travel in the arguments of /bin/sh, as a compressed archive. So the batch script stays as it was at
+submission. No text of the user is taken for a placeholder.
 """
 
 from __future__ import annotations

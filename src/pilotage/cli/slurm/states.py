@@ -109,7 +109,7 @@ def reason_of(job: JobSummary, *, depends: bool) -> str:
 
 def parse_states(text: str) -> set[SlurmState]:
     """The states of `-t PD,RUNNING`; `all` is every state. States that no job has here select nothing."""
-    found: set[SlurmState] = set()
+    listed: set[SlurmState] = set()
     for part in text.split(","):
         word = part.strip().upper()
         if word == "ALL":
@@ -117,8 +117,8 @@ def parse_states(text: str) -> set[SlurmState]:
         known = [state for state in ALL_STATES if word in (state.name, state.code)]
         if not known and word not in _NEVER and word not in _NEVER.values():
             raise InvalidInput(f"{part.strip() or 'nothing'} is not a state of a job")
-        found.update(known)
-    return found
+        listed.update(known)
+    return listed
 
 
 def job_states(states: set[SlurmState]) -> list[str]:
