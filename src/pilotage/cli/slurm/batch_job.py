@@ -37,7 +37,7 @@ _IN_JOB: Final = {
 
 
 @dataclass(frozen=True)
-class BatchJob:
+class DescribedBatchJob:
     """A description with the values of its array, the group, and notes for the user."""
 
     description: dict[str, Any]
@@ -53,7 +53,7 @@ def make_batch_job(
     *,
     parent: Callable[[str], str],
     partition: Callable[[str], dict[str, Any]],
-) -> BatchJob:
+) -> DescribedBatchJob:
     """`parent` names a job for a dependency; `partition` gives the fields for partitions. Raises InvalidInput."""
     array = _array(values)
     variables, unset = sent_variables(values.get("export", "ALL"), os.environ)
@@ -82,7 +82,7 @@ def make_batch_job(
     }
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
     stated = {name: value for name, value in fields.items() if value not in (0, False, "", [])}
-    return BatchJob(stated, array.values if array else None, values.get("account", ""), notes)
+    return DescribedBatchJob(stated, array.values if array else None, values.get("account", ""), notes)
 
 
 _OF_TASK: Final = ("ARRAY_TASK_ID", "ARRAY_POSITION", "ARRAY_INDEX")

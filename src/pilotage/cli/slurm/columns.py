@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 _LETTER: Final = re.compile(r"%(\.?)(\d*)(#?)([A-Za-z%])")
 
 
-class Column(NamedTuple, Generic[Row]):
+class TableColumn(NamedTuple, Generic[Row]):
     name: str
     """Lower case, as in long formats."""
     title: str
@@ -25,10 +25,10 @@ class Column(NamedTuple, Generic[Row]):
 
 
 @dataclass(frozen=True)
-class Piece(Generic[Row]):
+class FormatPiece(Generic[Row]):
     """A column at its place in a line, and the text that follows it."""
 
-    column: Column[Row] | None
+    column: TableColumn[Row] | None
     width: int = 0
     """0: as wide as its value."""
     right: bool = False
@@ -44,10 +44,10 @@ class Piece(Generic[Row]):
         return text + self.after
 
 
-def parse_letters(text: str, columns: Sequence[Column[Row]], option: str) -> list[Piece[Row]]:
+def parse_letters(text: str, columns: Sequence[TableColumn[Row]], option: str) -> list[FormatPiece[Row]]:
     """The pieces of `%.18i %j`. Raises InvalidInput for a letter that no column has."""
     by_letter = {column.letter: column for column in columns if column.letter}
-    pieces: list[Piece[Row]] = []
+    pieces: list[FormatPiece[Row]] = []
     end = 0
     for match in _LETTER.finditer(text):
         _append_text(pieces, text[end : match.start()])
@@ -59,25 +59,25 @@ def parse_letters(text: str, columns: Sequence[Column[Row]], option: str) -> lis
             raise InvalidInput(
                 f"{option}: %{match[4]} is not understood", hint=f"one of {' '.join(by_letter)}"
             )
-        pieces.append(Piece(by_letter[match[4]], int(match[2] or 0), right=bool(match[1])))
+        pieces.append(FormatPiece(by_letter[match[4]], int(match[2] or 0), right=bool(match[1])))
     _append_text(pieces, text[end:])
     return pieces
 
 
-def parse_names(text: str, columns: Sequence[Column[Row]], option: str) -> list[Piece[Row]]:
+def parse_names(text: str, columns: Sequence[TableColumn[Row]], option: str) -> list[FormatPiece[Row]]:
     """The pieces of `JobID:10,State`, as -O has them. Raises InvalidInput for a name that no column has."""
-    pieces: list[Piece[Row]] = []
+    pieces: list[FormatPiece[Row]] = []
     for part in text.split(","):
         name, colon, size = part.strip().partition(":")
         match = re.fullmatch(r"(\.?)(\d*)(.*)", size)
         assert match is not None
         column = find_column(name, columns, option)
         width = int(match[2]) if match[2] else 0 if colon and match[3] else column.width
-        pieces.append(Piece(column, width, right=bool(match[1]), after=match[3]))
+        pieces.append(FormatPiece(column, width, right=bool(match[1]), after=match[3]))
     return pieces
 
 
-def find_column(name: str, columns: Sequence[Column[Row]], option: str) -> Column[Row]:
+def find_column(name: str, columns: Sequence[TableColumn[Row]], option: str) -> TableColumn[Row]:
     for column in columns:
         if column.name == name.strip().lower():
             return column
@@ -87,13 +87,13 @@ def find_column(name: str, columns: Sequence[Column[Row]], option: str) -> Colum
     )
 
 
-def print_table(pieces: Sequence[Piece[Row]], rows: Sequence[Row], *, header: bool) -> None:
+def print_table(pieces: Sequence[FormatPiece[Row]], rows: Sequence[Row], *, header: bool) -> None:
     if header:
         print("".join(piece.cell(piece.column.title if piece.column else "") for piece in pieces))
     for row in rows:
         print("".join(piece.cell(piece.column.value(row) if piece.column else "") for piece in pieces))
 
 
-def _append_text(pieces: list[Piece[Row]], text: str) -> None:
+def _append_text(pieces: list[FormatPiece[Row]], text: str) -> None:
     if text:
-        pieces.append(Piece(None, after=text))
+        pieces.append(FormatPiece(None, after=text))

@@ -8,7 +8,7 @@ from typing import Any
 from pilotage import __version__
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
 from pilotage.cli.slurm.job_view import users_group
-from pilotage.cli.slurm.rows import JobRow
+from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.squeue_columns import dependency_text, expected_end, short_host, user_id
 
 
@@ -21,7 +21,7 @@ def print_document(content: dict[str, Any]) -> None:
     print(json.dumps({"meta": meta, "errors": [], **content}, indent=2))
 
 
-def job_document(row: JobRow) -> dict[str, Any]:
+def job_document(row: SlurmJobRow) -> dict[str, Any]:
     job = row.job
     summary = job.summary
     code, signal = job.exit_code

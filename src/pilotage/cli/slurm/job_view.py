@@ -27,7 +27,7 @@ class SlurmJob:
     array: int | None
     """The number of its array."""
     task: int | None
-    book: JobBook
+    book: SlurmJobs
 
     @property
     def number(self) -> str:
@@ -104,7 +104,7 @@ DEFAULT_PARTITION: Final = "all"
 """The partition of jobs that may run at any CE."""
 
 
-class JobBook:
+class SlurmJobs:
     """Finds jobs by their numbers. Facts that were read once are not asked for again."""
 
     def __init__(self, client: Client) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Host:
+class PilotHost:
     name: str
     processors: int = 0
     used: int = 0
@@ -30,14 +30,14 @@ class Host:
         return partition == DEFAULT_PARTITION or partition in self.ces or partition in self.sites
 
 
-def hosts_of(client: Client) -> list[Host]:
+def hosts_of(client: Client) -> list[PilotHost]:
     """The hosts of pilots that have called home and not ended, by name."""
-    hosts: dict[str, Host] = {}
+    hosts: dict[str, PilotHost] = {}
     for pilot in client.pilots():
         if pilot.ended is not None or pilot.started is None:
             continue
         name = pilot.hostname.partition(".")[0]
-        host = hosts.setdefault(name, Host(name))
+        host = hosts.setdefault(name, PilotHost(name))
         host.processors += pilot.processors
         host.used += min(pilot.jobs, pilot.processors)
         host.ces.add(pilot.ce)

@@ -12,7 +12,7 @@ from pilotage.cli.slurm.states import PENDING
 
 
 @dataclass
-class JobRow:
+class SlurmJobRow:
     """`tasks` are the numbers of several pending tasks, of which `job` is the first; empty: `job` alone."""
 
     job: SlurmJob
@@ -37,20 +37,20 @@ class JobRow:
         return "" if self.job.task is None else str(self.job.task)
 
 
-def make_rows(jobs: Iterable[SlurmJob], now: float, *, each_task: bool) -> list[JobRow]:
+def make_rows(jobs: Iterable[SlurmJob], now: float, *, each_task: bool) -> list[SlurmJobRow]:
     """Rows by number. Pending tasks of an array with the same reason share one, unless `each_task`."""
-    rows: list[JobRow] = []
+    rows: list[SlurmJobRow] = []
     ordered = arrays_first(jobs)
     if each_task:
-        return [JobRow(job, now) for job in ordered]
+        return [SlurmJobRow(job, now) for job in ordered]
     for array, tasks in itertools.groupby(ordered, key=lambda job: job.array):
         if array is None:
-            rows += [JobRow(job, now) for job in tasks]
+            rows += [SlurmJobRow(job, now) for job in tasks]
             continue
         listed = list(tasks)
         waiting = [job for job in listed if job.state is PENDING and job.summary.started is None]
         if waiting:
-            rows.append(JobRow(waiting[0], now, tuple(job.task or 0 for job in waiting)))
+            rows.append(SlurmJobRow(waiting[0], now, tuple(job.task or 0 for job in waiting)))
         gathered = {job.summary.id for job in waiting}
-        rows += [JobRow(job, now) for job in listed if job.summary.id not in gathered]
+        rows += [SlurmJobRow(job, now) for job in listed if job.summary.id not in gathered]
     return rows

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_moment
-from pilotage.cli.slurm.columns import Column, Piece, find_column, print_table
+from pilotage.cli.slurm.columns import FormatPiece, TableColumn, find_column, print_table
 from pilotage.cli.slurm.job_json import job_document, print_document
-from pilotage.cli.slurm.job_view import JobBook, SlurmJob
+from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SACCT_OPTIONS
-from pilotage.cli.slurm.rows import JobRow, make_rows
+from pilotage.cli.slurm.rows import SlurmJobRow, make_rows
 from pilotage.cli.slurm.sacct_columns import BRIEF_FIELDS, COLUMNS, DEFAULT_FIELDS, LONG_FIELDS
 from pilotage.cli.slurm.selection import filter_of, find_listed, named_jobs
 from pilotage.cli.slurm.states import ALL_STATES, parse_states
@@ -37,7 +37,7 @@ def sacct(words: list[str]) -> int:
         raise InvalidInput(f"unexpected word: {read.rest[0]}", hint="sacct -j 12")
     pieces = _pieces(values)
     with session_of_environment().client() as client:
-        rows = _rows(JobBook(client), read)
+        rows = _rows(SlurmJobs(client), read)
         if not {"parsable", "parsable2", "noheader", "json"} & values.keys():
             for text in SACCT_OPTIONS.ignored_notes(read):
                 note("sacct", text)
@@ -45,7 +45,7 @@ def sacct(words: list[str]) -> int:
     return 0
 
 
-def _rows(book: JobBook, read: ReadOptions) -> list[JobRow]:
+def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
     values, now = read.values, time.time()
     states = parse_states(values["state"]) if values.get("state") else set(ALL_STATES)
     conditions = filter_of(values, "", states)
@@ -73,24 +73,26 @@ def _in_time(job: SlurmJob, since: float, until: float) -> bool:
     return job.summary.submitted <= until and (ended is None or ended >= since)
 
 
-def _with_steps(row: JobRow) -> list[JobRow]:
-    return [row] if row.job.summary.started is None else [row, JobRow(row.job, row.now, step="batch")]
+def _with_steps(row: SlurmJobRow) -> list[SlurmJobRow]:
+    return [row] if row.job.summary.started is None else [row, SlurmJobRow(row.job, row.now, step="batch")]
 
 
-def _pieces(values: Mapping[str, str]) -> list[Piece[JobRow]]:
+def _pieces(values: Mapping[str, str]) -> list[FormatPiece[SlurmJobRow]]:
     default = BRIEF_FIELDS if "brief" in values else LONG_FIELDS if "long" in values else DEFAULT_FIELDS
     pieces = []
     for part in (values.get("format") or default).split(","):
         match = re.fullmatch(r"\s*([A-Za-z_]+)(?:%(-?)(\d+))?\s*", part)
         if match is None:
             raise InvalidInput(f"--format: {part or 'nothing'} is not a field")
-        column: Column[JobRow] = find_column(match[1], COLUMNS, "--format")
+        column: TableColumn[SlurmJobRow] = find_column(match[1], COLUMNS, "--format")
         width = int(match[3]) if match[3] else column.width
-        pieces.append(Piece(column, width, right=not match[2], after=" ", cut="+"))
+        pieces.append(FormatPiece(column, width, right=not match[2], after=" ", cut="+"))
     return pieces
 
 
-def _print(values: Mapping[str, str], pieces: list[Piece[JobRow]], rows: list[JobRow]) -> None:
+def _print(
+    values: Mapping[str, str], pieces: list[FormatPiece[SlurmJobRow]], rows: list[SlurmJobRow]
+) -> None:
     if "json" in values:
         print_document({"jobs": [job_document(row) for row in rows]})
         return

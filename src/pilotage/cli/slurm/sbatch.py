@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pilotage import wire
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, session_of_environment
-from pilotage.cli.slurm.batch_job import BatchJob, make_batch_job
+from pilotage.cli.slurm.batch_job import DescribedBatchJob, make_batch_job
 from pilotage.cli.slurm.job_numbers import parse_number
-from pilotage.cli.slurm.job_view import JobBook
+from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch_options import SBATCH_OPTIONS
@@ -57,8 +57,10 @@ def batch_options(line: ReadOptions, script: BatchScript) -> ReadOptions:
     return line.over(SBATCH_OPTIONS.read_variables(os.environ)).over(lines)
 
 
-def described(client: Client, options: ReadOptions, script: BatchScript, arguments: list[str]) -> BatchJob:
-    book = JobBook(client)
+def described(
+    client: Client, options: ReadOptions, script: BatchScript, arguments: list[str]
+) -> DescribedBatchJob:
+    book = SlurmJobs(client)
     return make_batch_job(
         options.values,
         script,
@@ -68,7 +70,7 @@ def described(client: Client, options: ReadOptions, script: BatchScript, argumen
     )
 
 
-def prepared_job(job: BatchJob) -> SubmissionUpload:
+def prepared_job(job: DescribedBatchJob) -> SubmissionUpload:
     mapping = dict(job.description)
     if job.values is not None:
         mapping["parameters"] = job.values
@@ -82,7 +84,7 @@ def wait_for(client: Client, first: int) -> int:
     client.wait(selection)
     codes = [
         1 if job.state.code == "CA" else exit_status(*job.exit_code)
-        for job in JobBook(client).jobs(selection)
+        for job in SlurmJobs(client).jobs(selection)
     ]
     sys.stdout.flush()
     return max(codes, default=0)

@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from pilotage.cli.session import session_of_environment
-from pilotage.cli.slurm.job_view import JobBook, SlurmJob
+from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SCANCEL_OPTIONS
 from pilotage.cli.slurm.resources import parse_signal
@@ -35,10 +35,10 @@ def scancel(words: list[str]) -> int:
     for text in SCANCEL_OPTIONS.ignored_notes(read):
         note("scancel", text)
     with session_of_environment().client() as client:
-        return _cancel(JobBook(client), read)
+        return _cancel(SlurmJobs(client), read)
 
 
-def _cancel(book: JobBook, read: ReadOptions) -> int:
+def _cancel(book: SlurmJobs, read: ReadOptions) -> int:
     values, failed = read.values, 0
     own = book.client.whoami().user
     states = parse_states(values["state"]) if "state" in values else set()
@@ -66,7 +66,7 @@ def _cancel(book: JobBook, read: ReadOptions) -> int:
     return 1 if answer.refused else failed
 
 
-def _listed(book: JobBook, conditions: JobFilter) -> list[SlurmJob]:
+def _listed(book: SlurmJobs, conditions: JobFilter) -> list[SlurmJob]:
     return find_listed(book, conditions, set(conditions.states or _ACTIVE) & _ACTIVE, ended_since=None)
 
 

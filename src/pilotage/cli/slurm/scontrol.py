@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.amounts import parse_count
-from pilotage.cli.slurm.job_view import JobBook, SlurmJob
+from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs
 from pilotage.cli.slurm.query_options import SCONTROL_OPTIONS
 from pilotage.cli.slurm.rows import make_rows
 from pilotage.cli.slurm.scontrol_show import config_lines, job_text, node_text, partition_text
@@ -46,7 +46,7 @@ def scontrol(words: list[str]) -> int:
         print("\n".join(_host_names(rest[1:])))
         return 0
     with session_of_environment().client() as client:
-        book = JobBook(client)
+        book = SlurmJobs(client)
         if name == "show":
             return _show(book, rest, read.values)
         if name in ("hold", "uhold"):
@@ -64,7 +64,7 @@ def scontrol(words: list[str]) -> int:
     raise InvalidInput(f"{name or 'no command'} is not understood", hint=f"one of {', '.join(SUBCOMMANDS)}")
 
 
-def _show(book: JobBook, words: list[str], values: Mapping[str, str]) -> int:
+def _show(book: SlurmJobs, words: list[str], values: Mapping[str, str]) -> int:
     what = words[0].lower() if words else ""
     what, equals, value = what.partition("=")
     names = [value] if equals else words[1:]
@@ -84,7 +84,7 @@ def _show(book: JobBook, words: list[str], values: Mapping[str, str]) -> int:
     return 0
 
 
-def _shown_jobs(book: JobBook, names: list[str]) -> list[str]:
+def _shown_jobs(book: SlurmJobs, names: list[str]) -> list[str]:
     if names:
         jobs, missing = named_jobs(book, names)
         if missing and not jobs:
@@ -98,7 +98,7 @@ def _shown_jobs(book: JobBook, names: list[str]) -> list[str]:
     return [job_text(row) for row in make_rows(jobs, time.time(), each_task=False)]
 
 
-def _act(book: JobBook, act: Callable[[list[int]], ActionResponse], words: list[str]) -> int:
+def _act(book: SlurmJobs, act: Callable[[list[int]], ActionResponse], words: list[str]) -> int:
     """Do something with the jobs that are named. The exit code is 1 if one of them was refused."""
     jobs, missing = named_jobs(book, [word.removeprefix("jobid=").removeprefix("JobId=") for word in words])
     for number in missing:
@@ -112,7 +112,7 @@ def _act(book: JobBook, act: Callable[[list[int]], ActionResponse], words: list[
     return int(bool(missing or (answer is not None and answer.refused)))
 
 
-def _update(book: JobBook, words: list[str]) -> int:
+def _update(book: SlurmJobs, words: list[str]) -> int:
     fields = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
     number = fields.pop("jobid", fields.pop("job", ""))
     if not number:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from pilotage.cli.slurm.amounts import format_long_clock, format_moment
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
 from pilotage.cli.slurm.job_view import DEFAULT_PARTITION, users_group
-from pilotage.cli.slurm.nodes import Host, hosts_of
+from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.partitions import partitions
-from pilotage.cli.slurm.rows import JobRow
+from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.squeue_columns import dependency_text, expected_end, memory_text, short_host, user_id
 from pilotage.cli.slurm.usage import SPOKEN
 from pilotage.core.errors import NotFound
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NONE: Final = "(null)"
 
 
-def job_text(row: JobRow) -> str:
+def job_text(row: SlurmJobRow) -> str:
     job = row.job
     summary, host = job.summary, short_host(job)
     code, signal = job.exit_code
@@ -54,7 +54,7 @@ def job_text(row: JobRow) -> str:
     return "\n".join(lines)
 
 
-def _files(row: JobRow) -> dict[str, str]:
+def _files(row: SlurmJobRow) -> dict[str, str]:
     job = row.job
     output = str(job.description.get("stdout_file") or "")
     error = str(job.description.get("stderr_file") or output)
@@ -62,7 +62,7 @@ def _files(row: JobRow) -> dict[str, str]:
     return {name: _absolute(row, path) for name, path in named.items()}
 
 
-def _absolute(row: JobRow, path: str) -> str:
+def _absolute(row: SlurmJobRow, path: str) -> str:
     """The path with the patterns that are known before the job runs."""
     job = row.job
     known = {"%j": str(job.summary.id), "%A": str(job.array or job.summary.id), "%x": job.summary.name}
@@ -101,7 +101,7 @@ def node_text(client: Client, names: list[str]) -> list[str]:
     return [_one_node(host) for host in chosen]
 
 
-def _one_node(host: Host) -> str:
+def _one_node(host: PilotHost) -> str:
     return (
         f"NodeName={host.name} CPUAlloc={host.used} CPUTot={host.processors}\n"
         f"   NodeAddr={host.name} NodeHostName={host.name} Version={SPOKEN}\n"

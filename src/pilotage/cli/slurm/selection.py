@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pilotage import wire
 from pilotage.cli.slurm.job_numbers import JobNumber, parse_numbers
-from pilotage.cli.slurm.job_view import JobBook, SlurmJob, users_group
+from pilotage.cli.slurm.job_view import SlurmJob, SlurmJobs, users_group
 from pilotage.cli.slurm.states import SlurmState, job_states
 from pilotage.core.errors import InvalidInput
 
@@ -57,7 +57,7 @@ def filter_of(values: Mapping[str, str], own_name: str, states: Iterable[SlurmSt
 
 
 def find_listed(
-    book: JobBook, conditions: JobFilter, states: set[SlurmState], *, ended_since: float | None
+    book: SlurmJobs, conditions: JobFilter, states: set[SlurmState], *, ended_since: float | None
 ) -> list[SlurmJob]:
     """Jobs in one of `states`. Ended ones only if they have ended since then."""
     owner = conditions.owners[0] if len(conditions.owners) == 1 else None
@@ -76,7 +76,7 @@ def find_listed(
     return [job for job in once.values() if conditions.takes(job)]
 
 
-def named_jobs(book: JobBook, words: Iterable[str]) -> tuple[list[SlurmJob], list[JobNumber]]:
+def named_jobs(book: SlurmJobs, words: Iterable[str]) -> tuple[list[SlurmJob], list[JobNumber]]:
     """(jobs, numbers without one). Raises InvalidInput if no number is given."""
     numbers = parse_numbers(words)
     if not numbers:

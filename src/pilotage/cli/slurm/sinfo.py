@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pilotage.cli.session import session_of_environment
-from pilotage.cli.slurm.columns import Column, parse_letters, parse_names, print_table
+from pilotage.cli.slurm.columns import TableColumn, parse_letters, parse_names, print_table
 from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
-from pilotage.cli.slurm.nodes import Host, hosts_of
+from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.partitions import partitions
 from pilotage.cli.slurm.query_options import SINFO_OPTIONS
@@ -25,7 +25,7 @@ class NodeRow:
 
     partition: str
     state: str
-    hosts: list[Host]
+    hosts: list[PilotHost]
 
     def count(self, state: str) -> int:
         return sum(1 for host in self.hosts if host.state == state)
@@ -50,23 +50,23 @@ def _nodes(row: NodeRow) -> str:
     return f"{len(row.hosts) - idle}/{idle}/0/{len(row.hosts)}"
 
 
-COLUMNS: Final[tuple[Column[NodeRow], ...]] = (
-    Column("partition", "PARTITION", _title, "P"),
-    Column("partitionname", "PARTITION", lambda row: row.partition, "R"),
-    Column("available", "AVAIL", lambda row: "up", "a"),
-    Column("time", "TIMELIMIT", lambda row: "infinite", "l"),
-    Column("nodes", "NODES", lambda row: str(len(row.hosts)), "D"),
-    Column("nodeaiot", "NODES(A/I/O/T)", _nodes, "F"),
-    Column("nodeai", "NODES(A/I)", lambda row: "/".join(_nodes(row).split("/")[:2]), "A"),
-    Column("statecompact", "STATE", lambda row: _SHORT[row.state], "t"),
-    Column("statelong", "STATE", lambda row: row.state, "T"),
-    Column("nodelist", "NODELIST", lambda row: ",".join(host.name for host in row.hosts), "N"),
-    Column("nodehost", "HOSTNAMES", lambda row: ",".join(host.name for host in row.hosts), "n"),
-    Column("cpus", "CPUS", lambda row: str(max((host.processors for host in row.hosts), default=0)), "c"),
-    Column("cpusstate", "CPUS(A/I/O/T)", _cores, "C"),
-    Column("features", "AVAIL_FEATURES", lambda row: "(null)", "f"),
-    Column("gres", "GRES", lambda row: "(null)", "G"),
-    Column("memory", "MEMORY", lambda row: "0", "m"),
+COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
+    TableColumn("partition", "PARTITION", _title, "P"),
+    TableColumn("partitionname", "PARTITION", lambda row: row.partition, "R"),
+    TableColumn("available", "AVAIL", lambda row: "up", "a"),
+    TableColumn("time", "TIMELIMIT", lambda row: "infinite", "l"),
+    TableColumn("nodes", "NODES", lambda row: str(len(row.hosts)), "D"),
+    TableColumn("nodeaiot", "NODES(A/I/O/T)", _nodes, "F"),
+    TableColumn("nodeai", "NODES(A/I)", lambda row: "/".join(_nodes(row).split("/")[:2]), "A"),
+    TableColumn("statecompact", "STATE", lambda row: _SHORT[row.state], "t"),
+    TableColumn("statelong", "STATE", lambda row: row.state, "T"),
+    TableColumn("nodelist", "NODELIST", lambda row: ",".join(host.name for host in row.hosts), "N"),
+    TableColumn("nodehost", "HOSTNAMES", lambda row: ",".join(host.name for host in row.hosts), "n"),
+    TableColumn("cpus", "CPUS", lambda row: str(max((host.processors for host in row.hosts), default=0)), "c"),
+    TableColumn("cpusstate", "CPUS(A/I/O/T)", _cores, "C"),
+    TableColumn("features", "AVAIL_FEATURES", lambda row: "(null)", "f"),
+    TableColumn("gres", "GRES", lambda row: "(null)", "G"),
+    TableColumn("memory", "MEMORY", lambda row: "0", "m"),
 )  # fmt: skip
 DEFAULT_FORMAT: Final = "%9P %.5a %.10l %.6D %.6t %N"
 SUMMARY_FORMAT: Final = "%9P %.5a %.10l %.16F %N"
@@ -101,7 +101,7 @@ def sinfo(words: list[str]) -> int:
     return 0
 
 
-def _rows(partition: str, hosts: list[Host], read: ReadOptions) -> list[NodeRow]:
+def _rows(partition: str, hosts: list[PilotHost], read: ReadOptions) -> list[NodeRow]:
     of_partition = [host for host in hosts if host.is_in(partition)]
     if "Node" in read.values:
         return [NodeRow(partition, host.state, [host]) for host in of_partition]

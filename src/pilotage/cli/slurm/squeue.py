@@ -8,10 +8,10 @@ from typing import Final
 from pilotage.cli.session import session_of_environment
 from pilotage.cli.slurm.columns import parse_letters, parse_names, print_table
 from pilotage.cli.slurm.job_json import job_document, print_document
-from pilotage.cli.slurm.job_view import JobBook
+from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.query_options import SQUEUE_OPTIONS
-from pilotage.cli.slurm.rows import JobRow, make_rows
+from pilotage.cli.slurm.rows import SlurmJobRow, make_rows
 from pilotage.cli.slurm.selection import filter_of, find_listed, named_jobs
 from pilotage.cli.slurm.squeue_columns import COLUMNS, DEFAULT_FORMAT, LONG_FORMAT
 from pilotage.cli.slurm.states import COMPLETING, PENDING, RUNNING, parse_states
@@ -30,12 +30,12 @@ def squeue(words: list[str]) -> int:
     for text in SQUEUE_OPTIONS.ignored_notes(read):
         note("squeue", text)
     with session_of_environment().client() as client:
-        rows = _rows(JobBook(client), read)
+        rows = _rows(SlurmJobs(client), read)
         _print(read, rows)
     return 0
 
 
-def _rows(book: JobBook, read: ReadOptions) -> list[JobRow]:
+def _rows(book: SlurmJobs, read: ReadOptions) -> list[SlurmJobRow]:
     values = read.values
     now = time.time()
     states = parse_states(values["states"]) if values.get("states") else {PENDING, RUNNING, COMPLETING}
@@ -56,7 +56,7 @@ def _rows(book: JobBook, read: ReadOptions) -> list[JobRow]:
     return _ordered(rows, values.get("sort", ""))
 
 
-def _ordered(rows: list[JobRow], text: str) -> list[JobRow]:
+def _ordered(rows: list[SlurmJobRow], text: str) -> list[SlurmJobRow]:
     """Sort by the letters of --sort; the first one is the most important. Numbers are compared as numbers."""
     by_letter = {column.letter: column for column in COLUMNS if column.letter}
     for part in reversed([part.strip() for part in text.split(",") if part.strip()]):
@@ -74,7 +74,7 @@ def _sort_key(text: str) -> tuple[float, str]:
     return (float(number), text) if number.isdigit() else (0.0, text)
 
 
-def _print(read: ReadOptions, rows: list[JobRow]) -> None:
+def _print(read: ReadOptions, rows: list[SlurmJobRow]) -> None:
     values = read.values
     if "json" in values:
         print_document({"jobs": [job_document(row) for row in rows]})

@@ -7,9 +7,9 @@ from typing import Final
 
 from pilotage.cli.slurm.amounts import format_clock, format_moment
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
-from pilotage.cli.slurm.columns import Column
+from pilotage.cli.slurm.columns import TableColumn
 from pilotage.cli.slurm.job_view import CONDITIONS, SlurmJob, users_group
-from pilotage.cli.slurm.rows import JobRow
+from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.states import PENDING
 
 NOBODY: Final = 65_534
@@ -55,61 +55,61 @@ def expected_end(job: SlurmJob) -> float | None:
     return job.summary.started + job.time_limit
 
 
-def _left(row: JobRow) -> str:
+def _left(row: SlurmJobRow) -> str:
     if not row.job.time_limit:
         return "UNLIMITED"
     return format_clock(row.job.time_limit - row.job.elapsed(row.now))
 
 
-def _node_or_reason(row: JobRow) -> str:
+def _node_or_reason(row: SlurmJobRow) -> str:
     return (
         short_host(row.job) if row.job.state is not PENDING and short_host(row.job) else f"({row.job.reason})"
     )
 
 
-def _exit(row: JobRow) -> str:
+def _exit(row: SlurmJobRow) -> str:
     code, signal = row.job.exit_code
     return str(signal or code * 256)
 
 
-COLUMNS: Final[tuple[Column[JobRow], ...]] = (
-    Column("jobarrayid", "JOBID", lambda row: row.number, "i"),
-    Column("jobid", "JOBID", lambda row: str(row.job.summary.id), "A"),
-    Column("arrayjobid", "ARRAY_JOB_ID", lambda row: str(row.job.array or row.job.summary.id), "F"),
-    Column("arraytaskid", "ARRAY_TASK_ID", lambda row: row.task_text or "N/A", "K"),
-    Column("partition", "PARTITION", lambda row: row.job.partition, "P"),
-    Column("name", "NAME", lambda row: row.job.summary.name, "j"),
-    Column("username", "USER", lambda row: row.job.summary.owner, "u"),
-    Column("userid", "UID", lambda row: str(user_id(row.job.summary.owner)), "U"),
-    Column("statecompact", "ST", lambda row: row.job.state.code, "t"),
-    Column("state", "STATE", lambda row: row.job.state.name, "T"),
-    Column("timeused", "TIME", lambda row: format_clock(row.job.elapsed(row.now)), "M"),
-    Column("timelimit", "TIME_LIMIT", lambda row: limit_text(row.job), "l"),
-    Column("timeleft", "TIME_LEFT", _left, "L"),
-    Column("numnodes", "NODES", lambda row: "1", "D"),
-    Column("numcpus", "CPUS", lambda row: str(row.job.cpus), "C"),
-    Column("numtasks", "TASKS", lambda row: row.job.facts.get("SLURM_NTASKS", "1")),
-    Column("mincpus", "MIN_CPUS", lambda row: str(row.job.cpus), "c"),
-    Column("minmemory", "MIN_MEMORY", lambda row: memory_text(row.job), "m"),
-    Column("reasonlist", "NODELIST(REASON)", _node_or_reason, "R"),
-    Column("reason", "REASON", lambda row: row.job.reason, "r"),
-    Column("nodelist", "NODELIST", lambda row: short_host(row.job), "N"),
-    Column("batchhost", "EXEC_HOST", lambda row: short_host(row.job) or "n/a", "B"),
-    Column("account", "ACCOUNT", lambda row: users_group(row.job), "a"),
-    Column("groupname", "GROUP", lambda row: row.job.summary.group, "g"),
-    Column("qos", "QOS", lambda row: row.job.facts.get("SLURM_JOB_QOS", "normal"), "q"),
-    Column("prioritylong", "PRIORITY", lambda row: str(row.job.summary.user_priority), "Q"),
-    Column("priority", "PRIORITY", lambda row: f"{row.job.summary.user_priority / 10:.14f}", "p"),
-    Column("submittime", "SUBMIT_TIME", lambda row: format_moment(row.job.summary.submitted, "N/A"), "V"),
-    Column("starttime", "START_TIME", lambda row: format_moment(row.job.summary.started, "N/A"), "S"),
-    Column("endtime", "END_TIME", lambda row: format_moment(expected_end(row.job), "N/A"), "e"),
-    Column("dependency", "DEPENDENCY", lambda row: dependency_text(row.job) or _NONE, "E"),
-    Column("feature", "FEATURES", lambda row: row.job.facts.get("SLURM_JOB_CONSTRAINTS", _NONE), "f"),
-    Column("workdir", "WORK_DIR", lambda row: row.job.description.get("folder") or _NONE, "Z"),
-    Column("command", "COMMAND", lambda row: row.job.facts.get(COMMAND_VARIABLE, _NONE), "o"),
-    Column("comment", "COMMENT", lambda row: row.job.facts.get("SLURM_JOB_COMMENT", _NONE), "k"),
-    Column("stdout", "STDOUT", lambda row: row.job.description.get("stdout_file") or _NONE),
-    Column("stderr", "STDERR", lambda row: row.job.description.get("stderr_file") or _NONE),
-    Column("exit_code", "EXIT_CODE", _exit),
-    Column("restartcnt", "RESTART_CNT", lambda row: str(max(0, row.job.summary.attempt - 1))),
+COLUMNS: Final[tuple[TableColumn[SlurmJobRow], ...]] = (
+    TableColumn("jobarrayid", "JOBID", lambda row: row.number, "i"),
+    TableColumn("jobid", "JOBID", lambda row: str(row.job.summary.id), "A"),
+    TableColumn("arrayjobid", "ARRAY_JOB_ID", lambda row: str(row.job.array or row.job.summary.id), "F"),
+    TableColumn("arraytaskid", "ARRAY_TASK_ID", lambda row: row.task_text or "N/A", "K"),
+    TableColumn("partition", "PARTITION", lambda row: row.job.partition, "P"),
+    TableColumn("name", "NAME", lambda row: row.job.summary.name, "j"),
+    TableColumn("username", "USER", lambda row: row.job.summary.owner, "u"),
+    TableColumn("userid", "UID", lambda row: str(user_id(row.job.summary.owner)), "U"),
+    TableColumn("statecompact", "ST", lambda row: row.job.state.code, "t"),
+    TableColumn("state", "STATE", lambda row: row.job.state.name, "T"),
+    TableColumn("timeused", "TIME", lambda row: format_clock(row.job.elapsed(row.now)), "M"),
+    TableColumn("timelimit", "TIME_LIMIT", lambda row: limit_text(row.job), "l"),
+    TableColumn("timeleft", "TIME_LEFT", _left, "L"),
+    TableColumn("numnodes", "NODES", lambda row: "1", "D"),
+    TableColumn("numcpus", "CPUS", lambda row: str(row.job.cpus), "C"),
+    TableColumn("numtasks", "TASKS", lambda row: row.job.facts.get("SLURM_NTASKS", "1")),
+    TableColumn("mincpus", "MIN_CPUS", lambda row: str(row.job.cpus), "c"),
+    TableColumn("minmemory", "MIN_MEMORY", lambda row: memory_text(row.job), "m"),
+    TableColumn("reasonlist", "NODELIST(REASON)", _node_or_reason, "R"),
+    TableColumn("reason", "REASON", lambda row: row.job.reason, "r"),
+    TableColumn("nodelist", "NODELIST", lambda row: short_host(row.job), "N"),
+    TableColumn("batchhost", "EXEC_HOST", lambda row: short_host(row.job) or "n/a", "B"),
+    TableColumn("account", "ACCOUNT", lambda row: users_group(row.job), "a"),
+    TableColumn("groupname", "GROUP", lambda row: row.job.summary.group, "g"),
+    TableColumn("qos", "QOS", lambda row: row.job.facts.get("SLURM_JOB_QOS", "normal"), "q"),
+    TableColumn("prioritylong", "PRIORITY", lambda row: str(row.job.summary.user_priority), "Q"),
+    TableColumn("priority", "PRIORITY", lambda row: f"{row.job.summary.user_priority / 10:.14f}", "p"),
+    TableColumn("submittime", "SUBMIT_TIME", lambda row: format_moment(row.job.summary.submitted, "N/A"), "V"),
+    TableColumn("starttime", "START_TIME", lambda row: format_moment(row.job.summary.started, "N/A"), "S"),
+    TableColumn("endtime", "END_TIME", lambda row: format_moment(expected_end(row.job), "N/A"), "e"),
+    TableColumn("dependency", "DEPENDENCY", lambda row: dependency_text(row.job) or _NONE, "E"),
+    TableColumn("feature", "FEATURES", lambda row: row.job.facts.get("SLURM_JOB_CONSTRAINTS", _NONE), "f"),
+    TableColumn("workdir", "WORK_DIR", lambda row: row.job.description.get("folder") or _NONE, "Z"),
+    TableColumn("command", "COMMAND", lambda row: row.job.facts.get(COMMAND_VARIABLE, _NONE), "o"),
+    TableColumn("comment", "COMMENT", lambda row: row.job.facts.get("SLURM_JOB_COMMENT", _NONE), "k"),
+    TableColumn("stdout", "STDOUT", lambda row: row.job.description.get("stdout_file") or _NONE),
+    TableColumn("stderr", "STDERR", lambda row: row.job.description.get("stderr_file") or _NONE),
+    TableColumn("exit_code", "EXIT_CODE", _exit),
+    TableColumn("restartcnt", "RESTART_CNT", lambda row: str(max(0, row.job.summary.attempt - 1))),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pilotage import wire
 from pilotage.cli.session import LONG_PATIENCE, session_of_environment
 from pilotage.cli.slurm.batch_job import make_batch_job
 from pilotage.cli.slurm.job_numbers import parse_number
-from pilotage.cli.slurm.job_view import JobBook
+from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch import exit_status, prepared_job
@@ -45,7 +45,7 @@ def _as_job(read: ReadOptions) -> int:
         f"#!/bin/sh\nexec {shlex.join(read.rest)}\n".encode(), os.path.basename(read.rest[0]), ""
     )
     with session_of_environment().client(patience=LONG_PATIENCE) as client:
-        book = JobBook(client)
+        book = SlurmJobs(client)
         job = make_batch_job(
             values,
             script,
