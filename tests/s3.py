@@ -205,6 +205,8 @@ class FaultyLine:
         self.hold = b""
         """Connections with these bytes wait until `go_on` is set; `held` tells that one waits."""
         self.held, self.go_on = threading.Event(), threading.Event()
+        self.refuses = False
+        """Connections are closed at once, as by a service that is away."""
         self.connections = 0
         self._serving: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -231,6 +233,8 @@ class FaultyLine:
 
     def _serve(self, near: socket.socket, up: int, down: int) -> None:
         with near:
+            if self.refuses:
+                return
             try:
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:

@@ -480,6 +480,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/pilot/jobs/{job}/inputs/{digest}": EDGES,
     "PUT /v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}": blob,
     "POST /v1/pilot/jobs/{job}/{epoch}/addresses": BY_TYPE,
+    "POST /v1/pilot/jobs/{job}/{epoch}/outputs": BY_TYPE,
     "PUT /v1/pilot/jobs/{job}/{epoch}/streams/{stream}": blob,
     "POST /v1/pilot/jobs/{job}/tail": blob,
     "GET /v1/pilot.pyz": EDGES,

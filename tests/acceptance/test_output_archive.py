@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.server.http import output_archive
 from pilotage.server.http.output_archive import CHUNK, OutputArchive
 from pilotage.store.tables.listing import JobFacts
@@ -110,6 +111,10 @@ class _Sandbox(DirectorySandbox):
         return self.folder / name
 
 
+def no_objects(record: ObjectRecord) -> Iterator[bytes]:
+    raise AssertionError("all files are in the folder")
+
+
 def test_memory_is_bounded_and_lost_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = _Sandbox(tmp_path)
     large = 40 * 1024 * 1024 + 17
@@ -121,7 +126,7 @@ def test_memory_is_bounded_and_lost_files_are_told(tmp_path: Path, monkeypatch: 
     one = output_archive._Job(7, facts, {}, outputs, [])
     monkeypatch.setattr(OutputArchive, "_ids", lambda self, after: [7] if after < 7 else [])
     monkeypatch.setattr(OutputArchive, "_load", lambda self, ids: [one])
-    archive = OutputArchive(None, sandbox, None, Selection())  # type: ignore[arg-type]
+    archive = OutputArchive(None, sandbox, None, Selection(), no_objects)  # type: ignore[arg-type]
     body = tmp_path / "body.tar"
     with body.open("wb") as file:
         for chunk in archive.chunks():

@@ -390,7 +390,10 @@ def test_the_duty_makes_months_and_lets_them_go(filled: Any, store: Store, write
         pool=SimpleNamespace(policy=policy), writer=writer, readers=store.readers, clock=lambda: NOW,
         monotonic=time.monotonic, disk=SimpleNamespace(
             sandbox=SimpleNamespace(
-                delete_outputs=removed.append, delete_tails=lambda job: None, delete_tries=lambda *one: None
+                delete_outputs=removed.append,
+                delete_tails=lambda job: None,
+                delete_tries=lambda *one: None,
+                objects_of=lambda *one: [],
             )
         ),
         duties=SimpleNamespace(retention_ran_at=None, failing=FailingRows(lambda: NOW)),

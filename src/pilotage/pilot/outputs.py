@@ -48,6 +48,14 @@ class _AnnouncedBytes:
         return data
 
 
+def check_size(file: IO[bytes], max_bytes: int) -> int:
+    """The size of an open file. Raises Unreadable if it is larger than `max_bytes`; 0: the limit is not known."""
+    size = os.fstat(file.fileno()).st_size
+    if max_bytes and size > max_bytes:
+        raise Unreadable(f"it has {size:,} bytes: at most {max_bytes:,} are accepted")
+    return size
+
+
 def upload(
     connection: ServerConnection,
     key: Key,
@@ -61,9 +69,7 @@ def upload(
     `max_bytes`: the server's limit; 0: not known. Bytes appended during the upload are left out.
     `call`: STORE_OUTPUT, or STORE_STREAM for a killed job.
     """
-    size = os.fstat(file.fileno()).st_size
-    if max_bytes and size > max_bytes:
-        raise Unreadable(f"it has {size:,} bytes: at most {max_bytes:,} are accepted")
+    size = check_size(file, max_bytes)
     file.seek(0)
     path = call.address(job=key[0], epoch=key[1], name=name, stream=name)
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}

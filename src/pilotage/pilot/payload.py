@@ -24,9 +24,10 @@ from .limits import process_cpu_limit, resource_limits
 from .log import log
 from .output_search import MAX_REFUSED, MAX_SHOWN, SearchCancelled, find_outputs
 from .outputs import Unreadable, open_output, upload
-from .place import DataAttempt
+from .place import DataAttempt, DataCancelled
 from .removal import remove_tree
 from .safe_open import NotAFile, escape_name
+from .sandbox_outputs import SandboxOutputs
 from .standard_streams import STREAMS, StandardStreams
 from .thread_pool import retry_until_available
 from .transport import FORBIDDEN, RequestRefused, ServerConnection, ServerUnavailable
@@ -78,6 +79,7 @@ class RunningPayload:
         self.data = None if order is None else JobData(order, self.key)
         """The data order of a job of a request."""
         self.streams = StandardStreams(offer.payload)
+        self._outputs = SandboxOutputs(offer.sandbox, self.key, max_output)
 
     # Before the process starts
 
@@ -292,6 +294,8 @@ class RunningPayload:
                     self._upload_output(
                         connection, output.name, partial(open_output, self.folder, output.source)
                     )
+        except DataCancelled:
+            self.finish.message, self.finish.failure = "output: cancelled", self.finish.failure or "output"
         except (ServerUnavailable, RequestRefused, SearchCancelled, OSError) as error:
             self.finish.message = f"output: {escape_name(str(error))}"
             self.finish.failure = self.finish.failure or "output"
@@ -334,10 +338,7 @@ class RunningPayload:
         """Upload one file. Raises ServerUnavailable, and RequestRefused if the server accepts no other file either."""
         try:
             with opened() as file:
-                retry_until_available(
-                    lambda: upload(connection, self.key, name, file, self.max_output),
-                    lambda: self.is_cancelled,
-                )
+                self._outputs.send(self._attempt(connection, lambda: self.is_cancelled), name, file)
         except RequestRefused as error:
             if error.superseded or error.status == FORBIDDEN:
                 raise

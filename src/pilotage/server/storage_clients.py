@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pilotage.core.errors import NotFound, PilotageError
 from pilotage.core.policy import Policy
 from pilotage.core.policy.storage_model import S3Options
-from pilotage.outside.storage.operations import S3Operation, SignedRequest, StoredObject
+from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
 from pilotage.server.outside_calls import OutsideCalls
 from pilotage.services.jobs.storage_access import StorageAccess
 
@@ -79,6 +79,17 @@ class StorageClients:
         """The objects with these addresses, as the service tells them."""
         place = self._place(policy, name)
         return self._ask(name, f"look at {urls[0]}", list[StoredObject], lambda: place.look_at(urls, now))
+
+    def remove(self, policy: Policy, name: str, urls: Sequence[str], now: float) -> None:
+        """Remove objects at a place."""
+        place = self._place(policy, name)
+        self._ask(name, f"remove {urls[0]}", None, lambda: place.remove(urls, now))
+
+    def read(self, policy: Policy, name: str, piece: ObjectPiece, now: float) -> bytes:
+        """A piece of an object at a place."""
+        place = self._place(policy, name)
+        call = f"read {piece.url} from {piece.offset}"
+        return self._ask(name, call, bytes, lambda: place.read(piece, now))
 
     def check(self, policy: Policy, name: str, now: float) -> str:
         """Ask a place whether it serves, and keep the answer. Returns its problem; empty: there is none."""

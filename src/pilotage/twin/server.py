@@ -164,6 +164,7 @@ class TwinServer:
             peers=NoPeers(),
             counters=None,
         )
+        pool.server.instance = loaded.uuid
         pool.server.home_storage = str(self._home.storage)
         return loaded.uuid, pool
 

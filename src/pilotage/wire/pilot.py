@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Dict, List, Optional
 
-from .data import MAX_STORED_FILES, DataOrder, StoredFile
+from .data import MAX_STORED_FILES, DataOrder, StoragePlace, StoredFile
 from .limits import (
     MAX_INSTANT,
     MAX_INT32,
@@ -352,6 +352,8 @@ class OfferedJob:
     job: int
     epoch: int
     payload: Payload
+    sandbox: Optional[StoragePlace] = None
+    """The place of its output files, in an S3 service; None: they are sent to the server."""
 
 
 @dataclass

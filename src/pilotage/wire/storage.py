@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional
 
-from .call import PERSON, PILOT, ApiCall, NoRequest
+from .call import PERSON, PILOT, ApiCall, NoRequest, Nothing
 from .data import Path
-from .limits import Int32, Message, Name
+from .limits import FileName, FileSize, Int32, Message, Name
 
 
 @dataclass
@@ -37,6 +37,16 @@ class SignedAddress:
 
 
 @dataclass
+class SentOutput:
+    """An output file of a job that the pilot has written to its sandbox in an S3 service."""
+
+    name: FileName
+    size: FileSize
+    etag: Name
+    """The mark of its contents that the service has given."""
+
+
+@dataclass
 class StorageSummary:
     """A table `storage.NAME` of the policy."""
 
@@ -52,6 +62,9 @@ class StorageSummary:
 
 GIVE_ADDRESS = ApiCall(
     "POST", "/v1/pilot/jobs/{job}/{epoch}/addresses", AddressRequest, SignedAddress, PILOT, repeatable=True
+)
+RECORD_OUTPUT = ApiCall(
+    "POST", "/v1/pilot/jobs/{job}/{epoch}/outputs", SentOutput, Nothing, PILOT, status=201, repeatable=True
 )
 LIST_STORAGE = ApiCall("GET", "/v1/storage", NoRequest, List[StorageSummary], PERSON)
 TEST_STORAGE = ApiCall(

@@ -209,7 +209,9 @@ def _retention(pool: Pool) -> Case:
             raise ValueError(BAD)
         gone.append(job)
 
-    pool.context.disk.sandbox = SimpleNamespace(delete_outputs=delete, delete_tails=lambda job: None)
+    pool.context.disk.sandbox = SimpleNamespace(
+        delete_outputs=delete, delete_tails=lambda job: None, objects_of=lambda job: []
+    )
     without_keys = {
         rule.name for rule in rules_of_retention.RULES if rule.find is None and rule.name != "hot"
     }

@@ -143,6 +143,16 @@ class Jobs(_Table, frozen=True):
     )
 
 
+class Sandboxes(_Table, frozen=True):
+    storage: Annotated[
+        str,
+        Setting(
+            "name of a `storage` table of type s3, whose bucket has new outputs of jobs;"
+            " empty: the server's folder of sandboxes"
+        ),
+    ] = ""
+
+
 class LimitEntry(_Table, frozen=True):
     attribute: Annotated[str, Setting(f"attribute of the task queue: {', '.join(ATTRIBUTES)}")]
     value: Annotated[str, Setting("the value of the attribute")]
@@ -225,6 +235,7 @@ class Policy(_Table, frozen=True):
     issuers: dict[str, TrustedIssuer] = msgspec.field(default_factory=dict)
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
+    sandboxes: Sandboxes = Sandboxes()
     director: Director = Director()
     requests: Requests = Requests()
     limits: tuple[LimitEntry, ...] = ()

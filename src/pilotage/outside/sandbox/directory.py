@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import errno
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -19,7 +19,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pilotage.core.errors import Conflict, DiskFull, InvalidInput, NotFound, TooLarge, Unreachable
+from pilotage.core.errors import Conflict, InvalidInput, NotFound, TooLarge, Unreachable
+from pilotage.outside.sandbox.file_errors import NAME_ERRORS, disk_errors, force_folder
+from pilotage.outside.sandbox.object_records import ObjectRecord, ObjectRecords
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 MAX_NAME = 255
@@ -28,36 +30,6 @@ MAX_PATH = 3000
 """Bytes of the name of an output with its folders. Linux takes 4096 of a whole path."""
 MOST_TAIL = 2**40
 """Bytes that the tail of a running job may have."""
-_OF_THE_NAME = frozenset(
-    {
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EEXIST,
-        errno.ENOTEMPTY,
-        errno.ENAMETOOLONG,
-        errno.EINVAL,
-        errno.EILSEQ,
-    }
-)
-"""Errors that the requested name of a file causes."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-
-@contextmanager
-def _room() -> Iterator[None]:
-    """Tell a full disk as `DiskFull`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        raise DiskFull(
-            f"the disk of the server's sandboxes has no room: {error.strerror}",
-            hint="it is sent again; free some space there",
-            retry_after=30.0,
-        ) from None
-
-
 FEW = 4
 """Up to this number, paths are forced to the disk one by one."""
 
@@ -89,6 +61,8 @@ class DirectorySandbox:
         self._outputs = folder / "outputs"
         self._tails = folder / "tails"
         self._partial = folder / "partial"
+        self.objects = ObjectRecords(folder / "objects")
+        """The records of files that lie in S3 services, by the paths that they would have here."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._make_folders()
         self._mark = self._read_mark(secrets.token_hex(8))
@@ -144,7 +118,7 @@ class DirectorySandbox:
         """Store bytes under their digest; their number."""
         path = self.input_path(digest)
         self.restore()
-        with _room():
+        with disk_errors():
             partial, size, received = await self._receive(chunks, most)
         if received != digest:
             partial.unlink()
@@ -163,7 +137,7 @@ class DirectorySandbox:
                     f"the bytes have digest {actual}, not {digest}", hint="the file changed: send it again"
                 )
         self.restore()
-        with _room(), contextlib.ExitStack() as cleared:
+        with disk_errors(), contextlib.ExitStack() as cleared:
             written: list[tuple[Path, Path]] = []
             for digest, data in files:
                 handle, name = tempfile.mkstemp(dir=self._partial)
@@ -201,7 +175,7 @@ class DirectorySandbox:
         """
         path = self.output_path(job, epoch, name)
         self.restore()
-        with _room():
+        with disk_errors():
             partial, size, digest = await self._receive(chunks, most)
         if not self._place_once(partial, path):
             await asyncio.to_thread(self._check_same, path, size, digest)
@@ -214,7 +188,7 @@ class DirectorySandbox:
         path = self.output_path(job, epoch, name)
         if not path.is_file():
             raise Conflict(f"try {epoch} of job {job} is over: {name[:80]!r} is not taken any more")
-        with _room():
+        with disk_errors():
             partial, size, digest = await self._receive(chunks, most)
         partial.unlink()
         await asyncio.to_thread(self._check_same, path, size, digest)
@@ -233,26 +207,48 @@ class DirectorySandbox:
             )
 
     def outputs(self, job: int, epoch: int) -> list[tuple[str, int]]:
-        """(name, bytes) of each file that was uploaded for one try."""
+        """(name, bytes) of each file that was uploaded for one try, here or to an S3 service."""
         folder = self.output_folder(job, epoch)
+        sent = self.objects.below(self._relative(folder))
+        sizes = {str(name): record.size for name, record in sent if record.etag}
         files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-        return sorted((str(path.relative_to(folder)), path.stat().st_size) for path in files)
+        sizes |= {str(path.relative_to(folder)): path.stat().st_size for path in files}
+        return sorted(sizes.items())
 
-    def open_output(self, job: int, epoch: int, name: str) -> Path:
+    def open_output(self, job: int, epoch: int, name: str) -> Path | ObjectRecord:
+        """Where the bytes of an output are. Raises NotFound."""
         path = self.output_path(job, epoch, name)
-        if not path.is_file():
-            raise NotFound(f"job {job} has no output {name}")
-        return path
+        if path.is_file():
+            return path
+        if (record := self.objects.find(self._relative(path))) is not None:
+            return record
+        raise NotFound(f"job {job} has no output {name}")
+
+    def output_record(self, job: int, epoch: int, name: str) -> Path:
+        """The path of the record of an output in `objects`."""
+        return self._relative(self.output_path(job, epoch, name))
+
+    def objects_of(self, job: int, up_to: float = math.inf) -> list[ObjectRecord]:
+        """The objects of tries up to the epoch `up_to`, complete or not."""
+        folder = self._relative(self.output_folder(job, 0).parent)
+        return [record for path, record in self.objects.below(folder) if int(path.parts[0]) <= up_to]
+
+    def _relative(self, path: Path) -> Path:
+        return path.relative_to(self.folder)
 
     def delete_outputs(self, job: int) -> None:
-        shutil.rmtree(self.output_folder(job, 0).parent, ignore_errors=True)
+        """Delete the files of a job, and the records of its objects."""
+        folder = self.output_folder(job, 0).parent
+        shutil.rmtree(folder, ignore_errors=True)
+        self.objects.remove(self._relative(folder))
 
     def delete_tries(self, job: int, epoch: int) -> None:
-        """Delete the files of tries up to `epoch`; a later one may be under way."""
+        """Delete the files of tries up to `epoch`, and the records of their objects; a later one may be under way."""
         folder = self.output_folder(job, 0).parent
-        for part in folder.iterdir() if folder.is_dir() else ():
-            if part.name.isdigit() and int(part.name) <= epoch:
-                shutil.rmtree(part, ignore_errors=True)
+        for tries in (folder, self.objects.folder / self._relative(folder)):
+            for part in tries.iterdir() if tries.is_dir() else ():
+                if part.name.isdigit() and int(part.name) <= epoch:
+                    shutil.rmtree(part, ignore_errors=True)
         tails = self._tails / str(job)
         for part in tails.iterdir() if tails.is_dir() else ():
             if part.stem.isdigit() and int(part.stem) <= epoch:
@@ -266,7 +262,7 @@ class DirectorySandbox:
             raise TooLarge(f"the tail goes beyond {MOST_TAIL:,} bytes", hint="upload it as an output")
         path = self._tail_path(job, epoch, stream)
         self.restore()
-        with _room():
+        with disk_errors():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with path.open("r+b" if path.exists() else "w+b") as file:
                 file.seek(offset)
@@ -320,7 +316,7 @@ class DirectorySandbox:
         with cls._placing(partial, path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             partial.replace(path)
-        cls._sync(path.parent)
+        force_folder(path.parent)
 
     @classmethod
     def _place_once(cls, partial: Path, path: Path) -> bool:
@@ -331,26 +327,18 @@ class DirectorySandbox:
                 os.link(partial, path)
             except FileExistsError:
                 return False
-        cls._sync(path.parent)
+        force_folder(path.parent)
         return True
 
     @staticmethod
     @contextmanager
     def _placing(partial: Path, path: Path) -> Iterator[None]:
         try:
-            with _room():
+            with disk_errors():
                 yield
         except OSError as error:
-            if error.errno not in _OF_THE_NAME:
+            if error.errno not in NAME_ERRORS:
                 raise  # a fault of this server or its disk: the sender tries again
             raise InvalidInput(f"{path.name[:80]!r} cannot be stored: {error.strerror}") from None
         finally:
             partial.unlink(missing_ok=True)
-
-    @staticmethod
-    def _sync(folder: Path) -> None:
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

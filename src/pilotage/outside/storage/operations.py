@@ -28,6 +28,16 @@ class SignedRequest(NamedTuple):
     address: str
 
 
+class ObjectPiece(NamedTuple):
+    """A piece of an object whose contents are known by their mark."""
+
+    url: str
+    etag: str
+    offset: int
+    most: int
+    """Bytes; at least 1."""
+
+
 class StoredObject(NamedTuple):
     """An object as the service tells it."""
 
@@ -35,3 +45,5 @@ class StoredObject(NamedTuple):
     etag: str = ""
     problem: str = ""
     """Why the service does not tell it; empty: it does."""
+    is_unknown: bool = False
+    """The service did not answer, so the object may be there."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
 
-from pilotage.core.errors import Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
 from pilotage.core.policy.storage_model import S3Options
 from pilotage.outside.storage.credentials import find_credentials
-from pilotage.outside.storage.operations import S3Operation, SignedRequest, StoredObject
+from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest, StoredObject
 from pilotage.outside.storage.sigv4 import S3Request, presigned, quoted_path
 
 TIMEOUT = 10.0
@@ -90,24 +90,52 @@ class S3Place:
         with ThreadPoolExecutor(min(QUESTIONS_AT_ONCE, max(1, len(urls)))) as threads:
             return list(threads.map(lambda url: self._object(url, now), urls))
 
+    def remove(self, urls: Sequence[str], now: float) -> None:
+        """Remove objects. An object that is missing is removed. Raises the first reason against it."""
+        with ThreadPoolExecutor(min(QUESTIONS_AT_ONCE, max(1, len(urls)))) as threads:
+            list(threads.map(lambda url: self._remove(url, now), urls))
+
+    def _remove(self, url: str, now: float) -> None:
+        answer = self._ask(S3Operation("remove", url), now)
+        if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:
+            raise self._error(answer)
+
+    def read(self, piece: ObjectPiece, now: float) -> bytes:
+        """A piece of an object; less at its end. Raises `Conflict` if the object has other contents."""
+        end = piece.offset + piece.most - 1
+        headers = {"Range": f"bytes={piece.offset}-{end}", "If-Match": f'"{piece.etag}"'}
+        answer = self._ask(S3Operation("get", piece.url), now, headers)
+        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return b""
+        if answer.status_code == httpx.codes.PRECONDITION_FAILED:
+            raise Conflict(f"{piece.url} has other contents than the pilot has written")
+        if not answer.is_success:
+            raise self._error(answer)
+        is_part = answer.status_code == httpx.codes.PARTIAL_CONTENT
+        return answer.content if is_part else answer.content[piece.offset : end + 1]
+
     def _object(self, url: str, now: float) -> StoredObject:
         try:
             answer = self._ask(S3Operation("head", url), now)
         except PilotageError as error:
-            return StoredObject(problem=str(error))
+            return StoredObject(problem=str(error), is_unknown=True)
+        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            return StoredObject(problem=str(self._error(answer)), is_unknown=True)
         if answer.status_code != httpx.codes.OK:
             return StoredObject(problem=str(self._error(answer)))
         size = answer.headers.get("Content-Length", "")
         return StoredObject(int(size) if size.isdecimal() else -1, answer.headers.get("ETag", "").strip('"'))
 
-    def _ask(self, operation: S3Operation, now: float) -> httpx.Response:
+    def _ask(
+        self, operation: S3Operation, now: float, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         request = self.sign(operation, now)
         try:
             try:
-                return self._client.request(request.method, request.address)
+                return self._client.request(request.method, request.address, headers=headers)
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
                 # The service has closed a connection that was kept.
-                return self._client.request(request.method, request.address)
+                return self._client.request(request.method, request.address, headers=headers)
         except httpx.TimeoutException:
             raise Unreachable(f"{self._options.endpoint} has not answered for {TIMEOUT:g} s") from None
         except (httpx.TransportError, httpx.DecodingError) as error:

@@ -18,6 +18,7 @@ from pilotage.server.duties import duty_leases
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.loop import pause
 from pilotage.server.loop_turns import rest
+from pilotage.server.sandbox_objects import delete_outputs, delete_tries
 from pilotage.services import retention
 from pilotage.services.retention import RULES, Rule, SliceResult
 from pilotage.store.engine.connection import Connection, WriterConnection
@@ -192,10 +193,10 @@ class RetentionDuty(Duty):
     def _unlink(self, removal: Removal) -> None:
         for name in removal.names:
             if removal.kind == "jobs":
-                self._context.disk.sandbox.delete_outputs(name)
+                delete_outputs(self._context, name)
                 self._context.disk.sandbox.delete_tails(name)
             elif removal.kind == "tries":
-                self._context.disk.sandbox.delete_tries(*name)
+                delete_tries(self._context, *name)
             else:
                 stamp, ce = name
                 remove_log(str(self._logs), stamp)

@@ -11,12 +11,13 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from pilotage.core.errors import PilotageError
 from pilotage.core.ids import JobId
 from pilotage.outside.sandbox.directory import DirectorySandbox
+from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.server.http.stored_outputs import has_applied_result, inline_streams, listed_outputs
 from pilotage.store.engine.connection import Readers
 from pilotage.store.tables import attempts, listing
@@ -49,6 +50,8 @@ class OutputArchive:
     sandbox: DirectorySandbox
     viewer: Viewer
     selection: JobSelection
+    read_object: Callable[[ObjectRecord], Iterator[bytes]]
+    """The bytes of an output in an S3 service. Raises PilotageError."""
     after: int = 0
     names_only: bool = False
 
@@ -102,6 +105,11 @@ class OutputArchive:
             return
         try:
             path = self.sandbox.open_output(job.id, job.facts.finished_epoch, output.name)
+            if isinstance(path, ObjectRecord):
+                yield _file_header(job.id, output.name, path.size)
+                yield from self._contents_of(path, output.name, lost)
+                yield _padding(path.size)
+                return
             with path.open("rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
                 yield _file_header(job.id, output.name, size)
@@ -109,6 +117,18 @@ class OutputArchive:
                 yield _padding(size)
         except (OSError, PilotageError):
             lost.append(output.name)
+
+    def _contents_of(self, record: ObjectRecord, name: str, lost: list[str]) -> Iterator[bytes]:
+        remaining = record.size
+        try:
+            for piece in self.read_object(record):
+                remaining -= len(piece)
+                yield piece
+        except PilotageError:
+            pass
+        if remaining:
+            lost.append(name)
+            yield from _zeros(remaining)
 
 
 def _contents(file: io.RawIOBase | io.FileIO, size: int, name: str, lost: list[str]) -> Iterator[bytes]:
@@ -123,9 +143,12 @@ def _contents(file: io.RawIOBase | io.FileIO, size: int, name: str, lost: list[s
             break
         remaining -= len(piece)
         yield piece
-    while remaining:
-        yield bytes(min(CHUNK, remaining))
-        remaining -= min(CHUNK, remaining)
+    yield from _zeros(remaining)
+
+
+def _zeros(size: int) -> Iterator[bytes]:
+    for begin in range(0, size, CHUNK):
+        yield bytes(min(CHUNK, size - begin))
 
 
 def _file_header(job: int, name: str, size: int) -> bytes:

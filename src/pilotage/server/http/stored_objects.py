@@ -8,15 +8,21 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
+from pilotage.core.errors import Conflict, Overloaded, TooLarge
 from pilotage.core.policy import Policy
 from pilotage.outside.storage.operations import StoredObject
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.wire.data import StoredFile
 from pilotage.wire.pilot import Finish
+from pilotage.wire.storage import SentOutput
 
 _SCHEME = "s3://"
+
+RETRY_AFTER = 5.0
+"""Seconds until a pilot tells again of an output that the service could not be asked for."""
 
 _threads = DaemonThreads("storage of a finish")
 
@@ -41,6 +47,28 @@ async def check_objects(context: Context, finishes: Sequence[Finish]) -> None:
         reason = next((problems[id(file)] for file in finish.files if id(file) in problems), "")
         if reason:
             finish.failure, finish.message, finish.files = "output", reason, []
+
+
+async def complete_output(context: Context, path: Path, sent: SentOutput) -> None:
+    """Store that the object of an output is complete. `path`: of its record.
+
+    Raises `Overloaded` if the service does not answer, and `Conflict` if the object is not as it was written.
+    """
+    records, policy = context.disk.sandbox.objects, context.pool.policy
+    record = await asyncio.to_thread(records.begun, path)
+    storage = policy.storage_with(record.url) if record is not None else None
+    if record is None or storage is None:
+        raise Conflict(f"no address was given for {sent.name[:80]!r}", hint="ask for one before it is sent")
+    if sent.size > policy.jobs.max_output_file:
+        raise TooLarge(f"the file has {sent.size:,} bytes", hint="jobs.max_output_file in the policy")
+    look, now = context.work.storage.look_at, context.clock()
+    loop = asyncio.get_running_loop()
+    [there] = await loop.run_in_executor(_threads, look, policy, storage[0], [record.url], now)
+    if there.is_unknown:
+        raise Overloaded(f"storage {storage[0]}: {there.problem}", retry_after=RETRY_AFTER)
+    if reason := _difference(sent, there):
+        raise Conflict(f"{sent.name[:80]!r} at {storage[0]}: {reason}", hint="send it again")
+    await asyncio.to_thread(records.complete, path, sent.size, sent.etag)
 
 
 async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, str]:
@@ -70,7 +98,7 @@ def _place_of(policy: Policy, file: StoredFile) -> str:
     return storage[0] if storage is not None and storage[1].type == "s3" else ""
 
 
-def _difference(file: StoredFile, there: StoredObject) -> str:
+def _difference(file: StoredFile | SentOutput, there: StoredObject) -> str:
     if there.problem:
         return there.problem
     if there.size != file.size:

@@ -270,6 +270,7 @@ class _Server:
             counters=self._counters,
         )
         announce_policy(pool, tx, start, by=owner, now=now)
+        pool.server.instance = loaded.uuid
         pool.server.home_storage = self._rim.storage(self._settings.home.storage)
         pool.server.token_state = read_token_state(tx.connection, now)
         if peers.shared:

@@ -11,6 +11,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.core.shares.turns import LOTS
 from pilotage.services.jobs.data_orders import OfferedRequestJob, element_job_of
 from pilotage.services.jobs.payload import payload
+from pilotage.services.jobs.sandbox_objects import sandbox_place
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.matching.requirements import Requirements
 from pilotage.services.pool.offer_cache import CachedOfferClass, PilotOffers, Remaining
@@ -133,10 +134,10 @@ class Match:
             response.take_number = self.take.number
         if self.given:
             pool, tx = self.pool, self.tx
-            offers = response.offers
+            offers, sandbox = response.offers, sandbox_place(pool)
             for job in self.given:
                 facts = pool.jobs.submissions.get(tx, job.submission)
-                offer = OfferedJob(job.id, job.epoch, payload(facts, job.id, job.parameters))
+                offer = OfferedJob(job.id, job.epoch, payload(facts, job.id, job.parameters), sandbox)
                 offers.append(offer)
                 if facts.row.request is not None:
                     of_requests.append(

@@ -17,6 +17,8 @@ class ServerState:
     home_owner: str
     home_storage: str = ""
     """The storage place of sites with a local CE whose policy names none; empty: there is none."""
+    instance: str = ""
+    """The identifier of the instance, the same for all servers of a pool."""
     token_state: TokenState = field(default_factory=TokenState)
     """The keys that sign tokens, and the revoked tokens."""
     draining: bool = False

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import fields
 from functools import partial
+from itertools import chain
 
 from fastapi import Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -13,6 +14,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pilotage.core.errors import NotFound, Overloaded
 from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
+from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
@@ -27,6 +29,7 @@ from pilotage.server.http.stored_outputs import (
     stored_files,
     stream_names,
 )
+from pilotage.server.sandbox_objects import delete_outputs_or_leave, pieces_of, read_object
 from pilotage.server.tokens import Caller
 from pilotage.services.jobs.actions import CHUNK, ActionOutcome, act, check_verb
 from pilotage.services.jobs.dependants import count_needing
@@ -142,9 +145,13 @@ def output(job: limits.Id, name: limits.FileName, context: TheContext, caller: T
         context.disk.sandbox, facts, job, result
     ):
         raise NotFound(f"job {job} has no output {name}")
-    return FileResponse(
-        context.disk.sandbox.open_output(job, epoch, name), media_type="application/octet-stream"
-    )
+    stored = context.disk.sandbox.open_output(job, epoch, name)
+    if not isinstance(stored, ObjectRecord):
+        return FileResponse(stored, media_type="application/octet-stream")
+    pieces = pieces_of(context, stored)
+    first = next(pieces, b"")  # A refusal of the service is told before the answer begins.
+    headers = {"Content-Length": str(stored.size)}
+    return StreamingResponse(chain([first], pieces), headers=headers, media_type="application/octet-stream")
 
 
 @router.call(READ_OUTPUTS, responses=binary_response("application/x-tar"))
@@ -155,6 +162,7 @@ def outputs_of_many(body: ArchiveRequest, context: TheContext, caller: TheCaller
         context.disk.sandbox,
         caller.viewer(),
         selection_of(body.selection),
+        partial(pieces_of, context),
         body.after,
         body.names_only,
     )
@@ -244,7 +252,7 @@ def _ids(context: Context, selection: JobSelection, caller: Caller, after: int) 
 
 def _delete_files(context: Context, jobs: list[int]) -> None:
     for id_ in jobs:
-        context.disk.sandbox.delete_outputs(id_)
+        delete_outputs_or_leave(context, id_)
         context.disk.sandbox.delete_tails(id_)
 
 
@@ -266,9 +274,16 @@ def _stored_stream(context: Context, facts: JobFacts, job: int, stream: str, off
     if inline is not None:
         return inline[offset : offset + MAX_LOG_BYTES]
     if name in stored_files(context.disk.sandbox, facts, job, result):
-        path = context.disk.sandbox.output_path(job, facts.finished_epoch, name)
-        return context.disk.sandbox.read_piece(path, offset, MAX_LOG_BYTES)
+        return _piece(context, job, facts.finished_epoch, name, offset)
     return context.disk.sandbox.read_tail(job, facts.epoch, stream, offset, MAX_LOG_BYTES)
+
+
+def _piece(context: Context, job: int, epoch: int, name: str, offset: int) -> bytes:
+    """A piece of a stored output. Raises NotFound."""
+    stored = context.disk.sandbox.open_output(job, epoch, name)
+    if isinstance(stored, ObjectRecord):
+        return read_object(context, stored, offset, MAX_LOG_BYTES)
+    return context.disk.sandbox.read_piece(stored, offset, MAX_LOG_BYTES)
 
 
 def _epoch_of(context: Context, job: int, attempt: int) -> int:
@@ -287,7 +302,6 @@ def _past_stream(context: Context, facts: JobFacts, job: int, epoch: int, stream
     inline = (result.stdout, result.stderr)[place] if result is not None else None
     if inline is not None:
         return inline[offset : offset + MAX_LOG_BYTES]
-    path = sandbox.output_path(job, epoch, stream_names(facts, job)[place])
-    if path.is_file():
-        return sandbox.read_piece(path, offset, MAX_LOG_BYTES)
+    with contextlib.suppress(NotFound):
+        return _piece(context, job, epoch, stream_names(facts, job)[place], offset)
     return sandbox.read_tail(job, epoch, stream, offset, MAX_LOG_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import astuple
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -19,16 +20,19 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
+from pilotage.server.http.stored_objects import complete_output
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
+from pilotage.server.sandbox_objects import delete_outputs_or_leave
 from pilotage.services.jobs.data_orders import element_job_of
 from pilotage.services.jobs.payload import has_input
+from pilotage.services.jobs.sandbox_objects import sandbox_object
 from pilotage.services.jobs.storage_access import StorageAccess, access_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import attempts, listing, submissions
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
 from pilotage.wire.pilot_calls import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
-from pilotage.wire.storage import GIVE_ADDRESS, AddressRequest, SignedAddress
+from pilotage.wire.storage import GIVE_ADDRESS, RECORD_OUTPUT, AddressRequest, SentOutput, SignedAddress
 
 router = CallRouter("pilot")
 _bearer = HTTPBearer(auto_error=False)
@@ -97,6 +101,24 @@ async def store_output(
     return Response(status_code=201)
 
 
+@router.call(RECORD_OUTPUT)
+async def record_output(
+    job: Id, epoch: Int32, body: SentOutput, context: TheContext, pilot: ThePilot
+) -> Response:
+    """Note that an output is complete in an S3 service, which is asked first. The same call again changes nothing."""
+    path = context.disk.sandbox.output_record(job, epoch, body.name)
+    try:
+        await asyncio.to_thread(_check_unfinished, context, pilot, job, epoch)
+    except Conflict:
+        # If the answer was lost, the finish may have arrived meanwhile.
+        record = context.disk.sandbox.objects.find(path)
+        if record is None or (record.size, record.etag) != (body.size, body.etag):
+            raise
+    else:
+        await complete_output(context, path, body)
+    return Response(status_code=201)
+
+
 @router.call(STORE_STREAM)
 async def keep_stream(
     job: Id, epoch: Int32, stream: Name, request: Request, context: TheContext, pilot: ThePilot
@@ -125,7 +147,7 @@ def _delete_outputs_if_deleted(context: Context, job: int) -> None:
     """Delete the files of a job that was deleted during the upload."""
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or facts.state == JobState.DELETED:
-        context.disk.sandbox.delete_outputs(job)
+        delete_outputs_or_leave(context, job)
 
 
 @router.call(STORE_TAIL)
@@ -155,15 +177,35 @@ async def give_address(
 
     It can be used for a while, by anybody. So ask for it just before it is used.
     """
+    policy, operation = context.pool.policy, S3Operation(*astuple(body))
+    in_sandbox = sandbox_object(policy, context.pool.server.instance, body.url)
+    if in_sandbox is not None:
+        name = in_sandbox.output_of(job, epoch, body.operation)
+        await asyncio.to_thread(_begin_output, context, pilot, job, epoch, name, body)
+        return _signed(context, in_sandbox.place, operation)
     known = context.work.storage.access.get((job, epoch))
     access = await context.quick_read(
         lambda connection: _access(connection, context, pilot, job, epoch, known)
     )
     if known is None:
         context.work.storage.keep_access(job, epoch, access)
+    return _signed(context, access.place(policy, body.operation, body.url), operation)
+
+
+def _begin_output(
+    context: Context, pilot: PilotId, job: int, epoch: int, name: str, asked: AddressRequest
+) -> None:
+    """Note that an attempt writes an output. Raises Conflict if the output is complete, or the attempt over."""
+    _check_unfinished(context, pilot, job, epoch)
+    path = context.disk.sandbox.output_record(job, epoch, name)
+    if context.disk.sandbox.objects.find(path) is not None:
+        raise Conflict(f"{name[:80]!r} is stored", hint="what is stored stays")
+    if asked.operation in ("put", "begin"):
+        context.disk.sandbox.objects.begin(path, asked.url)
+
+
+def _signed(context: Context, place: str, operation: S3Operation) -> SignedAddress:
     policy = context.pool.policy
-    place = access.place(policy, body.operation, body.url)
-    operation = S3Operation(body.operation, body.url, body.upload, body.part, body.after)
     try:
         return SignedAddress(*context.work.storage.sign(policy, place, operation, context.clock()))
     except NotAuthenticated as error:
