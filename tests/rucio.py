@@ -6,11 +6,8 @@ environment that has rucio and gunicorn already. `PILOTAGE_TEST_REQUIRE=rucio` t
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -31,6 +28,7 @@ from pilotage.outside.catalogue.rucio.registration import FILES_AT_ONCE
 from pilotage.outside.catalogue.rucio.session import RucioSession, did_path
 from tests.batch_daemons import BatchDaemons, skip_or_fail
 from tests.deadlines import PATIENCE
+from tests.installed_environment import installed_environment
 from tests.ports import free_port
 
 PACKAGES = ("rucio==41.*", "gunicorn")
@@ -80,33 +78,12 @@ _DAEMONS = (
 )
 
 
-def _cache_folder() -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "pilotage-tests" / "rucio-41"
-
-
 @cache
 def environment_folder() -> tuple[Path, str]:
     """The environment with Rucio, and why there is none; it is made at the first call on a machine."""
     if given := os.environ.get("PILOTAGE_TEST_RUCIO"):
         return Path(given), ""
-    folder = _cache_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        # One process of the tests installs it; the others wait.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / "complete").exists():
-            return folder, ""
-        shutil.rmtree(folder, ignore_errors=True)
-        for command in (
-            [sys.executable, "-m", "venv", str(folder)],
-            [str(folder / "bin" / "pip"), "install", "-q", *PACKAGES],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE, check=False)
-            if done.returncode:
-                return folder, f"Rucio cannot be installed: {done.stderr.strip()[-300:]}"
-        (folder / "complete").touch()
-    return folder, ""
+    return installed_environment("rucio-41", "Rucio", *PACKAGES)
 
 
 def require() -> None:

