@@ -1,4 +1,4 @@
-"""Whether isolated payloads see the folders of data sets."""
+"""Whether jobs can read the places of data sets."""
 
 from __future__ import annotations
 
@@ -26,4 +26,14 @@ def hidden_data_warnings(policy: Policy, places: Iterable[Replica]) -> Iterator[
             yield (
                 f'payloads at {place.site} do not see {place.prefix}, since isolation = "require" hides it:'
                 f' add "{place.prefix}" to {keys} in the policy'
+            )
+
+
+def unknown_storage_warnings(policy: Policy, places: Iterable[Replica]) -> Iterator[str]:
+    """A warning for each address in an S3 service that is in no `storage` table, so pilots cannot copy its files."""
+    for prefix in dict.fromkeys(place.prefix for place in places):
+        if prefix.startswith("s3://") and policy.storage_with(prefix) is None:
+            yield (
+                f"no table `storage` of the policy has {prefix}: pilots copy no files from there, and programs of jobs"
+                " are given the addresses"
             )

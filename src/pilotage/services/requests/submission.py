@@ -17,7 +17,7 @@ from pilotage.core.requests.states import UNFINISHED, RequestState
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.catalogue.outputs import create_output
 from pilotage.services.catalogue.registering import output_catalogue
-from pilotage.services.catalogue.visibility import hidden_data_warnings
+from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
 from pilotage.services.pool.state import Pool
 from pilotage.services.requests.estimate import (
     UNKNOWN_EFFORT,
@@ -138,8 +138,9 @@ def check_data(
         raise InvalidInput(
             warnings[0], hint="add a site, set trust_input, or submit without --strict", field="sites"
         )
-    replicas = (place for row in rows.values() for place in places_of(connection, row.id, PLACES_READ))
+    replicas = [place for row in rows.values() for place in places_of(connection, row.id, PLACES_READ)]
     warnings += hidden_data_warnings(policy, replicas)
+    warnings += unknown_storage_warnings(policy, replicas)
     warnings += _storage_warnings(request, pool)
     warnings += _team_warnings(connection, request.team, policy)
     inputs = total_of(amounts[name] for name in request.input_datasets)

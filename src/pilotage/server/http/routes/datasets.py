@@ -30,7 +30,7 @@ from pilotage.server.loop_turns import in_turns
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
-from pilotage.services.catalogue.visibility import hidden_data_warnings
+from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
 from pilotage.store.tables import datasets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
 from pilotage.wire.datasets import (
@@ -136,6 +136,7 @@ async def add_files(body: FilesAdd, context: TheContext, caller: TheCaller) -> F
     if total.closed:
         context.wake.intake.set()
     warnings = list(hidden_data_warnings(context.pool.policy, places))
+    warnings += unknown_storage_warnings(context.pool.policy, places)
     return FilesAdded(total.files, total.known, total.closed, warnings)
 
 
