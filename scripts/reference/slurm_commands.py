@@ -36,11 +36,13 @@ def slurm_commands_markdown() -> str:
             parts += [_row(option, table) for option in table.options if option.treatment is treatment]
         parts.append("")
         if table is SQUEUE_OPTIONS:
-            letters = [f"`%{column.letter}` {column.name}" for column in SQUEUE_COLUMNS if column.letter]
-            others = [f"`{column.name}`" for column in SQUEUE_COLUMNS if not column.letter]
-            parts += [f"Columns: {', '.join(letters)}; by name only: {', '.join(others)}.", ""]
+            parts += ["| column | letter |", "|---|---|"]
+            letters = {
+                column.name: f"`%{column.letter}`" if column.letter else "" for column in SQUEUE_COLUMNS
+            }
+            parts += [f"| `{name}` | {letter} |" for name, letter in letters.items()] + [""]
         if table is SACCT_OPTIONS:
-            parts += [f"Columns: {', '.join(f'`{column.title}`' for column in SACCT_COLUMNS)}.", ""]
+            parts += ["| column |", "|---|", *(f"| `{column.title}` |" for column in SACCT_COLUMNS), ""]
         if table is SCONTROL_OPTIONS:
             parts += ["| command | |", "|---|---|"]
             parts += [f"| `{name}` | {text} |" for name, text in SUBCOMMANDS.items()] + [""]

@@ -65,19 +65,19 @@ def describe_command(
     return DescribedCommand(from_mapping(mapping, local=said.local), notes)
 
 
-def override_description(found: LocalDescription, options: JobOptions) -> DescribedCommand:
+def override_description(described: LocalDescription, options: JobOptions) -> DescribedCommand:
     """The description of a job file with the options over it."""
     said = _parse_options(options)
     fields = dict(said.fields)
     if said.entries:
         fields["input_sandbox"] = said.entries
     if "folder" in fields:
-        found = without_files_of_folder(found, fields["folder"])
+        described = without_files_of_folder(described, fields["folder"])
     columns = parameter_columns(options)
     sequences = {name: tuple(values) for name, values in columns.items()} if columns else None
-    submission = override_fields(found.submission, fields, sequences)
+    submission = override_fields(described.submission, fields, sequences)
     return DescribedCommand(
-        replace(found, submission=submission, local={**found.local, **said.local}), said.notes
+        replace(described, submission=submission, local={**described.local, **said.local}), said.notes
     )
 
 

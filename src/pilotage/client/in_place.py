@@ -43,8 +43,8 @@ def _umask() -> dict[str, str]:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
         return {}
-    found = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
-    return {"umask": found[1]} if found else {}
+    line = re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE)
+    return {"umask": line[1]} if line else {}
 
 
 def folder_mark(folder: str | Path) -> str:

@@ -147,7 +147,7 @@ class Assignments:
                 assignment.written = megabytes
 
     def give_up_folder(self, key: Key, folder: str, reason: str, now: float) -> None:
-        """The node does not share this folder: give back the assignment that found out, and those that would."""
+        """The node does not share this folder: give back all assignments that need it."""
         self.other_folders = (*self.other_folders, folder)[-MAX_OTHER_FOLDERS:]
         tried = self.get(key)
         if tried is not None and tried.stage is Stage.DROPPED:

@@ -1,9 +1,9 @@
 """Jobs in place: they run in a folder that this node shares with the machine where they were submitted.
 
 Before such a job starts, the folder is compared with its mark, the inode numbers of the folder and of the one above it.
-On a shared file system all hosts see the same numbers. The device differs from host to host, so it is not compared. The
-numbers cannot tell apart local disks that were copied bit by bit, nor file systems whose numbers are made up by each
-host (some FUSE ones), where the folder seems to be another one.
+On a shared file system all hosts see the same numbers. The device differs from host to host, so it is not compared.
+Local disks that were copied bit by bit have the same numbers, and look shared. Some FUSE file systems have other
+numbers on each host, and look like other folders.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_folder(folder: str, mark: str) -> None:
             if mark and _has_same_parent(folder, mark):
                 raise CannotRun(f"the folder {folder} does not exist any more", NOT_EXECUTABLE)
             raise OtherFolder(f"this node has no folder {folder}")
-        # A folder that was made anew has another number, in the same folder as before.
+        # A folder that was removed and made again has another number, below the same folder.
         if mark and here[0] != _numbers(mark)[0] and not _has_same_parent(folder, mark, here[1]):
             raise OtherFolder(f"this node does not share {folder}: it has another folder there")
         if not os.access(folder, os.X_OK):

@@ -119,7 +119,7 @@ class StandardStreams:
         return max(0, os.fstat(self.files[place]).st_size - self._begins[place])
 
     def read(self, place: int, length: int, offset: int) -> bytes:
-        """A part of what the payload has written."""
+        """A part of the payload's output."""
         return os.pread(self.files[place], length, self._begins[place] + offset) if length > 0 else b""
 
     def inlined(self, place: int) -> Optional[str]:

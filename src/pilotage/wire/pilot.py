@@ -131,8 +131,7 @@ class EnrolResponse:
     margin: float = 30.0
     """Seconds before the end of its wall time at which the pilot ends its payloads. It does not offer them to jobs."""
     least: float = 60.0
-    """With fewer seconds left than this the pilot neither takes nor starts a job. Where the batch system gives it
-    less time than `wall`, the threshold shrinks in proportion."""
+    """With fewer seconds left the pilot starts no job. If it gets less time than `wall`, the threshold shrinks too."""
     processors: int = 0
     """Cores that the batch job was given; 0: find out."""
     memory: int = 0
@@ -292,8 +291,7 @@ class Input:
     name: str
     """Relative path in the payload's folder."""
     mode: str
-    """copy: GET /v1/pilot/jobs/{job}/inputs/{source} (source is the digest) | shared: a path that the node
-    must have, linked into the folder | url: fetched by the node"""
+    """copy: GET .../inputs/{source}, a digest | shared: a path of the node, linked | url: fetched by the node"""
     source: str
     size: int = 0
     executable: bool = False
@@ -334,11 +332,11 @@ class Payload:
     folder: str = ""
     """The folder in which it runs in place; empty: a folder of its own."""
     stdout_file: str = ""
-    """File for standard output in place, in `folder` or absolute; `%N` is the host and `%%` a percent sign."""
+    """File for standard output in place; `%N` is the host and `%%` a percent sign."""
     stderr_file: str = ""
     """File for standard error; empty: `stdout_file`, if there is one."""
     open_mode: str = "truncate"
-    """truncate | append: what happens to files that exist."""
+    """truncate | append, for files that exist."""
     folder_mark: str = ""
     """Inode numbers by which the node knows `folder` again; empty: it only needs to exist."""
     umask: str = ""

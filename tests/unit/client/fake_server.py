@@ -342,8 +342,8 @@ class Handler(BaseHTTPRequestHandler):
             self.state.uploads[parts[0]] = body
             self.answer({}, 201)
 
-    def on_issuers(self, *_: object) -> None:
-        self.answer([])
+    def on_issuers(self, parts: list[str], *_: object) -> None:
+        self.answer({"name": parts[1], "url": "https://iam.example.org"} if len(parts) > 1 else [])
 
     def on_whoami(self, parts: list[str], query: dict[str, list[str]], body: bytes) -> None:
         self.answer({"user": "ada", "group": "lab", "properties": [], "expires": 2e9, "server_version": "9"})

@@ -11,6 +11,7 @@ from pilotage.client.row_upload import find_value_error
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.fields import BY_NAME
+from pilotage.core.jobs.in_place import FILE_FIELDS
 from pilotage.core.jobs.lengths import LENGTHS, MAX_TOTAL_CHARS, MAX_VALUE_CHARS, length_of
 from pilotage.core.jobs.parsers import description_from_text, parse_yaml_mapping
 
@@ -23,7 +24,13 @@ LISTS = {
     "names": lambda texts: [f"{place}{text}" for place, text in enumerate(texts)],
     "inputs": lambda texts: [f"d/{place}{text}" for place, text in enumerate(texts)],
 }
-TEXTS = [one for one in BY_NAME.values() if one.kind in (*ONE_TEXT, *LISTS) and one.name != "pilot_types"]
+FORMS = {"folder_mark", "umask"}
+"""Texts of a fixed form, which bounds them."""
+TEXTS = [
+    one
+    for one in BY_NAME.values()
+    if one.kind in (*ONE_TEXT, *LISTS) and one.name not in {"pilot_types", *FORMS}
+]
 
 
 def read(field: str, value: Any, **more: Any) -> JobDescription:
@@ -40,7 +47,7 @@ def test_every_field_of_text_is_tried_here() -> None:
     # The names of parents have a form of their own.
     parents = {one.name for one in BY_NAME.values() if one.kind == "parents"}
     # An expression's size is bounded with its tree.
-    assert of_text - tried - chosen - parents == {"requirements", "host_requirements"}
+    assert of_text - tried - chosen - parents - FORMS == {"requirements", "host_requirements"}
     assert LENGTHS.keys() <= of_text
 
 
@@ -48,10 +55,12 @@ def test_every_field_of_text_is_tried_here() -> None:
 def test_a_text_that_is_too_long_is_refused_with_field_and_limit(name: str) -> None:
     field, (longest, _) = BY_NAME[name], length_of(name)
     make = LISTS.get(field.kind, lambda texts: texts[0])
-    read(name, make(["x" * (longest - 10)]))  # type: ignore[no-untyped-call]
-    for length in (longest + 1, 2_000_000):
+    first = "/" if name == "folder" else "x"
+    more = {"folder": "/home"} if name in FILE_FIELDS else {}
+    read(name, make([first + "x" * (longest - 10)]), **more)  # type: ignore[no-untyped-call]
+    for length in (longest, 2_000_000):
         with pytest.raises(InvalidInput, match=f"{name}.*the limit is") as refused:
-            read(name, make(["x" * length]))  # type: ignore[no-untyped-call]
+            read(name, make([first + "x" * length]), **more)  # type: ignore[no-untyped-call]
         assert f"{longest:,}" in str(refused.value) or f"{MAX_TOTAL_CHARS:,}" in str(refused.value)
 
 

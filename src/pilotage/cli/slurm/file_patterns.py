@@ -35,5 +35,5 @@ def output_name(text: str, option: str) -> str:
         return _FIXED[letter].format(match[1])
 
     if not text.strip():
-        raise InvalidInput(f"{option} names no file")
+        raise InvalidInput(f"{option}: the name of the file is empty")
     return _PATTERN.sub(place, text)

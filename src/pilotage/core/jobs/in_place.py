@@ -1,6 +1,6 @@
 """Jobs in place: they run in a folder that submitting machine and nodes share, and write where the user said.
 
-The patterns of file names are those of Slurm. The host is known on the node only, so `%N` and `%%` are replaced there.
+File names have the patterns of Slurm. The host is known on the node only, so `%N` and `%%` are replaced there.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def filled_name(name: str, values: Mapping[str, str | int]) -> str:
         value = values.get(letter)
         if isinstance(value, int):
             return str(value).zfill(int(width or 0))
-        # The node replaces what is left.
+        # The node replaces the other patterns.
         return found[0] if value is None else value.replace("%", "%%")
 
     return _PATTERN.sub(fill, name)

@@ -1,7 +1,7 @@
 """Folders that pilots found to be other ones on their node than where the jobs in place were submitted.
 
-A pilot reports them as long as it lives. The next pilot on the host would have to be given a job to find out again, so
-the server remembers what was reported, for some time: an administrator may mount the folder.
+A pilot reports them as long as it lives. The next pilot on the host would need another job to see it. So the server
+remembers the reports for some time; an administrator may mount the folder meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_HOSTS = 10_000
 
 @dataclass(slots=True)
 class OtherFolders:
-    """What was reported, by CE and host."""
+    """The reports by CE and host."""
 
     _by_host: OrderedDict[tuple[str, str], dict[str, float]] = field(default_factory=OrderedDict)
     """Folder → the instant at which it is forgotten."""
@@ -40,5 +40,5 @@ class OtherFolders:
         return replace(node, other_folders=sorted(self._by_host[host]))
 
     def forget(self) -> None:
-        """Forget what was reported: a new policy may name other folders, after they were mounted."""
+        """Forget all reports: a new policy may name other folders, after they were mounted."""
         self._by_host.clear()
