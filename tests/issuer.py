@@ -9,6 +9,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from pilotage.outside.identity.model import IssuerDocuments
+
 URL = "https://iam.example.org/"
 CLIENT = "cli"
 AUDIENCE = "https://pilotage.example.org"
@@ -38,11 +40,11 @@ class PlayedIssuer:
             },
         ]
 
-    def read_keys(self, url: str, ca_file: str) -> list[dict[str, Any]]:
+    def read_documents(self, url: str, ca_file: str) -> IssuerDocuments:
         self.reads += 1
         if self.failure is not None:
             raise self.failure
-        return self.documents
+        return IssuerDocuments(self.documents)
 
     def token(self, now: float, *, kid: str = "rsa", **changes: Any) -> str:
         """A token of alice; `changes`: of its claims, None: without this one."""

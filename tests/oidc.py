@@ -6,6 +6,7 @@ The library is installed once, into a folder of the user's cache, which all test
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import html
 import json
@@ -36,7 +37,8 @@ USERS = {
     "eve": {"groups": []},
     SERVICE: {"groups": ["/exp/analysis"]},
 }
-_CLIENTS = [
+WEB, WEB_SECRET = "web", "another secret of the tests"
+_CLIENTS: list[dict[str, object]] = [
     {
         "client_id": CLIENT,
         "token_endpoint_auth_method": "none",
@@ -85,6 +87,8 @@ class OidcProvider:
     def __init__(self, folder: Path, modules: Path) -> None:
         self.folder, self._modules = folder, modules
         self.url = f"http://127.0.0.1:{free_port()}"
+        self.redirects: list[str] = []
+        """Redirect URIs of the client of the pages; read at a start."""
         self._process: subprocess.Popen[str] | None = None
         self._starts = 0
 
@@ -94,7 +98,7 @@ class OidcProvider:
             "issuer": self.url,
             "audience": AUDIENCE,
             "users": USERS,
-            "clients": _CLIENTS,
+            "clients": [*_CLIENTS, *self._web_clients()],
             "kid": f"key {self._starts}",
         }
         (self.folder / "config.json").write_text(json.dumps(config))
@@ -115,6 +119,19 @@ class OidcProvider:
             self._process.communicate(timeout=PATIENCE)
             self._process = None
 
+    def _web_clients(self) -> list[dict[str, object]]:
+        if not self.redirects:
+            return []
+        return [
+            {
+                "client_id": WEB,
+                "client_secret": WEB_SECRET,
+                "redirect_uris": self.redirects,
+                "response_types": ["code"],
+                "grant_types": ["authorization_code"],
+            }
+        ]
+
     def service_token(self, scope: str = "") -> str:
         """An access token of a program, which is no person."""
         form = {"grant_type": "client_credentials", "scope": scope}
@@ -122,14 +139,17 @@ class OidcProvider:
         return str(answer.raise_for_status().json()["access_token"])
 
 
-def approve(address: str, user: str, *, refuse: bool = False) -> None:
-    """Play the browser of a person: open the address, fill in every form, and send it."""
-    with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
+def approve(
+    address: str, user: str, *, refuse: bool = False, browser: httpx.Client | None = None
+) -> httpx.Response:
+    """Play the browser of a person: open the address, fill in every form, and send it. Returns the last page."""
+    with contextlib.ExitStack() as stack:
+        browser = browser or stack.enter_context(httpx.Client(follow_redirects=True, timeout=PATIENCE))
         page = browser.get(address)
         for _ in range(10):
             form = re.search(r'<form[^>]*action="([^"]+)"[^>]*>(.*?)</form>', page.text, re.DOTALL)
             if form is None or page.is_error:
-                return
+                return page
             fields = {
                 name[1]: html.unescape(value[1]) if (value := re.search(r'value="([^"]*)"', tag)) else ""
                 for tag in re.findall(r"<input[^>]*>", form[2])
@@ -141,6 +161,7 @@ def approve(address: str, user: str, *, refuse: bool = False) -> None:
                 del fields["confirm"]
                 fields["abort"] = "yes"
             page = browser.post(urljoin(str(page.url), html.unescape(form[1])), data=fields)
+    return page
 
 
 @contextmanager

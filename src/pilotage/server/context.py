@@ -19,6 +19,7 @@ from pilotage.server.disk_space import DiskSpace
 from pilotage.server.failing_rows import FailingRows
 from pilotage.server.feed.change_feed import ChangeFeed
 from pilotage.server.home_token import HomeToken
+from pilotage.server.issuer_visits import IssuerVisits
 from pilotage.server.issuers import TrustedIssuers
 from pilotage.server.metrics_cache import CachedCounts
 from pilotage.server.outside_calls import DirectCalls, OutsideCalls
@@ -59,6 +60,8 @@ class Tokens:
     trusted: TrustedIssuers
     sessions: WebSessions = field(default_factory=WebSessions)
     sign_ins: SignInLimit = field(default_factory=SignInLimit)
+    visits: IssuerVisits = field(default_factory=IssuerVisits)
+    """Browsers that sign in at an issuer now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import jwt
 from pilotage.core.errors import NotAuthenticated, PilotageError, Unreachable
 from pilotage.core.policy.issuer_model import TrustedIssuer
 from pilotage.core.policy.model import Policy
+from pilotage.outside.identity.model import CodeGrant, IssuerDocuments
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.outside_calls import OutsideCalls
 
@@ -45,6 +46,7 @@ class IssuerState:
 
     keys: dict[str, jwt.PyJWK] = field(default_factory=dict)
     """The keys by `kid`; a key without one is "" if there is no other."""
+    documents: IssuerDocuments | None = None
     read_at: float = 0.0
     asked_at: float = -LEAST_PAUSE
     problem: str = ""
@@ -54,21 +56,23 @@ class IssuerState:
     look: asyncio.Task[None] | None = None
 
 
-def _read_keys(url: str, ca_file: str) -> list[dict[str, Any]]:
-    from pilotage.outside.identity.documents import read_keys  # here, as it imports an HTTP client
+def _read_documents(url: str, ca_file: str) -> IssuerDocuments:
+    from pilotage.outside.identity.documents import read_documents  # here, as it imports an HTTP client
 
-    return read_keys(url, ca_file)
+    return read_documents(url, ca_file)
 
 
 class TrustedIssuers:
     """The issuers of one server. For the loop's thread."""
 
     def __init__(
-        self, outside: OutsideCalls, read_keys: Callable[[str, str], list[dict[str, Any]]] = _read_keys
+        self,
+        outside: OutsideCalls,
+        read_documents: Callable[[str, str], IssuerDocuments] = _read_documents,
     ) -> None:
-        """`read_keys`: reads the keys of an issuer by its address and CAs. It blocks; `outside` makes the call."""
+        """`read_documents`: reads them by the issuer's address and CAs. It blocks; `outside` makes the call."""
         self._outside = outside
-        self._read_keys = read_keys
+        self._read_documents = read_documents
         self._states: dict[tuple[str, str], IssuerState] = {}
         self._verified: dict[str, tuple[str, Mapping[str, Any]]] = {}
         """Claims by token, with the name of the issuer."""
@@ -85,7 +89,8 @@ class TrustedIssuers:
         """
         name, issuer = _issuer_of(policy, token)
         claims = await self._verify(name, issuer, token, now)
-        accepted = {*issuer.audience, *((issuer.client,) if at_sign_in and issuer.client else ())}
+        own = {issuer.client, issuer.web_client} - {""} if at_sign_in else set()
+        accepted = {*issuer.audience, *own}
         audience = claims.get("aud", ())
         values = [audience] if isinstance(audience, str) else audience
         if not isinstance(values, list) or not accepted.intersection(
@@ -111,19 +116,20 @@ class TrustedIssuers:
         return state.look
 
     async def _look(self, name: str, issuer: TrustedIssuer, state: IssuerState, now: float) -> None:
-        def read() -> list[dict[str, Any]]:
+        def read() -> IssuerDocuments:
             return self._outside.ask(
-                f"issuer {name}: keys",
-                list[dict[str, Any]],
-                lambda: self._read_keys(issuer.url, issuer.ca_file),
+                f"issuer {name}: documents",
+                IssuerDocuments,
+                lambda: self._read_documents(issuer.url, issuer.ca_file),
             )
 
         problem = ""
         try:
-            keys = _public_keys(await asyncio.get_running_loop().run_in_executor(_threads, read))
+            documents = await asyncio.get_running_loop().run_in_executor(_threads, read)
+            keys = _public_keys(documents.keys)
             if not keys:
                 raise Unreachable(f"{issuer.url} has no key for signatures")
-            state.keys, state.read_at = keys, now
+            state.documents, state.keys, state.read_at = documents, keys, now
             self._verified.clear()
         except PilotageError as error:
             problem = error.message
@@ -134,6 +140,30 @@ class TrustedIssuers:
             elif state.problem:
                 log.info("issuer %s answers again", name)
         state.problem = problem
+
+    async def addresses(self, name: str, issuer: TrustedIssuer, now: float) -> IssuerDocuments:
+        """The documents with the addresses of the code flow. Raises Unreachable if they cannot be read."""
+        state = self.state(issuer)
+        if state.documents is None:
+            state = await self.look_at(name, issuer, now)
+        if state.documents is None or not state.documents.authorization_endpoint:
+            raise Unreachable(
+                f"nobody can sign in at {name}: {state.problem or 'it names no address for that'}",
+                hint="`pilotage issuer test` asks it again",
+            )
+        return state.documents
+
+    async def redeem_code(
+        self, issuer: TrustedIssuer, token_endpoint: str, code: str, verifier: str, redirect: str
+    ) -> str:
+        """The ID token for a code that a browser has brought. Raises NotAuthenticated, Unreachable."""
+        from pilotage.outside.identity.documents import redeem_code  # here, as it imports an HTTP client
+
+        grant = CodeGrant(code, verifier, redirect, issuer.web_client, issuer.web_secret_file)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            _threads, redeem_code, issuer.url, issuer.ca_file, token_endpoint, grant
+        )
 
     async def _verify(self, name: str, issuer: TrustedIssuer, token: str, now: float) -> Mapping[str, Any]:
         known = self._verified.get(token)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pilotage.core.errors import NotAuthenticated, Overloaded
+from pilotage.core.errors import Forbidden, NotAuthenticated, Overloaded
 from pilotage.core.secret_source import SecretSource
 from pilotage.server.tokens import Caller, Issuer
 
@@ -63,7 +63,14 @@ class WebSessions:
         """The newest code of each user. A further one replaces it."""
 
     def new_code(self, caller: Caller, now: float, secrets: SecretSource) -> tuple[str, float]:
-        """A code with which a browser can sign in once as the caller, and its end."""
+        """A code with which a browser can sign in once as the caller, and its end. Raises Forbidden.
+
+        A token with scopes of computing gives none: the session would allow more.
+        """
+        if caller.capabilities is not None:
+            raise Forbidden(
+                "a token with scopes of computing begins no session", hint="sign in without these scopes"
+            )
         code = _Code(secrets.token_urlsafe(32), caller, now + CODE_LIFETIME)
         self._codes[caller.user] = code
         return code.text, code.expires
@@ -85,7 +92,13 @@ class WebSessions:
         """A new session of the caller, with new secrets."""
         lifetime = min(LONGEST, caller.expires - now)
         token, _ = issuer.issue(
-            caller.user, caller.group, now, lifetime, home=caller.home, number=caller.number
+            caller.user,
+            caller.group,
+            now,
+            lifetime,
+            home=caller.home,
+            number=caller.number,
+            issuer=caller.issuer,
         )
         session = WebSession(secrets.token_urlsafe(32), token, secrets.token_urlsafe(32), now)
         digest = _digest(session.key)

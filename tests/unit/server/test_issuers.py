@@ -44,7 +44,7 @@ class Side:
     def __init__(self, text: str = TEXT) -> None:
         self.issuer = PlayedIssuer()
         self.policy: Policy = parse(text)
-        self.trusted = TrustedIssuers(DirectCalls(), self.issuer.read_keys)
+        self.trusted = TrustedIssuers(DirectCalls(), self.issuer.read_documents)
 
     def claims(self, token: str, now: float = NOW, *, at_sign_in: bool = False) -> dict[str, Any]:
         async def ask() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -28,6 +29,19 @@ class TrustedIssuer(PolicyTable, frozen=True):
     scopes: Annotated[tuple[str, ...], Setting("scopes that the command line asks for")] = (
         *("openid", "profile", "offline_access"),
     )
+    web_client: Annotated[
+        str, Setting("id of the client with which browsers sign in to the pages; empty: none do")
+    ] = ""
+    web_secret_file: Annotated[
+        str, Setting("absolute path of a file of the server with its secret; empty: it is a public client")
+    ] = ""
+    web_address: Annotated[
+        str,
+        Setting(
+            "address of the pages as browsers see it, such as https://pool.example.org; the issuer must know it with"
+            " /signin-back at its end as the redirect URI"
+        ),
+    ] = ""
     audience: Annotated[
         tuple[str, ...],
         Setting(
@@ -68,10 +82,13 @@ class TrustedIssuer(PolicyTable, frozen=True):
             yield "url", f"{self.url!r} is not an address such as https://iam.example.org"
         elif parts.scheme == "http" and parts.hostname not in LOOPBACK:
             yield "url", f"{self.url!r}: keys that come without TLS prove nothing: use https"
-        if self.ca_file and not self.ca_file.startswith("/"):
-            yield "ca_file", f"{self.ca_file!r} is no absolute path"
-        if not self.client and not self.audience:
-            yield "client", "neither client nor audience is given, so no token of it could be accepted"
+        for key in ("ca_file", "web_secret_file"):
+            if (path := getattr(self, key)) and not path.startswith("/"):
+                yield key, f"{path!r} is no absolute path"
+        if not self.client and not self.web_client and not self.audience:
+            yield "client", "no client and no audience is given, so no token of it could be accepted"
+        if self.web_client and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", self.web_address):
+            yield "web_address", f"{self.web_address!r} is not an address such as https://pool.example.org"
         for key in ("user_claim", "group_claim"):
             if not getattr(self, key):
                 yield key, "a claim needs a name"

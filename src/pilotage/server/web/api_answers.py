@@ -42,7 +42,6 @@ class ApiAnswers:
         given: dict[str, Any] = {
             **parts,
             "context": self._context,
-            "caller": identity_of(visit.scope),
             "response": Response(),
         }
         arguments = {}
@@ -50,6 +49,8 @@ class ApiAnswers:
         for name in inspect.signature(handler).parameters:
             if name in parts:
                 arguments[name] = _checked(parts[name], hints[name])
+            elif name == "caller":  # calls for anybody have none
+                arguments[name] = identity_of(visit.scope)
             elif name in given:
                 arguments[name] = given[name]
             else:

@@ -8,7 +8,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.requests import Request
@@ -91,15 +91,23 @@ class Visit:
         context, now = self.context, self.context.clock()
         context.tokens.sessions.end(self.request.cookies.get(self.cookie_name, ""))
         session = context.tokens.sessions.begin(caller, context.tokens.issuer, now, context.pool.secrets)
+        self._set_cookie(response, self.cookie_name, session.key, "strict")
+
+    def set_visit_cookie(self, response: Response, value: str) -> None:
+        """Mark the browser that goes to an issuer. The cookie is lax: it comes along on the way back."""
+        self._set_cookie(response, f"{self.cookie_name}_at", value, "lax")
+
+    @property
+    def visit_cookie(self) -> str:
+        return self.request.cookies.get(f"{self.cookie_name}_at", "")
+
+    def _set_cookie(
+        self, response: Response, name: str, value: str, samesite: Literal["lax", "strict"]
+    ) -> None:
         host = urlsplit(f"//{self.request.headers.get('host', '')}").hostname or ""
         # Without a path it is for the pages below the address as the browser sees it, also behind a proxy.
         response.set_cookie(
-            self.cookie_name,
-            session.key,
-            path=None,
-            httponly=True,
-            samesite="strict",
-            secure=not _is_this_machine(host),
+            name, value, path=None, httponly=True, samesite=samesite, secure=not _is_this_machine(host)
         )
 
     def end_session(self, response: Response) -> None:
@@ -148,6 +156,9 @@ class Visit:
             "instance": self.context.address.instance,
             "now": self.context.clock(),
             "notice": self.context.disk.space.low,
+            "issuers": [
+                name for name, issuer in self.context.pool.policy.issuers.items() if issuer.web_client
+            ],
             **values,
         }
         page = await asyncio.to_thread(self._site.templates.get_template(template).render, shown)
@@ -155,8 +166,13 @@ class Visit:
 
     def redirect(self, address: str) -> Response:
         """Send the browser to a page of ours; `address` is relative to the first page."""
-        safe = address if _OWN_PAGE.fullmatch(address) else ""
-        return Response(status_code=303, headers={**HEADERS, "Location": self.root + safe})
+        return Response(
+            status_code=303, headers={**HEADERS, "Location": self.root + self.safe_address(address)}
+        )
+
+    def safe_address(self, address: str) -> str:
+        """The address, if it is of a page of ours; empty: it is not."""
+        return address if _OWN_PAGE.fullmatch(address) else ""
 
     def redirect_to_sign_in(self) -> Response:
         back = self.address if self.request.method == "GET" else ""

@@ -135,7 +135,7 @@ def test_a_new_user_is_the_only_change_of_a_policy(name: str, groups: list[str])
         ("https://iam.example.org/", "iam.example.org", "is not an address"),
         ("https://iam.example.org/", "http://iam.example.org/", "without TLS"),
         ("https://iam.example.org/", "https://iam.example.org/?a=1", "is not an address"),
-        ('client = "cli"', 'client = ""', "neither client nor audience"),
+        ('client = "cli"', 'client = ""', "no client and no audience"),
         ('= "analysis"\n', '= "physics"\n', "no group physics"),
         ('"7c1b" = "alice"', '"7c1b" = "bob"', "no user bob"),
         ('client = "cli"', 'client = "cli"\nca_file = "ca.pem"', "no absolute path"),
