@@ -599,6 +599,8 @@ PAGE_ENTRIES: dict[str, Callable[[World, str], Iterable[Sent]]] = {
     "GET /health": page_of(),
     "GET /signin": page_of("?code=guess&next=//elsewhere", f"?next={'x' * 5000}"),
     "POST /signin": sign_in_forms,
+    "GET /signin-at": page_of("?issuer=nobody", f"?issuer={'x' * 5000}"),
+    "GET /signin-back": page_of("?state=guess&code=guess", f"?state={'x' * 5000}"),
     "POST /signout": page_of(),
     "GET /changes": changed_part_names,
     "GET /jobs": job_filters,
