@@ -13,6 +13,7 @@ from pilotage.outside.batch.registry import adapter_makers
 _TOLD = {
     "--batch-id": "its batch id",
     "--batch-host": "its host",
+    "--batch-start": "its start",
     "--batch-end": "its end",
     "--restarts": "earlier starts",
     "--cut-off": "to leave when its lease is over",

@@ -956,7 +956,7 @@ def test_a_pilot_knows_its_batch_job_as_the_listing_does(world: World, stamp: st
         assert told["--batch-id"] == task.batch_id
         assert told.get("--batch-host", task.node).rpartition("@")[2] == task.node
         assert told.get("--restarts", "0") == "0"
-        assert float(told.get("--batch-end", 0)) >= 0
+        assert float(told.get("--batch-end", 0)) >= float(told.get("--batch-start", 0)) >= 0
 
 
 def test_the_script_is_shown_to_nobody(world: World, stamp: str) -> None:

@@ -146,6 +146,7 @@ class Sites:
             start.batch_id,
             node,
             start.restarts,
+            start.batch_start,
             start.batch_end,
         )
         task = next(self.systems[ce.name].books.of_id(start.batch_id))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, List, NoReturn, Optional, Union
 from .folders import make_work_folder, remove_stale
 from .guardian import run_guarded
 from .options import parse
-from .system import forbid_dumps, started_at
+from .system import clock, forbid_dumps, started_at
 
 if TYPE_CHECKING:
     from pilotage.wire.pilot import EnrolResponse
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
         return answer
     isolation, unfit = set_up_isolation(launcher, answer, folder)
     resources = _find_resources(options, answer, isolated=isolation is not None)
-    config = make_config(answer, resources, options, began, time.time(), unfit)
+    config = make_config(answer, resources, options, began, time.time() - (clock() - began), unfit)
     log("enrolled", pilot=answer.pilot, site=answer.site, ce=answer.ce, processors=resources.node.processors)
     if answer.probe:
         from .probe import run_probe

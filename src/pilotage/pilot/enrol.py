@@ -86,13 +86,17 @@ def make_config(
     resources: NodeResources,
     options: argparse.Namespace,
     start: float,
-    unix_now: float,
+    unix_start: float,
     unfit: str = "",
 ) -> PilotConfig:
-    """The settings of this pilot. `start`: when the batch job began, by `clock`. `unix_now`: seconds since 1970."""
+    """The settings of this pilot.
+
+    `start`: when the batch job began, by `clock`. `unix_start`: the same by the clock of this node, since 1970.
+    """
     end = start + answer.wall if answer.wall > 0 else math.inf
     if options.batch_end:
-        end = min(end, start + options.batch_end - unix_now)
+        # The clock of this node may be wrong, so both instants should be by the clock of the batch system.
+        end = min(end, start + options.batch_end - (options.batch_start or unix_start))
     fraction = min(1.0, (end - start) / answer.wall) if answer.wall > 0 else 1.0
     return PilotConfig(
         incarnation=answer.incarnation,

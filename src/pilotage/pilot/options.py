@@ -86,6 +86,12 @@ def _add_identity(add: Callable[..., object]) -> None:
     add("--batch-id", default="", help="id of the batch job")
     add("--batch-host", default="", help="name of this host in the batch system")
     add(
+        "--batch-start",
+        type=float,
+        default=0.0,
+        help="start of the batch job by the clock of --batch-end, in seconds since 1970; 0: not known",
+    )
+    add(
         "--batch-end",
         type=float,
         default=0.0,

@@ -95,8 +95,10 @@ class BatchJob:
     batch_id: str
     node: Node
     restarts: int = 0
+    start: float = 0.0
+    """When the batch system began it, by its clock; 0: not known."""
     end: float = 0.0
-    """When the batch system ends it, on the loop's clock; 0: not known."""
+    """When the batch system ends it, by the same clock; 0: not known."""
     isolates: bool = True
     """Whether the node lets it isolate payloads."""
 
@@ -212,8 +214,11 @@ class SimulatedPilot:
             isolation=USERNS if isolated else "",
             tags=sorted({*self.job.node.tags, *answer.tags, *((TAG,) if isolated else ())}),
         )
-        options = Namespace(batch_end=self.job.end, idle=None, patience=PATIENCE, cut_off="stay")
-        config = make_config(answer, NodeResources(node, ()), options, self.began, now)
+        job = self.job
+        options = Namespace(
+            batch_start=job.start, batch_end=job.end, idle=None, patience=PATIENCE, cut_off="stay"
+        )
+        config = make_config(answer, NodeResources(node, ()), options, self.began, self.began)
         self._machine = Machine(config, now, self._rng)
         self._handle(Tick())
 

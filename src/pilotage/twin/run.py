@@ -179,6 +179,7 @@ class _TraceRun:
             start.batch_id,
             node,
             start.restarts,
+            start.batch_start,
             start.batch_end,
             ce.isolates,
         )

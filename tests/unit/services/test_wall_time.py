@@ -65,7 +65,7 @@ def test_a_pilot_keeps_the_wall_time_that_was_asked_for(make: Make) -> None:
 def offered(answer: EnrolResponse, elapsed: float) -> float:
     """The CPU time that the real pilot offers so many seconds after its start."""
     options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
-    config = make_config(answer, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
+    config = make_config(answer, NodeResources(NODE, ()), options, start=0.0, unix_start=0.0)
     take = next_take(1, Assignments(), JobRate(), config, elapsed)
     assert take is not None
     return take.node.cpu_left
@@ -139,8 +139,31 @@ def test_a_batch_system_that_gives_less_time_than_the_policy_says() -> None:
     assert offered(answer, 0.0) == pytest.approx(970)
     options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
     short = replace(answer, wall=10_000.0)
-    config = make_config(short, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
+    config = make_config(short, NodeResources(NODE, ()), options, start=0.0, unix_start=0.0)
     assert (config.end, config.margin, config.min_remaining) == (10_000, 30, 60)
+
+
+@pytest.mark.parametrize(
+    ("begun", "ended", "node_ahead", "wall"),
+    [
+        (1_000, 4_600, 0.0, 3_600),
+        (1_000, 4_600, 90.0, 3_600),
+        (1_000, 4_600, -90.0, 3_600),
+        (1_000, 9_000_000, 90.0, 10_000),
+        # A batch system that tells no start: all depends on the clock of the node.
+        (0, 4_600, 90.0, 3_510),
+        (1_000, 0, 90.0, 10_000),
+    ],
+)
+def test_the_length_of_a_batch_job_does_not_depend_on_the_clock_of_its_node(
+    begun: float, ended: float, node_ahead: float, wall: float
+) -> None:
+    answer = EnrolResponse(
+        1, "token", 1, "here", "local", 60.0, 5.0, 5.0, wall=10_000.0, margin=30.0, least=60.0
+    )
+    options = argparse.Namespace(idle=None, patience=60.0, batch_start=begun, batch_end=ended, cut_off="stay")
+    config = make_config(answer, NodeResources(NODE, ()), options, start=50.0, unix_start=1_000 + node_ahead)
+    assert config.end == 50 + wall
 
 
 def test_the_advised_wall_starts_the_job(make: Make) -> None:
@@ -207,7 +230,7 @@ def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int
         [one] = ordered
         pilot = Ce(bench).enrol(one)
         options = argparse.Namespace(idle=None, patience=60.0, batch_end=0.0, cut_off="stay")
-        config = make_config(pilot.terms, NodeResources(NODE, ()), options, start=0.0, unix_now=0.0)
+        config = make_config(pilot.terms, NodeResources(NODE, ()), options, start=0.0, unix_start=0.0)
         take = next_take(1, Assignments(), JobRate(), config, wall_time.start(3600))
         assert take is not None
         assert take.node.wall_left == pytest.approx(3600 + beyond - 35)

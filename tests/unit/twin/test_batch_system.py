@@ -34,7 +34,7 @@ def test_a_released_pilot_starts_with_all_that_it_can_know() -> None:
     assert (start.index, start.batch_id, start.restarts) == (1, second, 0)
     assert (start.node_processors, start.node_memory) == (4, 4000)
     assert start.node == site.tasks()[1].node
-    assert start.batch_end == 100 + WALL
+    assert (start.batch_start, start.batch_end) == (100, 100 + WALL)
     assert site.pilots[1].began == 105
 
 
@@ -309,7 +309,8 @@ def test_a_clock_that_is_ahead_is_ahead_in_all_times_that_it_tells() -> None:
     site = BatchSite(wall_limit=WALL)
     site.system.skew = 90.0
     site.run("s")
-    assert site.pilots[0].start.batch_end == WALL + 90
+    start = site.pilots[0].start
+    assert (start.batch_start, start.batch_end) == (90, WALL + 90)
     site.timers.advance(WALL)
     assert site.pilots[0].signals == ["SIGTERM"]
 

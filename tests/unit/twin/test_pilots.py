@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +120,25 @@ def test_a_pilot_runs_its_job_reports_it_and_leaves_when_idle(
     assert pilot.payload == pytest.approx(100.0)
     assert exits == [LEFT]
     assert server.messages[-1].leaving == "idle"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_pilot_that_enrols_late_ends_with_its_batch_job(
+    loop: VirtualLoop, server: PlayedServer, told: bool
+) -> None:
+    begun = loop.time()
+    job = BatchJob("secret", 0, "1.0", Node("node", "x86_64", 1, 2000), end=begun + 1000)
+    if told:
+        job = replace(job, start=begun)
+    server.failure = CallFailed("the server is away")
+    pilot = SimulatedPilot(job, server, Seconds(1.0), loop, random.Random(1), lambda code: None)
+    run(loop, 300.0)
+    server.failure = None
+    until = begun + 900
+    while pilot._machine is None and loop.time() < until:
+        run(loop, 1.0)
+    assert pilot._machine is not None
+    assert pilot._machine.config.end == begun + 1000
 
 
 def test_a_payload_that_is_longer_than_its_limit_fails_by_it(loop: VirtualLoop, server: PlayedServer) -> None:

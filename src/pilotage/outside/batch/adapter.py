@@ -101,9 +101,9 @@ class BatchAdapter(Protocol):
     pilot_options: Mapping[str, str]
     """Options that tell a pilot of its batch job, each with the text of the shell that gives the value on the node.
 
-    They are --batch-id, as listings have it; --batch-host, the host as `information` names it; --batch-end in seconds
-    since 1970; --restarts, how often the batch job was started again; --cut-off, whether it
-    stays when its server is gone. All may be absent.
+    They are --batch-id, as listings have it; --batch-host, the host as `information` names it; --batch-start and
+    --batch-end in seconds since 1970, by one clock; --restarts, how often the batch job was started again; --cut-off,
+    whether it stays when its server is gone. All may be absent.
     """
     place: str
     """The part of a batch id that is known before the submission; "" for none."""

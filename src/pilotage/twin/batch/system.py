@@ -217,6 +217,7 @@ class TwinBatchSystem:
             node.processors,
             node.memory,
             task.restarts,
+            task.started + self.skew,
             end + self.skew if wall else 0.0,
         )
         pilot = self._start_pilot(start, partial(self._left, task, run))

@@ -42,8 +42,10 @@ class BatchPilotStart:
     node_memory: int
     """MB of the whole node."""
     restarts: int
+    batch_start: float
+    """When the batch system began it, as its own clock tells it."""
     batch_end: float
-    """When the batch system will end it, as its own clock tells it; 0: never."""
+    """When the batch system will end it, by the same clock; 0: never."""
 
 
 class TaskEnd(NamedTuple):

@@ -45,6 +45,7 @@ from pilotage.outside.batch.submission import (
 PILOT_OPTIONS: Mapping[str, str] = {
     # Some versions of ARC write the id with the address of the job before it.
     "--batch-id": "${GRID_GLOBAL_JOBID##*/}",
+    "--batch-start": "${SLURM_JOB_START_TIME:-0}",
     "--batch-end": "${SLURM_JOB_END_TIME:-0}",
     "--restarts": "${SLURM_RESTART_COUNT:-${RESTARTED:-0}}",
 }

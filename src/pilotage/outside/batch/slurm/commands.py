@@ -15,6 +15,7 @@ INDEX_VARIABLE = "SLURM_ARRAY_TASK_ID"
 PILOT_OPTIONS: Mapping[str, str] = {
     "--batch-id": "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}",
     "--batch-host": "${SLURMD_NODENAME}",
+    "--batch-start": "${SLURM_JOB_START_TIME:-0}",
     "--batch-end": "${SLURM_JOB_END_TIME:-0}",
     "--restarts": "${SLURM_RESTART_COUNT:-0}",
 }
