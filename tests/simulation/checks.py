@@ -21,6 +21,12 @@ from tests.simulation.restores import Restores
 from tests.simulation.sites import Sites
 from tests.simulation.stores import Rows, Store
 
+_JOBS = (
+    "(SELECT id, submission_id, state, finished_epoch, own_failures FROM jobs"
+    " UNION ALL SELECT id, submission_id, state, finished_epoch, own_failures FROM history) j"
+)
+"""All jobs. Those that ended long ago by the server's clock are archived."""
+
 
 def check_ledger(store: Store) -> None:
     """At any instant: each job has a legal history and one place, one try is applied at most, limits are kept."""
@@ -100,11 +106,10 @@ def _acknowledged_jobs_are_there(connection: Rows, people: PeopleBooks) -> None:
     ).fetchall()
     told = sorted((answer.first, answer.count) for answer in people.submitted.values() if answer)
     need(known == told, f"submissions in the store {known}, as people were told {told}")
-    # Jobs that ended long ago by the server's clock are archived.
     jobs = {
         job
         for (job,) in connection.execute(
-            "SELECT j.id FROM (SELECT id, submission_id FROM jobs UNION ALL SELECT id, submission_id FROM history) j"
+            f"SELECT j.id FROM {_JOBS}"
             " JOIN submissions s ON s.id = j.submission_id WHERE s.request_id IS NULL"
         )
     }
@@ -123,7 +128,7 @@ def _final_once(connection: Rows) -> None:
                 reruns[job] += 1
             elif new in final:
                 ends[job] += 1
-    for (job,) in connection.execute("SELECT id FROM jobs"):
+    for (job,) in connection.execute(f"SELECT j.id FROM {_JOBS}"):
         need(
             ends[job] == 1 + reruns[job], f"job {job} got final {ends[job]} times, with {reruns[job]} reruns"
         )
@@ -141,7 +146,7 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks, restores: Restor
     need(not payloads.doubled, f"a try was started twice: {payloads.doubled[:3]}")
     rows = connection.execute(
         "SELECT a.job_id, a.epoch, a.exit_code, a.failure, p.batch_id, j.state, j.finished_epoch"
-        " FROM attempts a JOIN pilots p ON p.id = a.pilot_id JOIN jobs j ON j.id = a.job_id"
+        f" FROM attempts a JOIN pilots p ON p.id = a.pilot_id JOIN {_JOBS} ON j.id = a.job_id"
         " WHERE a.outcome = 'applied'"
     ).fetchall()
     applied = set()
@@ -166,7 +171,7 @@ def _results_were_run(connection: Rows, payloads: PayloadBooks, restores: Restor
             applied.add(job)
             if epoch == finished:
                 need(exit_code == 0 and not failure, f"job {job} is Done with {exit_code} {failure}")
-    done = {job for (job,) in connection.execute("SELECT id FROM jobs WHERE state = 'Done'")}
+    done = {job for (job,) in connection.execute(f"SELECT j.id FROM {_JOBS} WHERE j.state = 'Done'")}
     need(done == applied, f"done without a result: {sorted(done - applied)}")
 
 
@@ -221,7 +226,7 @@ def _retries_are_bounded(connection: Rows) -> None:
     descriptions = {
         job: json.loads(text).get("retries", 0)
         for job, text in connection.execute(
-            "SELECT j.id, s.description FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+            f"SELECT j.id, s.description FROM {_JOBS} JOIN submissions s ON s.id = j.submission_id"
         )
     }
     for job, kinds in ends.items():
@@ -315,8 +320,8 @@ def _booked(connection: Rows) -> Counter[tuple[str, str]]:
 def _failures_were_counted_once(connection: Rows) -> None:
     """A failure of the payload counts once. That its pilot was lost before counts beside it."""
     rows = connection.execute(
-        "SELECT j.id, j.own_failures, count(a.job_id) FROM jobs j"
-        " LEFT JOIN attempts a ON a.job_id = j.id AND a.failure <> '' GROUP BY j.id"
+        f"SELECT j.id, j.own_failures, count(a.job_id) FROM {_JOBS}"
+        " LEFT JOIN attempts a ON a.job_id = j.id AND a.failure <> '' GROUP BY j.id, j.own_failures"
     ).fetchall()
     wrong = [row for row in rows if row[1] > row[2]]
     need(not wrong, f"failures of jobs, and their attempts that failed: {wrong[:5]}")
