@@ -407,6 +407,23 @@ def test_a_submission_in_doubt_is_adopted_or_given_up_but_never_repeated_blindly
     assert_settled(site)
 
 
+def test_submissions_that_are_lost_together_cause_one_pause(site: Site) -> None:
+    for owner in ("alice", "bob"):
+        site.bench.submit(1, owner=owner)
+    pauses = []
+    for _ in range(2):
+        site.cycle("after the intent")
+        assert len(pilot_submissions.live(site.bench.connection, "batch")) == 2
+        site.cycle()
+        site.bench.later(SETTLE)
+        site.cycle()
+        assert site.live_pilots() == 0
+        pauses.append(site.director.memory.not_before - site.bench.now)
+        site.bench.later(pauses[-1])
+    assert pauses == [10.0, 20.0]
+    assert_settled(site)
+
+
 def test_a_submission_in_doubt_that_has_run_and_ended_is_adopted(site: Site) -> None:
     site.bench.submit(1)
     site.cycle()

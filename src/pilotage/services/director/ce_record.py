@@ -142,10 +142,15 @@ class CeMemory:
         """Whether nothing is submitted now. A clock that stepped back ends the pause."""
         return self.not_before - self.pauses.longest <= now < self.not_before
 
-    def pause(self, tx: Transaction, reason: str, now: float) -> None:
-        """Submit nothing for a while, twice as long after each further failure."""
-        tx.set(self, "failures", self.failures + 1)
-        self._begin_pause(tx, reason, now)
+    def pause(self, tx: Transaction, reason: str, submitted: float, now: float) -> None:
+        """Submit nothing for a while, twice as long after each further failure.
+
+        A submission that is older than the last pause does not lengthen it. Thus a server that is killed with many
+        submissions under way causes one pause, not one doubling for each.
+        """
+        if submitted > self._pause_began():
+            tx.set(self, "failures", self.failures + 1)
+            self._begin_pause(tx, reason, now)
 
     def _begin_pause(self, tx: Transaction, reason: str, now: float) -> None:
         tx.set(self, "trouble", reason)

@@ -88,7 +88,7 @@ def take_step(
         reason = NEVER_BEGAN if listed.proof else "the batch system does not have it"
         give_up(pool, tx, row, PilotEnd.NEVER_STARTED, reason, now)
         if not row.releases and not listed.proof:
-            memory.pause(tx, "a submission is not in the batch system", now)
+            memory.pause(tx, "a submission is not in the batch system", row.submitted, now)
         # Its release was acknowledged, so its pilots may have run.
         for pilot in members if row.releases else ():
             memory.count_silent_pilot(pool, tx, ENDED_SILENTLY, pilot.submitted, now)
@@ -281,7 +281,7 @@ def cancel_waiting(
     for pilot in fresh:
         tell_to_leave(pool, tx, pilot, LeaveOrder.KILL, reason)
     if fresh:
-        memory.pause(tx, reason, now)
+        memory.pause(tx, reason, max(pilot.submitted for pilot in fresh), now)
         memory.count_failure(pool, tx, reason, now)
 
 

@@ -114,7 +114,7 @@ def refused(director: CeDirector, pool: Pool, tx: Transaction, stamp: str, reaso
         # A machine that is short of processes for a moment is no reason to pause at once.
         memory.count_silent_pilot(pool, tx, reason, row.submitted, now)
     else:
-        memory.pause(tx, reason, now)
+        memory.pause(tx, reason, row.submitted, now)
         memory.count_failure(pool, tx, reason, now)
     memory.store(tx)
     return True
