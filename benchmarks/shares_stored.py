@@ -51,9 +51,7 @@ class Stored:
         connection, ledger = tx.connection, facts.ledger
         instance.create(connection, "bench", self.now)
         rows = [(span, start, b) for span, level in ledger.levels.items() for start, b in level.items()]
-        usage.save_changes(
-            connection, usage.LedgerChanges(None, self.now, True, 0, ledger.entities, rows, [])
-        )
+        usage.save_changes(connection, usage.LedgerChanges(0, self.now, True, 0, ledger.entities, rows, []))
         begun = [
             attempts.StartedAttempt(  # type: ignore[call-arg]
                 JobId(job), 1, 1, PilotId(1), start, int(cores), *ledger.entities[place], "here", 1.0

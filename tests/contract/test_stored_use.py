@@ -16,11 +16,11 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
     fill(connection)
     bucket = UseBucket(np.array([0, 2]), np.array([60.0, 0.1]), np.array([240.0, 0.2]))
     entities = [("alice", "physics"), ("böb", "physics"), ("", "prod")]
-    part = usage.LedgerChanges(None, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
+    part = usage.LedgerChanges(0, 99.5, True, 0, entities, [(60, 1200, bucket), (3600, 0, bucket)], [])
     usage.save_changes(connection, part)
     usage.save_changes(
         connection,
-        usage.LedgerChanges(99.5, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)]),
+        usage.LedgerChanges(0, 120.0, False, 3, [("new", "g")], [(60, 1260, bucket)], [(3600, 0)]),
     )
     ledger = Ledger(0.0, 1e6)
     usage.load(connection, ledger)
@@ -37,7 +37,7 @@ def test_buckets_come_back_as_they_were_stored(connection: Any) -> None:
         [240, 0.2],
     ]
     assert usage.as_of(connection) == 120.0
-    usage.save_changes(connection, usage.LedgerChanges(None, None, True, 0, [], [], []))
+    usage.save_changes(connection, usage.LedgerChanges(0, None, True, 0, [], [], []))
     empty = Ledger(0.0, 1e6)
     usage.load(connection, empty)
     assert not empty.entities
@@ -78,7 +78,7 @@ def test_decayed_use_is_the_same_after_a_restart(connection: Any) -> None:
     changed = ledger.charge([columns_of(ledger, rows)], begin + 20 * DAY)
     buckets = [(span, start, ledger.levels[span][start]) for span, start in changed]
     usage.save_changes(
-        connection, usage.LedgerChanges(None, ledger.as_of, True, 0, ledger.entities, buckets, [])
+        connection, usage.LedgerChanges(0, ledger.as_of, True, 0, ledger.entities, buckets, [])
     )
     again = Ledger(begin + 20 * DAY, 40 * DAY, list(ledger.outages))
     usage.load(connection, again)

@@ -147,7 +147,7 @@ def test_rebuilt_buckets_equal_the_stored_ones(bench: Bench, shares: Shares) -> 
     shares.charge()
     stored = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
     assert stored
-    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.reset(tx.connection))
     other = Shares(bench)
     other.charge()
     anew = sorted(bench.connection.execute("SELECT span, start, jobs, cores FROM use_buckets").fetchall())
@@ -162,7 +162,7 @@ def test_deleted_jobs_have_been_used_all_the_same(bench: Bench, shares: Shares) 
     pass_time(shares, 100)
     pilot.finish(offer, wall=90.0, cpu=45.0)
     bench.act("delete", job)
-    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.reset(tx.connection))
     shares.charge()
     assert shares.seconds() == {("alice", "physics"): 100}
     [row] = accounted(bench, None, None, None)
@@ -179,7 +179,7 @@ def test_a_late_result_is_not_charged_twice(bench: Bench, shares: Shares) -> Non
     pass_time(shares, 10)
     assert pilot.finish(offer) == "accepted"
     shares.charge()
-    bench.do(lambda tx: usage.set_as_of(tx.connection, None))
+    bench.do(lambda tx: usage.reset(tx.connection))
     anew = Shares(bench)
     anew.charge()
     assert anew.seconds() == shares.seconds()
@@ -282,6 +282,28 @@ def test_a_pilot_that_was_given_up_has_used_its_cores_when_it_comes_back(
     assert sum(shares.seconds(HOUR).values()) == pytest.approx(bench.now - begun)
 
 
+def test_an_attempt_that_goes_on_while_all_buckets_are_stored_is_charged(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    begun = bench.now
+    pass_time(shares, 2 * HOUR)
+    bench.duties()  # the lease is over
+    pass_time(shares, 600)
+    bench.sign_of_life()
+    first, *others = shares.book.saving(shares.book.charge(bench.connection))
+    assert first.anew
+    assert others
+    bench.do(lambda tx: corrections.save_use(tx, first))
+    pilot.send(holding=[offer])
+    with pytest.raises(corrections.LedgerOutdated):
+        bench.do(lambda tx: corrections.save_use(tx, others[0]))
+    shares.charge()
+    assert sum(shares.seconds(DAY).values()) == pytest.approx(bench.now - begun)
+
+
 def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Shares) -> None:
     bench.submit(1)
     bench.pilot().hold()
@@ -290,7 +312,7 @@ def test_a_store_that_went_another_way_is_read_again(bench: Bench, shares: Share
     pass_time(shares, 60)
     bench.sign_of_life()
     [part] = shares.book.saving(shares.book.charge(bench.connection))
-    assert part.expected is not None
+    assert not part.anew
     bench.now -= HOUR  # between reading and saving the clock steps back
     bench.sign_of_life()
     with pytest.raises(corrections.LedgerOutdated):

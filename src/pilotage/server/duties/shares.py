@@ -16,6 +16,8 @@ PRIORITY_PERIOD = 1.0
 LEDGER_PERIOD = 60.0
 NEWCOMERS_PERIOD = 10.0
 """Minimum seconds between two wake-ups of the correctors because of new entities."""
+TRIES = 3
+"""How often use is charged in a cycle, at most, until it can be stored."""
 
 
 class PriorityDuty(Duty):
@@ -55,14 +57,28 @@ class ShareDuty(Duty):
         return self._context.pool.policy.correction.period
 
     async def work(self) -> None:
-        pool, writer, book = self._context.pool, self._context.writer, self._context.duties.book
-        book.history = pool.policy.accounting.history
-        charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
-        for part in book.saving(charged):
-            await writer.acall(partial(corrections.save_use, save=part))
+        pool, writer = self._context.pool, self._context.writer
+        charged = await self._charge()
         waiting = await writer.acall(lambda _: corrections.waiting_entities(pool))
         computed = await asyncio.to_thread(self._compute, waiting)
         await writer.acall(lambda tx: corrections.apply_corrections(pool, tx, computed, charged.as_of))
+
+    async def _charge(self) -> corrections.LedgerUpdate:
+        """Charge use and store it, again if all buckets got invalid meanwhile.
+
+        While that goes on, as when many pilots come back, the corrections need not wait: the next cycle stores.
+        """
+        book = self._context.duties.book
+        book.history = self._context.pool.policy.accounting.history
+        for _ in range(TRIES):
+            charged = await asyncio.to_thread(lambda: book.charge(self._context.readers.connection()))
+            try:
+                for part in book.saving(charged):
+                    await self._context.writer.acall(partial(corrections.save_use, save=part))
+                break
+            except corrections.LedgerOutdated:
+                continue
+        return charged
 
     def _compute(self, waiting: corrections.WaitingEntities) -> Corrections:
         last, memory = usage.corrector_memory(self._context.readers.connection())

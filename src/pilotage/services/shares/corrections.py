@@ -50,15 +50,17 @@ def apply_priorities(queues: TaskQueues) -> bool:
 
 
 class LedgerOutdated(Exception):
-    """The buckets of the store have changed since the ledger was read: the clock has stepped back."""
+    """All buckets got invalid since attempts were read: one goes on after its end, or the clock has stepped back."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerUpdate:
     """The changes of one `UseBook.charge`."""
 
-    before: float | None
-    """The end of the use in the stored buckets; None if they are rebuilt."""
+    resets: int
+    """How often all buckets had got invalid before."""
+    anew: bool
+    """All buckets are rebuilt."""
     as_of: float
     known_entities: int
     buckets: list[tuple[int, int]]
@@ -71,6 +73,8 @@ class UseBook:
 
     history: float
     _ledger: Ledger | None = None
+    _resets: int = 0
+    """How often all buckets had got invalid when `_ledger` was charged."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def charge(self, connection: Connection) -> LedgerUpdate:
@@ -89,18 +93,20 @@ class UseBook:
         stored = use_rows.as_of(connection)
         if stored is not None and stored > server.alive_at + MAX_AHEAD:
             stored = None
+        resets = use_rows.resets(connection)
         ledger = self._ledger
-        if ledger is None or ledger.as_of != stored:
+        if ledger is None or ledger.as_of != stored or self._resets != resets:
             oldest = server.alive_at - self.history
             ledger = self._ledger = Ledger(oldest if stored is None else stored, self.history)
             if stored is not None:
                 use_rows.load(connection, ledger)
+        self._resets = resets
         ledger.history = self.history
         ledger.outages = use_rows.outages(connection)
         known = len(ledger.entities)
         portions = use_rows.attempts_since(connection, ledger.as_of)
         changed = ledger.charge((columns_of(ledger, rows) for rows in portions), server.alive_at)
-        return LedgerUpdate(stored, ledger.as_of, known, changed, ledger.forget_old())
+        return LedgerUpdate(resets, stored is None, ledger.as_of, known, changed, ledger.forget_old())
 
     def saving(self, charged: LedgerUpdate) -> Iterator[use_rows.LedgerChanges]:
         """The changes to store, one transaction each; usually a single one."""
@@ -113,9 +119,9 @@ class UseBook:
         ] or [[]]
         for place, portion in enumerate(portions):
             yield use_rows.LedgerChanges(
-                expected=charged.before if place == 0 else None,
+                resets=charged.resets,
                 as_of=charged.as_of if place == len(portions) - 1 else None,
-                anew=charged.before is None and place == 0,
+                anew=charged.anew and place == 0,
                 first_entity=charged.known_entities,
                 entities=ledger.entities[charged.known_entities :] if place == 0 else [],
                 buckets=[(span, start, ledger.levels[span][start]) for span, start in portion],
@@ -149,8 +155,9 @@ class UseBook:
 
 
 def save_use(tx: Transaction, save: use_rows.LedgerChanges) -> None:
-    """Store a part of the charged use. Raises `LedgerOutdated` if the store was rebuilt meanwhile."""
-    if save.expected is not None and use_rows.as_of(tx.connection) != save.expected:
+    """Store a part of the charged use. Raises `LedgerOutdated` if it must be charged again."""
+    instance.lock_row(tx.connection)  # Other servers count no reset before this transaction ends.
+    if use_rows.resets(tx.connection) != save.resets:
         raise LedgerOutdated
     use_rows.save_changes(tx.connection, save)
 

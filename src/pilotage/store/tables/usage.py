@@ -36,14 +36,33 @@ def as_of(connection: Connection) -> float | None:
     return None if row is None else row[0]
 
 
-def set_as_of(connection: Connection, at: float | None) -> None:
+def _set_as_of(connection: Connection, at: float | None) -> None:
     connection.execute("UPDATE instance SET use_as_of = ? WHERE id = 1", (at,))
+
+
+RESETS_COUNTER = "use_resets"
+"""The row of the table `counters` with the number of times that all buckets got invalid."""
+
+
+def resets(connection: Connection) -> int:
+    """How often all buckets got invalid."""
+    row = connection.execute("SELECT last FROM counters WHERE name = ?", (RESETS_COUNTER,)).fetchone()
+    return 0 if row is None else row[0]
+
+
+def reset(connection: Connection) -> None:
+    """Let all buckets be rebuilt, also those that were computed before and are not stored yet."""
+    _set_as_of(connection, None)
+    connection.execute(
+        "INSERT INTO counters (name, last) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET last = counters.last + 1",
+        (RESETS_COUNTER,),
+    )
 
 
 def save_resumed(connection: Connection, rows: Sequence[attempts.ResumedAttempt]) -> None:
     """Let attempts go on. The buckets may have their use up to the former end, and be further by now."""
     attempts.save_resumed(connection, rows)
-    set_as_of(connection, None)
+    reset(connection)
 
 
 def outages(connection: Connection) -> list[Outage]:
@@ -61,7 +80,7 @@ def insert_outage(connection: Connection, down: float, up: float, kept_since: fl
         return
     connection.execute("UPDATE attempts SET ended = ? WHERE ended > ?", (up, up))
     connection.execute("UPDATE attempts SET started = ? WHERE ended IS NULL AND started > ?", (up, up))
-    set_as_of(connection, None)
+    reset(connection)
 
 
 def load(connection: Connection, ledger: Ledger) -> None:
@@ -81,8 +100,8 @@ def load(connection: Connection, ledger: Ledger) -> None:
 class LedgerChanges:
     """Changes of the ledger for one transaction."""
 
-    expected: float | None
-    """The required value of `as_of`; None: any."""
+    resets: int
+    """The required number of `resets`."""
     as_of: float | None
     """The time up to which the buckets then hold all use; None: further changes follow."""
     anew: bool
@@ -115,7 +134,7 @@ def save_changes(connection: Connection, part: LedgerChanges) -> None:
     )
     _save_buckets(connection, part.buckets)
     connection.execute_bulk(_GONE, part.gone)
-    set_as_of(connection, part.as_of)
+    _set_as_of(connection, part.as_of)
 
 
 def _save_buckets(connection: Connection, rows: Iterable[tuple[int, int, UseBucket]]) -> None:
