@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,7 +96,7 @@ def check_end(
     _failures_were_counted_once(connection)
     _no_result_was_dropped(connection, payloads, sites, restores)
     if budget:
-        _budgets_were_kept(sites, turned_back + restores.seconds_forgotten())
+        _budgets_were_kept(sites, turned_back, restores)
     _use_is_that_of_attempts(connection)
 
 
@@ -263,9 +263,13 @@ def _no_result_was_dropped(
         )
 
 
-def _budgets_were_kept(sites: Sites, turned_back: float) -> None:
-    """`turned_back`: seconds by which the server's clock jumped back; it counts them only once for running pilots."""
-    used = 0.0
+def _budgets_were_kept(sites: Sites, turned_back: float, restores: Restores) -> None:
+    """`turned_back`: seconds by which the server's clock jumped back; it counts them only once for running pilots.
+
+    A restore forgets the pilots that were submitted after the backup, and so what they use. Each store has kept the
+    budget with the pilots that it knew.
+    """
+    used: defaultdict[str, float] = defaultdict(float)
     for process in sites.pilots:
         if process.ce.name == "south":
             assert process.ended is not None
@@ -275,9 +279,11 @@ def _budgets_were_kept(sites: Sites, turned_back: float) -> None:
                 if process.task.ended < process.began
                 else min(process.ended, process.task.ended)
             )
-            used += (end - process.began) * process.ce.pilot_processors
-    most = SOUTH_BUDGET * 3600 * 1.05 + turned_back * SOUTH_AT_ONCE
-    need(used <= most, f"{used / 3600:.2f} core-h of {SOUTH_BUDGET}")
+            used[process.stamp] += (end - process.began) * process.ce.pilot_processors
+    most = SOUTH_BUDGET * 3600 * 1.05 + (turned_back + restores.seconds_forgotten()) * SOUTH_AT_ONCE
+    for known in restores.pilots_by_store(frozenset(used)):
+        together = sum(used[stamp] for stamp in known)
+        need(together <= most, f"{together / 3600:.2f} core-h of {SOUTH_BUDGET}")
 
 
 def _use_is_that_of_attempts(connection: Rows) -> None:

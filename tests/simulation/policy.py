@@ -92,8 +92,8 @@ SOUTH_BUDGET = 1.5
 """Core hours of pilots of the CE south. No job needs it, so that work goes on when they are used up."""
 
 
-SOUTH_AT_ONCE = 8
-"""Cores of the pilots that this budget lets run at once, at most."""
+SOUTH_AT_ONCE = 10
+"""Cores of the pilots that this budget lets run at once, at most: five, each counted with nine minutes of two cores."""
 
 
 class Owner(NamedTuple):

@@ -22,6 +22,8 @@ class StoreFacts:
     applied: frozenset[tuple[int, int]]
     """Tries whose results were taken."""
     requests: frozenset[int]
+    pilots: frozenset[str]
+    """Their stamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Restore:
     @property
     def lost_jobs(self) -> frozenset[int]:
         return self.before.jobs - self.after.jobs
+
+    @property
+    def lost_pilots(self) -> frozenset[str]:
+        return self.before.pilots - self.after.pilots
 
     @property
     def lost_requests(self) -> frozenset[int]:
@@ -63,6 +69,13 @@ class Restores:
         """Whether the store may have forgotten something of this incarnation that happened at this instant."""
         return any(instant > one.backed_up for one in self.later_than(incarnation))
 
+    def pilots_by_store(self, stamps: frozenset[str]) -> Iterator[frozenset[str]]:
+        """Those of all pilots that one store has known, for each: the replaced ones, and that of the end."""
+        for one in self.all:
+            yield stamps & one.before.pilots
+            stamps -= one.lost_pilots
+        yield stamps
+
     def seconds_forgotten(self) -> float:
         return sum(one.at - one.backed_up for one in self.all)
 
@@ -84,9 +97,11 @@ def facts_of(connection: Rows) -> StoreFacts:
     [incarnation] = connection.execute("SELECT incarnation FROM instance").fetchone()
     applied = connection.execute("SELECT job_id, epoch FROM attempts WHERE outcome = 'applied'")
     requests = connection.execute("SELECT id FROM requests")
+    pilots = connection.execute("SELECT stamp FROM pilots")
     return StoreFacts(
         incarnation,
         jobs_in(connection),
         frozenset((job, epoch) for job, epoch in applied),
         frozenset(id_ for (id_,) in requests),
+        frozenset(stamp for (stamp,) in pilots),
     )

@@ -51,7 +51,7 @@ def resets(connection: Connection) -> int:
 
 
 def reset(connection: Connection) -> None:
-    """Let all buckets be rebuilt, also those that were computed before and are not stored yet."""
+    """Let all buckets be rebuilt, also computed ones that are not stored yet."""
     _set_as_of(connection, None)
     connection.execute(
         "INSERT INTO counters (name, last) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET last = counters.last + 1",
