@@ -224,6 +224,35 @@ def test_a_step_of_the_clock_charges_nobody(bench: Bench, shares: Shares, step: 
     assert back.seconds(HOUR) == shares.seconds(HOUR)
 
 
+def test_an_attempt_begins_after_the_last_heartbeat_though_the_clock_has_stepped_back(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(1)
+    pilot = bench.pilot()
+    pass_time(shares, 600)
+    shares.charge()
+    bench.now -= 300
+    pilot.hold()
+    bench.now += 400  # the server is down before it has noticed the step
+    bench.sign_of_life()
+    pass_time(shares, 60)
+    shares.charge()
+    assert shares.seconds() == {("alice", "physics"): 60}
+    bench.do(lambda tx: usage.reset(tx.connection))
+    anew = Shares(bench)
+    anew.charge()
+    assert anew.seconds() == shares.seconds()
+
+
+def test_an_attempt_that_ends_before_its_begin_keeps_its_wall_time(bench: Bench) -> None:
+    bench.submit(1)
+    pilot = bench.pilot()
+    offer = pilot.hold()
+    bench.now -= 300
+    pilot.finish(offer, wall=30.0)
+    assert bench.connection.execute("SELECT wall FROM attempts").fetchone()[0] == 30.0
+
+
 def test_a_clock_that_goes_to_next_year_and_returns_leaves_nothing_behind(
     bench: Bench, shares: Shares
 ) -> None:

@@ -199,7 +199,8 @@ class JobTransitions:
                 job.epoch,
                 job.attempt + 1,
                 pilot.id,
-                self.now,
+                # After a step back of the clock no attempt begins before use that is charged.
+                max(self.now, self.pool.server.alive_at),
                 queue.processors,
                 queue.owner,
                 queue.group,

@@ -79,6 +79,7 @@ def heartbeat(
     if credit < 0:
         clock_steps.shift_deadlines(tx.connection, credit, now)
     instance.heartbeat(tx.connection, now)
+    tx.set(pool.server, "alive_at", now)
     return credit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from pilotage.services.pool.token_state import TokenState
 
@@ -21,5 +22,7 @@ class ServerState:
     """The identifier of the instance, the same for all servers of a pool."""
     token_state: TokenState = field(default_factory=TokenState)
     """The keys that sign tokens, and the revoked tokens."""
+    alive_at: float = -inf
+    """The last heartbeat of this server, by the clock of that moment."""
     draining: bool = False
     """The server is about to stop: pilots get no new jobs."""

@@ -66,7 +66,8 @@ MAX_DRIFT, DRIFT = 60.0, 1.05
 """Seconds, and factor, by which the time on a node may exceed the time by the server's clock."""
 MAX_CORES = 4096
 """Cores that a payload can use at once."""
-_LONGEST = f"(({{ended}} - attempts.started) * {DRIFT} + {MAX_DRIFT})"
+_SINCE = "CASE WHEN {ended} > attempts.started THEN {ended} - attempts.started ELSE 0 END"
+_LONGEST = f"(({_SINCE}) * {DRIFT} + {MAX_DRIFT})"
 """The most wall time since the confirm, as SQL."""
 
 
