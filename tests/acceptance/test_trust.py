@@ -213,8 +213,10 @@ def test_bad_tokens_are_refused(shared: Instance) -> None:
         client.whoami()
 
 
-OPEN = {"/live", "/ready", "/metrics", "/v1/pilot.pyz", "/v1/tokens/home"}
-"""What anybody may ask: signs of life, counts without names, and the program of the pilot."""
+OPEN = {"/live", "/ready", "/metrics", "/v1/pilot.pyz", "/v1/tokens/home", "/v1/issuers"}
+"""What anybody may ask: signs of life, counts without names, the program of the pilot, and where people sign in."""
+PROOFS = {"/v1/tokens/exchange": {"token": "a.guessed.token"}}
+"""Bodies of calls that prove in the body who asks."""
 
 
 def test_every_route_asks_for_a_token(shared: Instance) -> None:
@@ -228,7 +230,7 @@ def test_every_route_asks_for_a_token(shared: Instance) -> None:
             )
             for verb in verbs:
                 for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic x"}):
-                    answer = raw.request(verb, place, headers=headers, json={})
+                    answer = raw.request(verb, place, headers=headers, json=PROOFS.get(path, {}))
                     if path in OPEN:
                         assert answer.status_code in (200, 204), path
                     else:
