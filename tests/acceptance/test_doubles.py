@@ -106,7 +106,9 @@ def test_a_pilot_that_is_cancelled_by_hand_hands_its_job_back(
     client = instance.client()
     sent = client.submit({"executable": "sleep", "arguments": ["5"], "grid_ces": [ce]})
     until(lambda: client.job(sent.first).job.state == "Running", what="a running job")
-    [pilot] = [pilot for pilot in client.pilots() if pilot.ce == ce and not pilot.ended]
+    number = client.job(sent.first).job.pilot
+    assert number is not None
+    pilot = client.pilot(number).pilot
     made.run("bkill" if made.system == "lsf" else "qdel", pilot.batch_id)
     until(lambda: client.pilot(pilot.id).pilot.ended, what="the end of the pilot")
     until(lambda: client.job(sent.first).job.state == "Done", what="the end of the job")

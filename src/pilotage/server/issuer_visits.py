@@ -46,7 +46,7 @@ class IssuerVisits:
 
     def __init__(self) -> None:
         self._visits: dict[str, IssuerVisit] = {}
-        """By the digest of the state: the time of a look-up tells nothing about it."""
+        """The visits by the digest of the state: the time of a look-up tells nothing about it."""
 
     def begin(self, issuer: str, back: str, now: float, secrets: SecretSource) -> IssuerVisit:
         browser, state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))

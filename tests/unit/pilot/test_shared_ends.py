@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from pilotage.pilot.events import PayloadEnded
+from pilotage.pilot.orphans import Orphans
 from pilotage.pilot.payload_runner import PayloadRunner
 from pilotage.pilot.shared_ends import SHARED_END_GRACE
 from pilotage.pilot.thread_pool import ThreadPool
 from pilotage.pilot.transport import ServerConnection
 from pilotage.wire.pilot import Finish, OfferedJob, Payload
+
+
+@pytest.fixture(autouse=True)
+def no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot ends all processes below it, and this process has other tests' servers below it."""
+    monkeypatch.setattr(Orphans, "sweep", lambda *_: None)
 
 
 class Run:

@@ -34,7 +34,7 @@ class _Keys(msgspec.Struct):
     keys: list[dict[str, Any]]
 
 
-class _Tokens(msgspec.Struct):
+class _TokenAnswer(msgspec.Struct):
     id_token: str = ""
     error: str = ""
     error_description: str = ""
@@ -74,7 +74,7 @@ def redeem_code(url: str, ca_file: str, token_endpoint: str, grant: CodeGrant) -
         del form["client_id"]
     with _client(url, ca_file, None) as client:
         answer = client.post(token_endpoint, data=form, headers=headers)
-        tokens = msgspec.json.decode(answer.content[:LARGEST], type=_Tokens)
+        tokens = msgspec.json.decode(answer.content[:LARGEST], type=_TokenAnswer)
     if answer.is_error or not tokens.id_token:
         reason = (
             tokens.error_description or tokens.error or f"status {answer.status_code}, without an ID token"
