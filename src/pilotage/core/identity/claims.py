@@ -18,7 +18,7 @@ LONGEST_NAME = 256
 READ, CREATE, CANCEL, MODIFY = "compute.read", "compute.create", "compute.cancel", "compute.modify"
 CAPABILITIES = frozenset({READ, CREATE, CANCEL, MODIFY})
 """Scopes of the WLCG profile for computing. A token with one of them allows only the calls that its scopes name."""
-_SCITOKENS = {"condor:/READ": READ, "condor:/WRITE": MODIFY}
+_SCITOKENS = {"condor:/READ": {READ}, "condor:/WRITE": {CREATE, CANCEL, MODIFY}}
 """Scopes that HTCondor has for SciTokens, as scopes of the profile."""
 
 
@@ -78,5 +78,5 @@ def read_capabilities(claims: Mapping[str, object]) -> frozenset[str] | None:
     """The rights of the token, as scopes of the WLCG profile; None: all rights of its user."""
     value = claims.get("scope", "")
     words = value.split() if isinstance(value, str) else []
-    plain = (_SCITOKENS.get(word, word.partition(":")[0]) for word in words)
-    return frozenset(word for word in plain if word in CAPABILITIES) or None
+    named = (_SCITOKENS.get(word, {word.partition(":")[0]}) for word in words)
+    return CAPABILITIES & set[str]().union(*named) or None

@@ -106,7 +106,8 @@ def test_the_group_of_a_token_is_one_that_both_give() -> None:
         ("", None),
         (7, None),
         ("openid compute.read compute.create:/x", {"compute.read", "compute.create"}),
-        ("condor:/READ condor:/WRITE", {"compute.read", "compute.modify"}),
+        ("condor:/READ", {"compute.read"}),
+        ("condor:/WRITE", {"compute.create", "compute.cancel", "compute.modify"}),
         ("compute.everything", None),
     ],
 )
