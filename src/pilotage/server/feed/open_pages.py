@@ -1,8 +1,8 @@
 """Tells open pages of changes: one reader of the change feed for all of them.
 
 A page names its jobs, such as job:12. The reader looks at each change once and finds the pages that show it, so
-that open pages cost nothing while nothing of theirs changes. The pace falls with their number: together they ask for
-new pages so often that it takes about a twentieth of a core.
+that open pages cost nothing while nothing of theirs changes. The pace falls with their number: together they are
+told to load again about five times a second, however many there are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pilotage.store.tables.feed import FeedRow
 LEAST_PAUSE = 2.0
 """Seconds between two updates of a page."""
 PAUSE_FOR_EACH = 0.2
-"""Seconds by which each open page lengthens the pauses of all: twenty times the cost of a new page."""
+"""Seconds by which each open page lengthens the pauses of all."""
 GATHERING = 1.0
 """Seconds between two looks at the feed."""
 SLOW_TICK = 15.0
