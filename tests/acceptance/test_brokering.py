@@ -32,6 +32,8 @@ GlueHostBenchmarkSI00 = "{rule}"
 DIRECTOR = """\
 [director]
 demand = "matched"
+# A second pilot for a job that waits could go to the other CE.
+extraPilots = 0
 [director.pools.Batch]
 EnableListMatch = true
 """
