@@ -26,6 +26,7 @@ const provider = new Provider(config.issuer, {
     devInteractions: { enabled: true },
     deviceFlow: { enabled: true },
     clientCredentials: { enabled: true },
+    revocation: { enabled: true },
     resourceIndicators: {
       enabled: true,
       defaultResource: (context, client, one) => one ?? config.audience,

@@ -14,10 +14,13 @@ import httpx
 import pytest
 
 from pilotage.client import Client
+from pilotage.client.issuer_sign_in import KeptSignIn
+from pilotage.client.login import log_out
 from pilotage.core.errors import Forbidden, NotAuthenticated
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 from tests.oidc import AUDIENCE, CLIENT, OidcProvider, approve, provider
+from tests.ports import free_port
 
 POLICY = """
 [users.service]
@@ -111,6 +114,38 @@ def test_two_programs_renew_at_the_same_time(instance: Instance, tmp_path: Path)
         for thread in threads:
             thread.join()
         assert found == ["alice"] * 4
+
+
+def test_a_logout_ends_the_sign_in_at_the_issuer(instance: Instance, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert log_in(instance, home, "alice").returncode == 0
+    copied = (home / "issuer.json").read_bytes()
+    program = [sys.executable, "-m", "pilotage.main", "logout", "--home", str(home)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, env=instance.environment)
+    assert (done.stdout, done.stderr) == ("logged out\n", "")
+    assert not (home / "issuer.json").exists()
+    thief = KeptSignIn(tmp_path / "issuer.json")
+    thief.path.write_bytes(copied)
+    with pytest.raises(NotAuthenticated, match="is over"):
+        thief.renew()
+
+
+def test_a_logout_without_the_issuer_removes_the_files_and_says_so(
+    instance: Instance, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    assert log_in(instance, home, "alice").returncode == 0
+    kept = json.loads((home / "issuer.json").read_text())
+    for address, problem in (
+        ("", "lets no program end a sign-in"),
+        (f"http://127.0.0.1:{free_port()}/", "does not answer"),
+        (kept["revocation_endpoint"] + "/nothing", "status 404|does not end the sign-in"),
+    ):
+        (home / "issuer.json").write_text(json.dumps({**kept, "revocation_endpoint": address}))
+        done = log_out(home)
+        assert done.removed
+        assert re.search(problem, done.problem), done.problem
+        assert not (home / "issuer.json").exists()
 
 
 @pytest.mark.parametrize(

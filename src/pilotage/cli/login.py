@@ -125,13 +125,18 @@ def _ask_token(file: Path | None) -> str:
 
 
 def logout(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Remove the server's address and the token that `login` has written. The token itself stays valid."""
+    """Remove the server's address and the token that `login` has written. The token itself stays valid.
+
+    A sign-in at an issuer ends there too.
+    """
     from pilotage.client.credentials import default_home
     from pilotage.client.login import log_out
 
-    removed = log_out((home or default_home()).expanduser())
+    done = log_out((home or default_home()).expanduser())
     screen = CommandOutput(as_json)
     if as_json:
-        screen.json({"logged_out": removed})
-    else:
-        screen.line("logged out" if removed else "nobody was logged in")
+        screen.json({"logged_out": done.removed, "problem": done.problem})
+        return
+    screen.line("logged out" if done.removed else "nobody was logged in")
+    if done.problem:
+        screen.note(f"the sign-in may go on at the issuer: {done.problem}")

@@ -49,6 +49,8 @@ class SignIn:
     audience: list[str]
     group: str
     refresh_token: str
+    revocation_endpoint: str = ""
+    """Where the sign-in can be ended before its time (RFC 7009); empty: the issuer has no such address."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,16 @@ def sign_in(
     except (KeyError, TypeError, ValueError):
         raise Unreachable(f"{issuer.url} answers with another document than expected") from None
     form = {"grant_type": DEVICE_GRANT, "device_code": code, "client_id": issuer.client}
-    kept = SignIn(issuer.url, token_endpoint, issuer.client, issuer.audience, group, "")
+    revocation = endpoints.get("revocation_endpoint")
+    kept = SignIn(
+        url=issuer.url,
+        token_endpoint=token_endpoint,
+        client=issuer.client,
+        audience=issuer.audience,
+        group=group,
+        refresh_token="",
+        revocation_endpoint=revocation if isinstance(revocation, str) else "",
+    )
     tokens = _wait(token_endpoint, form, kept, seconds, pause, sleep)
     return tokens.token, SignIn(**{**asdict(kept), "refresh_token": tokens.refresh_token})
 
@@ -135,6 +146,15 @@ class KeptSignIn:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+    def revoke(self) -> None:
+        """End the sign-in at its issuer. Raises NotAuthenticated or Unreachable if it may go on there."""
+        with self.locked():
+            kept = self._read()
+            if not kept.revocation_endpoint:
+                raise NotAuthenticated(f"{kept.url} lets no program end a sign-in")
+            form = {"token": kept.refresh_token, "token_type_hint": "refresh_token", "client_id": kept.client}
+            _need_success(_post(kept.revocation_endpoint, form), f"{kept.url} does not end the sign-in")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -214,14 +234,14 @@ def _post(url: str, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _call(method: str, url: str, form: Mapping[str, str] | None) -> dict[str, Any]:
-    """The JSON object that the issuer answers with; also that of an error of OAuth."""
+    """The JSON object that the issuer answers with; also that of an error of OAuth. Nothing at all is an empty one."""
     import httpx  # here: most commands need none
 
     try:
         answer = httpx.request(
             method, url, data=form, timeout=TIMEOUT, headers={"Accept": "application/json"}
         )
-        document = answer.json()
+        document = answer.json() if answer.content or answer.is_error else {}
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unreachable(f"{url} does not answer: {error or type(error).__name__}") from None
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pilotage.client.api import Client
 from pilotage.client.credentials import (
@@ -19,7 +19,7 @@ from pilotage.client.credentials import (
     write_token,
 )
 from pilotage.client.issuer_sign_in import DeviceCode, KeptSignIn, SignIn, sign_in
-from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.errors import Conflict, InvalidInput, PilotageError
 from pilotage.wire.server_trust import ServerTrust
 
 if TYPE_CHECKING:
@@ -94,15 +94,30 @@ def _reach(url: str, home: Path, ca_file: Path | None) -> tuple[KnownServer, Ser
     return facts, trust
 
 
-def log_out(home: Path) -> bool:
-    """Remove the token and the address that `log_in` has written; False: there were none."""
+class LogOut(NamedTuple):
+    """The result of a logout."""
+
+    removed: bool
+    """There was a login."""
+    problem: str = ""
+    """Why the sign-in at the issuer may go on there."""
+
+
+def log_out(home: Path) -> LogOut:
+    """End the sign-in at the issuer, then remove the files that `log_in` has written, also if that failed."""
     _check_home(home)
-    removed = False
+    removed, problem = False, ""
+    kept = KeptSignIn(home / SIGN_IN_FILE)
+    if kept.exists:
+        try:
+            kept.revoke()
+        except PilotageError as error:
+            problem = str(error)
     for name in ("token", "server.json", SIGN_IN_FILE):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (home / name).unlink()
             removed = True
-    return removed
+    return LogOut(removed, problem)
 
 
 def read_token(path: Path) -> str:
