@@ -23,9 +23,13 @@ def test_pilots_and_their_leases(connection: Any) -> None:
     assert pilots.with_expired_lease(connection, 100.0, "", 10) == []
     assert pilots.with_expired_lease(connection, 100.1, "", 10) == [1]
     offer(connection, 1, 1, 50.0, 1)
-    pilots.extend_leases(connection, 10.0)
+    pilots.extend_leases(connection, 10.0, 0.0)
     assert pilots.with_expired_lease(connection, 110.0, "", 10) == []
-    assert pilots.unconfirmed_since(connection) == [(1, 60.0)]
+    assert pilots.with_expired_lease(connection, 110.1, "", 10) == [1]
+    pilots.extend_leases(connection, -5.0, 107.0)
+    assert pilots.with_expired_lease(connection, 107.0, "", 10) == []
+    assert pilots.with_expired_lease(connection, 107.1, "", 10) == [1]
+    assert pilots.unconfirmed_since(connection) == [(1, 55.0)]
     assert [pilot.id for pilot in pilots.live(connection, "ce there")] == [2]
     assert pilots.running_after(connection, "", 0, 10) == [("ce here", 1, "")]
     assert pilots.running_after(connection, "ce here", 1, 10) == []

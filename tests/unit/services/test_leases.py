@@ -135,6 +135,26 @@ def test_a_pause_of_a_running_server_counts_when_it_takes_a_third_of_a_lease(ben
     assert bench.state(job) == "Running"
 
 
+@pytest.mark.parametrize("away", [20.0, 350.0, 450.0])
+def test_a_lease_given_after_a_step_of_the_clock_and_before_an_outage_leaves_time_for_a_renewal(
+    bench: Bench, away: float
+) -> None:
+    bench.sign_of_life()
+    jobs = bench.submit(2)
+    pilots = [bench.pilot()]
+    offers = [pilots[0].hold()]
+    bench.now -= 400.0
+    pilots.append(bench.pilot())
+    offers.append(pilots[1].hold())
+    bench.crash()
+    bench.now += away
+    bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, begins=True))
+    bench.later(19.0)
+    assert [bench.state(job) for job in jobs] == ["Running"] * 2
+    assert [pilot.finish(offer) for pilot, offer in zip(pilots, offers, strict=True)] == ["accepted"] * 2
+    bench.check()
+
+
 def test_a_lease_of_another_servers_pilot_is_over_when_that_server_was_there_after_its_end(
     any_bench: Bench,
 ) -> None:

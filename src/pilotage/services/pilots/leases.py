@@ -68,9 +68,10 @@ def heartbeat(
         # Another server may have written the row meanwhile.
         away_since, longest = min(away_since, paused_since), longest_pause(pool.policy)
     heartbeats = [ce.heartbeat for ce in pool.policy.ces.values()]
-    credit = outage_credit(away_since, now, longest_gap=longest, renewal=max(heartbeats, default=30.0) * 2)
+    renewal = max(heartbeats, default=30.0) * 2
+    credit = outage_credit(away_since, now, longest_gap=longest, renewal=renewal)
     if credit:
-        _move_leases(pool, tx, credit)
+        _move_leases(pool, tx, credit, now + renewal)
         detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
         if abs(now - known.alive_at) > LONGEST_GAP:
@@ -83,9 +84,10 @@ def heartbeat(
     return credit
 
 
-def _move_leases(pool: Pool, tx: Transaction, credit: float) -> None:
-    pilots.extend_leases(tx.connection, credit)
-    agents.extend_leases(tx.connection, credit)
+def _move_leases(pool: Pool, tx: Transaction, credit: float, earliest: float) -> None:
+    """Move all leases by the credit. None ends before `earliest`: some may be younger than a step of the clock."""
+    pilots.extend_leases(tx.connection, credit, earliest)
+    agents.extend_leases(tx.connection, credit, earliest)
     held_jobs.extend_offers(tx.connection, credit)
     tx.set(pool.pilots, "unconfirmed", {pilot: at + credit for pilot, at in pool.pilots.unconfirmed.items()})
     tx.set(pool.pilots, "last_seen", {pilot: seen + credit for pilot, seen in pool.pilots.last_seen.items()})

@@ -165,9 +165,11 @@ def with_expired_lease(connection: Connection, now: float, limit: int) -> list[A
     return [AgentRow(*row) for row in connection.execute(sql, (now, limit))]
 
 
-def extend_leases(connection: Connection, seconds: float) -> None:
-    """Move the leases of all agents, after an outage."""
+def extend_leases(connection: Connection, seconds: float, earliest: float) -> None:
+    """Move the leases of all agents after an outage or a clock step, to `earliest` at least."""
     connection.execute("UPDATE agents SET lease_until = lease_until + ? WHERE ended IS NULL", (seconds,))
+    sql = "UPDATE agents SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
+    connection.execute(sql, (earliest, earliest))
 
 
 def live_of_team(connection: Connection, team: str, now: float) -> list[int]:

@@ -376,9 +376,11 @@ def extend_leases_of_server(connection: Connection, server: str, seconds: float)
     connection.execute(f"{_EXTEND} AND server = ?", (seconds, seconds, server))
 
 
-def extend_leases(connection: Connection, seconds: float) -> None:
-    """Extend all leases, and the times of takes, after an outage or a clock step."""
+def extend_leases(connection: Connection, seconds: float, earliest: float) -> None:
+    """Extend all leases, to `earliest` at least, and the times of takes, after an outage or a clock step."""
     connection.execute(_EXTEND, (seconds, seconds))
+    sql = "UPDATE pilots SET lease_until = ? WHERE ended IS NULL AND lease_until < ?"
+    connection.execute(sql, (earliest, earliest))
     connection.execute(
         "UPDATE pilots SET taken_at = taken_at + ? WHERE ended IS NULL AND taken_at IS NOT NULL", (seconds,)
     )
