@@ -12,6 +12,8 @@ import pytest
 
 from pilotage.cli.shares import _as_csv
 from pilotage.core import policy as policies
+from pilotage.services.pilots import leases
+from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot
 from pilotage.services.policy.apply import apply_policy
 from pilotage.services.shares import accounting, corrections, fairness
 from pilotage.services.shares.corrections import UseBook
@@ -242,6 +244,44 @@ def test_an_attempt_begins_after_the_last_heartbeat_though_the_clock_has_stepped
     anew = Shares(bench)
     anew.charge()
     assert anew.seconds() == shares.seconds()
+
+
+def test_an_attempt_ends_after_the_last_heartbeat_though_the_clock_has_stepped_back(
+    bench: Bench, shares: Shares
+) -> None:
+    bench.submit(2)
+    pilots = [bench.pilot(), bench.pilot()]
+    offers = [pilot.hold() for pilot in pilots]
+    pass_time(shares, 600)
+    shares.charge()
+    bench.now -= 300
+    pilots[0].finish(offers[0])
+    bench.do(lambda tx: end_silent_pilot(bench.pool, tx, pilots[1].row, PilotEnd.VANISHED, "", bench.now))
+    bench.now += 400  # the server is down before it has noticed the step
+    bench.sign_of_life()
+    shares.charge()
+    assert shares.seconds() == {("alice", "physics"): 2 * 600}
+    bench.do(lambda tx: usage.reset(tx.connection))
+    anew = Shares(bench)
+    anew.charge()
+    assert anew.seconds() == shares.seconds()
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_after_a_short_step_back_no_future_use_is_charged(bench: Bench, shares: Shares, begins: bool) -> None:
+    bench.submit(3)
+    pilots = [bench.pilot(), bench.pilot()]
+    offers = [pilot.hold() for pilot in pilots]
+    pass_time(shares, 600)
+    shares.charge()
+    bench.now -= 20
+    bench.do(lambda tx: leases.heartbeat(bench.pool, tx, bench.now, begins=begins))
+    for pilot, offer in zip(pilots, offers, strict=True):
+        pilot.finish(offer)
+    pilots[0].hold()
+    pass_time(shares, 60)
+    shares.charge()
+    assert shares.seconds() == {("alice", "physics"): 2 * 580 + 60}
 
 
 def test_an_attempt_that_ends_before_its_begin_keeps_its_wall_time(bench: Bench) -> None:

@@ -109,7 +109,7 @@ def incomplete_outputs(finish: Finish) -> str:
 def _close(finish: Finish, outcome: str, failure: str, moves: JobTransitions) -> None:
     moves.close_attempt(
         attempts.FinishedAttempt(
-            moves.now,
+            moves.pool.server.attempt_instant(moves.now),
             outcome,
             finish.exit_code,
             failure,

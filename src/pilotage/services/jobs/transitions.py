@@ -199,8 +199,7 @@ class JobTransitions:
                 job.epoch,
                 job.attempt + 1,
                 pilot.id,
-                # After a step back of the clock no attempt begins before use that is charged.
-                max(self.now, self.pool.server.alive_at),
+                self.pool.server.attempt_instant(self.now),
                 queue.processors,
                 queue.owner,
                 queue.group,
@@ -231,7 +230,7 @@ class JobTransitions:
         previous = job
         if job.state is not JobState.MATCHED:
             event = self._event(kind, job, JobState.RESCHEDULED, job.epoch, reason)
-            self._cut.append(attempts.InterruptedAttempt(self.now, kind, job.id, job.epoch))
+            self.cut_attempt(job, kind)
             previous = job._replace(state=JobState.RESCHEDULED, last_event=event)
             kind, reason = "requeued", ""
         event = self._event(kind, previous, JobState.WAITING, job.epoch, reason, again=True)
@@ -353,7 +352,8 @@ class JobTransitions:
 
     def cut_attempt(self, job: JobRow, outcome: str) -> None:
         if job.state in _WITH_PILOT and job.state is not JobState.MATCHED:
-            self._cut.append(attempts.InterruptedAttempt(self.now, outcome, job.id, job.epoch))
+            ended = self.pool.server.attempt_instant(self.now)
+            self._cut.append(attempts.InterruptedAttempt(ended, outcome, job.id, job.epoch))
 
     def result(self, result: attempts.Result) -> None:
         self._results.append(result)

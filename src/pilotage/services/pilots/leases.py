@@ -25,6 +25,9 @@ ALIVE_PERIOD = 5.0
 LONGEST_GAP = 30.0
 """A longer gap between two alive rows is an outage, a suspended machine or a step of the clock."""
 
+SHORTEST_STEP_BACK = 1.0
+"""A clock that was set back by more invalidates the use that was charged, which may be that of the future now."""
+
 SHORTEST_PAUSE = 3.0
 """A running server that did nothing for less than this was only busy."""
 
@@ -74,9 +77,10 @@ def heartbeat(
         _move_leases(pool, tx, credit, now + renewal)
         detail = f"no sign of life for {now - away_since:.0f} s: all leases moved by {credit:.0f} s"
         record(tx.connection, pool.ids.events, at=now, kind="outage", actor="server", detail=detail)
-        if abs(now - known.alive_at) > LONGEST_GAP:
-            kept_since = now - pool.policy.accounting.history
-            usage.insert_outage(tx.connection, known.alive_at, now, kept_since)
+    gap = now - known.alive_at
+    if (credit and gap > LONGEST_GAP) or gap < -SHORTEST_STEP_BACK:
+        kept_since = now - pool.policy.accounting.history
+        usage.insert_outage(tx.connection, known.alive_at, now, kept_since)
     if credit < 0:
         clock_steps.shift_deadlines(tx.connection, credit, now)
     instance.heartbeat(tx.connection, now)

@@ -26,3 +26,7 @@ class ServerState:
     """The last heartbeat of this server, by the clock of that moment."""
     draining: bool = False
     """The server is about to stop: pilots get no new jobs."""
+
+    def attempt_instant(self, now: float) -> float:
+        """When an attempt begins or ends: after a step back of the clock not before use that may be charged."""
+        return max(now, self.alive_at)
