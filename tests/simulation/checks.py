@@ -18,6 +18,7 @@ from tests.simulation.payloads import PayloadBooks, PayloadEntry, incarnation_of
 from tests.simulation.people import PeopleBooks
 from tests.simulation.policy import MAX_RESCHEDULES, SOUTH_AT_ONCE, SOUTH_BUDGET
 from tests.simulation.restores import Restores
+from tests.simulation.server_host import ServerHosts
 from tests.simulation.sites import Sites
 from tests.simulation.stores import Rows, Store
 
@@ -80,7 +81,7 @@ def check_end(
     people: PeopleBooks,
     payloads: PayloadBooks,
     sites: Sites,
-    turned_back: float,
+    hosts: ServerHosts,
     restores: Restores,
     *,
     budget: bool,
@@ -96,7 +97,7 @@ def check_end(
     _failures_were_counted_once(connection)
     _no_result_was_dropped(connection, payloads, sites, restores)
     if budget:
-        _budgets_were_kept(sites, turned_back, restores)
+        _budgets_were_kept(sites, hosts, restores)
     _use_is_that_of_attempts(connection)
 
 
@@ -263,8 +264,10 @@ def _no_result_was_dropped(
         )
 
 
-def _budgets_were_kept(sites: Sites, turned_back: float, restores: Restores) -> None:
-    """`turned_back`: seconds by which the server's clock jumped back; it counts them only once for running pilots.
+def _budgets_were_kept(sites: Sites, hosts: ServerHosts, restores: Restores) -> None:
+    """The server counts the seconds by which its clock jumped back only once for running pilots.
+
+    It cannot know since when a batch job has run that began while no server ran, unless its pilot calls home.
 
     A restore forgets the pilots that were submitted after the backup, and so what they use. Each store has kept the
     budget with the pilots that it knew.
@@ -273,14 +276,16 @@ def _budgets_were_kept(sites: Sites, turned_back: float, restores: Restores) -> 
     for process in sites.pilots:
         if process.ce.name == "south":
             assert process.ended is not None
+            assert process.link is not None
             # A pilot on a node that was cut off lives on, but its batch job has ended.
             end = (
                 process.ended
                 if process.task.ended < process.began
                 else min(process.ended, process.task.ended)
             )
-            used[process.stamp] += (end - process.began) * process.ce.pilot_processors
-    most = SOUTH_BUDGET * 3600 * 1.05 + (turned_back + restores.seconds_forgotten()) * SOUTH_AT_ONCE
+            unseen = 0.0 if process.link.heard else hosts.seconds_unseen(process.began, end)
+            used[process.stamp] += (end - process.began - unseen) * process.ce.pilot_processors
+    most = SOUTH_BUDGET * 3600 * 1.05 + (hosts.turned_back + restores.seconds_forgotten()) * SOUTH_AT_ONCE
     for known in restores.pilots_by_store(frozenset(used)):
         together = sum(used[stamp] for stamp in known)
         need(together <= most, f"{together / 3600:.2f} core-h of {SOUTH_BUDGET}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,6 +29,8 @@ AGAIN = 5.0
 """Seconds after which a server that could not start is started again."""
 SKEW = 100.0
 """Seconds by which the clock of one of several servers may be wrong."""
+LISTED = 25.0
+"""Seconds for which a server must run until it has surely listed the batch jobs."""
 CHANGES = frozenset({"submit", "release", "cancel", "cancel_tasks"})
 
 
@@ -96,6 +99,11 @@ class ServerHost:
         """The seconds between two instants in which a server ran."""
         spans = [*self._up, *([(self.up_since, end)] if self.process is not None else [])]
         return sum(max(0.0, min(end, until) - max(begin, since)) for since, until in spans)
+
+    def first_listing(self, after: float) -> float:
+        """When its servers had surely listed the batch jobs after an instant. They have all ended."""
+        spans = ((max(since, after), until) for since, until in self._up)
+        return next((since + LISTED for since, until in spans if until - since >= LISTED), inf)
 
     def start(self) -> None:
         """Start a server, unless one runs."""
@@ -213,6 +221,16 @@ class ServerHosts:
     def steady_since(self) -> float:
         """Since when the servers that run do so, and no other one has ended."""
         return max(host.changed_at for host in self.all)
+
+    @property
+    def turned_back(self) -> float:
+        """Seconds by which their clocks have jumped back, in all."""
+        return sum(host.turned_back for host in self.all)
+
+    def seconds_unseen(self, begin: float, end: float) -> float:
+        """Of the time until a batch job was surely listed, the seconds in which no server ran. It ran from `begin`."""
+        listed = min([end, *(host.first_listing(begin) for host in self.all)])
+        return listed - begin - self.uptime(begin, listed)
 
     def uptime(self, begin: float, end: float) -> float:
         """The most seconds between two instants in which one of the servers ran."""

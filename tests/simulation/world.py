@@ -343,7 +343,7 @@ class _World:
                 self._people.books,
                 self._payloads,
                 self._sites,
-                sum(host.turned_back for host in self._hosts.all),
+                self._hosts,
                 self._restores,
                 budget=has_budget(self._history.seed),
             )
