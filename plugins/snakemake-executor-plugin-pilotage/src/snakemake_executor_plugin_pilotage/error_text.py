@@ -1,0 +1,17 @@
+"""Which line of a job's standard error says why the rule failed."""
+
+from __future__ import annotations
+
+_REPORT = ("RuleException", "Error in rule", "WorkflowError")
+"""How Snakemake's own report of a failure begins, in the standard error of the job."""
+_ANNOUNCEMENT = ("resources:", "Reason:", "reason:", "threads:")
+
+
+def line_of_error(text: str) -> str:
+    """The last line that the command of the rule wrote, else the beginning of Snakemake's own report."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    report = next((number for number, line in enumerate(lines) if line.startswith(_REPORT)), len(lines))
+    written = lines[report - 1] if report else ""
+    if written and not written.strip().startswith(_ANNOUNCEMENT):
+        return written.strip()
+    return " ".join(line.strip() for line in lines[report : report + 3])
