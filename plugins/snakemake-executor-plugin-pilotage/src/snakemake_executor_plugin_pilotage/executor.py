@@ -82,7 +82,7 @@ class Executor(RemoteExecutor):
                 self._report_failure(info, state)
 
     async def sleep(self) -> None:
-        """Wait for the end of a job. Nothing is asked again and again, and nothing else runs in the loop of this thread."""
+        """Wait for the end of a job: nothing is polled, and nothing else runs in this loop."""
         self._ends.wait(LONGEST_SLEEP)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
@@ -103,7 +103,7 @@ class Executor(RemoteExecutor):
     def _resume(self, info: SubmittedJobInfo) -> str:
         """The state of the job that an earlier process has left for the same outputs; "": there is none to go on with.
 
-        Two jobs must not write the same files. The ids that Snakemake keeps do not serve: a job that starts forgets its own.
+        Two jobs must not write the same files. Snakemake loses the ids of started jobs.
         """
         left = self._left.pop(name_of(info.job), 0)
         if not left:

@@ -26,7 +26,7 @@ class ExecutorSettings(ExecutorSettingsBase):
     export: Optional[str] = field(  # noqa: UP045  # Snakemake makes the option from this form
         default=None,
         metadata={
-            "help": "Variables of the environment that jobs get, as for `pilotage submit --export`: NONE, ALL, or names "
+            "help": "Variables of the environment that jobs get, as for `pilotage submit --export`: NONE, ALL, or names "  # noqa: E501
             f"with commas between them (default: {SOFTWARE.replace(',', ', ')}, as far as they are set)."
         },
     )
