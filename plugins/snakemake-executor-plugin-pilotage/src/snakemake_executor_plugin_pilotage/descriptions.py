@@ -36,7 +36,7 @@ def label_of(text: str) -> str:
 
 
 def name_of(job: JobExecutorInterface) -> str:
-    """Rule and wildcards; of a group its rules and a digest of the outputs. It is the same in each run of the workflow."""
+    """Rule and wildcards, or a group's rules and a digest of its outputs: the same in each run."""
     if not job.is_group():
         return label_of(f"{job.name} {job.format_wildcards('{wildcards}')}".strip())
     outputs = "\n".join(sorted(map(str, job.output)))
