@@ -122,7 +122,7 @@ def test_the_tutorial_runs(folder: Path, client: Client) -> None:
         for job in client.jobs(Selection(job_group=label_of(f"snakemake {folder}")))
     }
     asked = described["map sample=A"]
-    assert (asked["processors"], asked["memory"], asked["disk"], asked["wall_time"]) == (2, 101, 101, 300)
+    assert (asked["processors"], asked["memory"], asked["disk"], asked["wall_time"]) == (2, 301, 101, 300)
     assert described["call"]["user_priority"] == 7
 
 

@@ -12,12 +12,20 @@ from pilotage.core.errors import InvalidInput
 
 PREFIX = "pilotage_"
 LONGEST_LABEL = 255
+MEMORY_OF_SNAKEMAKE = 200
+"""MB. Each job runs Snakemake itself on its node, in addition to the command of the rule."""
 _OWN = frozenset(
     {
         "executable",
         "arguments",
         "environment",
         "input_sandbox",
+        "folder",
+        "folder_mark",
+        "umask",
+        "stdout_file",
+        "stderr_file",
+        "open_mode",
         "std_output",
         "std_error",
         "job_name",
@@ -49,9 +57,10 @@ def requests_of(threads: int, resources: Mapping[str, Any]) -> dict[str, Any]:
     A resource `pilotage_FIELD` is the field FIELD itself. Raises InvalidInput for a field that the plug-in sets.
     """
     fields: dict[str, Any] = {"processors": threads}
-    for resource, field in (("mem_mib", "memory"), ("disk_mib", "disk")):
-        if amount := _number(resources, resource):
-            fields[field] = amount
+    if memory := _number(resources, "mem_mib"):
+        fields["memory"] = memory + MEMORY_OF_SNAKEMAKE
+    if disk := _number(resources, "disk_mib"):
+        fields["disk"] = disk
     if minutes := _number(resources, "runtime"):
         fields["wall_time"] = minutes * 60
     if _number(resources, "gpu"):
