@@ -19,6 +19,12 @@ no such plane
 [Thu Nov 26 08:14:17 2026]
 Error in rule bad:
 """
+SILENT = """RuleException:
+CalledProcessError in file "/w/Snakefile", line 28:
+Command 'set -euo pipefail;  (map data.txt) 2> map.log' returned non-zero exit status 127.
+[Thu Nov 26 08:14:17 2026]
+Error in rule bad:
+"""
 
 
 @pytest.mark.parametrize(
@@ -26,6 +32,7 @@ Error in rule bad:
     [
         (BEGIN + "warming up\nno calibration\n\n" + REPORT, "no calibration"),
         (BEGIN + REPORT, 'RuleException: ValueError in file "/w/Snakefile", line 9: no such plane'),
+        (BEGIN + SILENT, "its command wrote no error, and ended with exit status 127"),
         ("sh: 1: snakemake: not found\n", "sh: 1: snakemake: not found"),
         ("WorkflowError:\nFile missing\n", "WorkflowError: File missing"),
         ("", ""),

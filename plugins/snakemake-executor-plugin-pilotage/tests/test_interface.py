@@ -1,13 +1,11 @@
-"""The suite that Snakemake has for all of its executors."""
+"""The suite that Snakemake has for all of its executors, on the server of PILOTAGE_HOME or of ~/.pilotage."""
 
 from __future__ import annotations
 
-import pytest
 import snakemake.common.tests
 from snakemake_executor_plugin_pilotage import ExecutorSettings
 
 
-@pytest.mark.usefixtures("home")
 class TestWorkflows(snakemake.common.tests.TestWorkflowsLocalStorageBase):
     __test__ = True
 

@@ -188,7 +188,7 @@ class Executor(RemoteExecutor):
                     b"".join(piece.data for piece in self._brief_client.logs(number, stream="stderr"))
                 )
             line = line_of_error(log.read_text(errors="replace"))
-            message += f": {line}" if line else ""
+            message += f": {line.rstrip('.')}" if line else ""
             logs.append(str(log))
         except (PilotageError, OSError) as trouble:
             message += f" (its output could not be read: {trouble})"
