@@ -291,8 +291,9 @@ def test_the_tutorial_runs_on_slurm(tmp_path: Path) -> None:
     environment()
     (folder := tmp_path / "work").mkdir()
     with slurm.cluster(nodes=2, processors=8) as cluster:
-        rules = {"shared_folders": '["/"]', "owners": '"home"', "idle": "30"}
-        with instance_on(cluster, tmp_path / "server", **rules) as instance:
+        with instance_on(
+            cluster, tmp_path / "server", shared_folders='["/"]', owners='"home"', idle="30"
+        ) as instance:
             workflow = tutorial(instance, folder)
             code, messages = workflow.run()
             assert code == 0, messages

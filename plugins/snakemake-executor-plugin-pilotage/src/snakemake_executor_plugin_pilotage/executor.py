@@ -113,7 +113,11 @@ class Executor(RemoteExecutor):
     def _connect(self, patience: float) -> Client:
         settings = self.workflow.executor_settings
         return Client.connect(
-            home=settings.home, server=settings.server, patience=patience, connect_patience=BRIEFLY
+            home=settings.home,
+            server=settings.server or os.environ.get("PILOTAGE_SERVER"),
+            token_file=os.environ.get("PILOTAGE_TOKEN_FILE"),
+            patience=patience,
+            connect_patience=BRIEFLY,
         )
 
     def _unfinished(self) -> Selection:
