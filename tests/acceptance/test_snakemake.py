@@ -290,12 +290,14 @@ def test_a_workflow_runs_without_a_shared_folder(instance: Instance, tmp_path: P
 def test_the_tutorial_runs_on_slurm(tmp_path: Path) -> None:
     environment()
     (folder := tmp_path / "work").mkdir()
-    with slurm.cluster(nodes=2, processors=8) as cluster:
-        with instance_on(
+    with (
+        slurm.cluster(nodes=2, processors=8) as cluster,
+        instance_on(
             cluster, tmp_path / "server", shared_folders='["/"]', owners='"home"', idle="30"
-        ) as instance:
-            workflow = tutorial(instance, folder)
-            code, messages = workflow.run()
-            assert code == 0, messages
-            assert (folder / "calls.txt").read_text().split() == ["1A", "2A", "1B", "2B"]
-            assert {pilot.ce for pilot in instance.client().pilots()} == {"slurm"}
+        ) as instance,
+    ):
+        workflow = tutorial(instance, folder)
+        code, messages = workflow.run()
+        assert code == 0, messages
+        assert (folder / "calls.txt").read_text().split() == ["1A", "2A", "1B", "2B"]
+        assert {pilot.ce for pilot in instance.client().pilots()} == {"slurm"}

@@ -18,7 +18,8 @@ class ExecutorSettings(ExecutorSettingsBase):
         metadata={"help": "Home folder of Pilotage (default: PILOTAGE_HOME, else ~/.pilotage)."},
     )
     server: Optional[str] = field(  # noqa: UP045  # Snakemake makes the option from this form
-        default=None, metadata={"help": "Address of the server (default: PILOTAGE_SERVER, else that of the home folder)."}
+        default=None,
+        metadata={"help": "Address of the server (default: PILOTAGE_SERVER, else that of the home folder)."},
     )
     group: Optional[str] = field(  # noqa: UP045  # Snakemake makes the option from this form
         default=None, metadata={"help": "Group to submit as (default: the group of the token)."}
