@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck, settings
 from tests import failure_reports, postgres
 from tests.deadlines import OF_A_TEST
 from tests.order import order_tests, read_durations, write_durations
+
+if TYPE_CHECKING:
+    from tests.s3 import FaultyLine, S3Server
 
 QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -74,3 +78,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     record = os.environ.get("PILOTAGE_TEST_DURATIONS")
     if record and not hasattr(session.config, "workerinput"):
         write_durations(Path(record), _durations)
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 service of the module."""
+    from tests.s3 import running_s3
+
+    with running_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def line(s3: S3Server) -> Iterator[FaultyLine]:
+    """A line to the service, whose faults the test chooses."""
+    from tests.s3 import FaultyLine
+
+    line = FaultyLine(s3)
+    yield line
+    line.close()

@@ -165,10 +165,23 @@ class S3Server(BatchDaemons):
         return re.findall(r"<Key>([^<]+)</Key>", text)
 
 
+TABLE = """
+[storage.{name}]
+type = "s3"
+patience = {patience}
+[storage.{name}.s3]
+endpoint = "{url}"
+bucket = "{bucket}"
+prefix = "{prefix}"
+credentials_file = "{credentials}"
+"""
+
+
 class FaultyLine:
     """A line to a service that fails as a test wants it to, once for each fault."""
 
     def __init__(self, server: S3Server) -> None:
+        self._credentials = server.credentials_file
         self._target = int(server.url.rpartition(":")[2])
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -188,6 +201,17 @@ class FaultyLine:
         self._serving: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
+
+    def table(self, name: str, prefix: str, patience: float = PATIENCE) -> str:
+        """The table `storage.NAME` of a policy that uses the service through this line."""
+        return TABLE.format(
+            name=name,
+            prefix=prefix,
+            patience=patience,
+            url=self.url,
+            bucket=BUCKET,
+            credentials=self._credentials,
+        )
 
     def close(self) -> None:
         self.go_on.set()

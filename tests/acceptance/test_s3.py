@@ -13,21 +13,11 @@ import pytest
 from pilotage.twin.replay import replay
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
-from tests.s3 import SECRET, FaultyLine, S3Server, running_s3
+from tests.s3 import SECRET, FaultyLine, S3Server
 
 pytestmark = pytest.mark.slow
 
 FILES, LINES = 4, 5
-STORAGE = """
-[storage.results]
-type = "s3"
-patience = {patience}
-[storage.results.s3]
-endpoint = "{url}"
-bucket = "data"
-prefix = "out"
-credentials_file = "{credentials}"
-"""
 REQUEST = """
 name = "{name}"
 team = "home"
@@ -49,24 +39,11 @@ cooloff = 1
 """
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture
-def line(s3: S3Server) -> Iterator[FaultyLine]:
-    line = FaultyLine(s3)
-    yield line
-    line.close()
-
-
 @pytest.fixture
 def instance(s3: S3Server, line: FaultyLine, tmp_path: Path) -> Iterator[Instance]:
     with running(tmp_path, processors=2, idle=2) as instance:
         instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
-        instance.policy += STORAGE.format(url=line.url, credentials=s3.credentials_file, patience=PATIENCE)
+        instance.policy += line.table("results", "out")
         instance.apply()
         yield instance
 
@@ -228,7 +205,7 @@ def test_a_record_has_no_key_and_no_address_that_can_be_used(
     try:
         instance.start("--record", str(record))
         instance.policy = instance.policy.replace("[sites.here]", '[sites.here]\nstorage = ["results"]')
-        instance.policy += STORAGE.format(url=line.url, credentials=s3.credentials_file, patience=PATIENCE)
+        instance.policy += line.table("results", "out")
         instance.apply()
         make_data(instance, tmp_path / "data")
         submit(instance, tmp_path, REQUEST.format(name="kept", input="numbers"))

@@ -10,37 +10,16 @@ import pytest
 
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
-from tests.s3 import FaultyLine, S3Server, running_s3
+from tests.s3 import FaultyLine, S3Server
 
 pytestmark = pytest.mark.slow
 
-STORAGE = """
+SANDBOXES = """
 [sandboxes]
 storage = "files"
-[storage.files]
-type = "s3"
-patience = {patience}
-[storage.files.s3]
-endpoint = "{url}"
-bucket = "data"
-prefix = "own"
-credentials_file = "{credentials}"
 """
 WRITES = "seq 9000; echo $1 > result.txt; mkdir -p deep; echo more > 'deep/a b'"
 """Standard output that is too large for a message, and two files."""
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture
-def line(s3: S3Server) -> Iterator[FaultyLine]:
-    line = FaultyLine(s3)
-    yield line
-    line.close()
 
 
 @pytest.fixture
@@ -48,13 +27,9 @@ def instance(s3: S3Server, line: FaultyLine, tmp_path: Path) -> Iterator[Instanc
     for key in s3.keys("own/"):
         assert s3.request("remove", f"{s3.address}/{key}").is_success
     with running(tmp_path, processors=2, idle=2) as instance:
-        use_bucket(instance, s3, line, PATIENCE)
+        instance.policy += SANDBOXES + line.table("files", "own")
+        instance.apply()
         yield instance
-
-
-def use_bucket(instance: Instance, s3: S3Server, line: FaultyLine, patience: float) -> None:
-    instance.policy += STORAGE.format(url=line.url, credentials=s3.credentials_file, patience=patience)
-    instance.apply()
 
 
 def cli(instance: Instance, *words: str) -> str:
@@ -103,7 +78,7 @@ def test_outputs_lie_in_the_bucket_and_both_switches_keep_what_is_there(
     assert_whole(instance, job, tmp_path / "got")
     assert cli(instance, "logs", str(job)) == expected("one")["stdout"]
     # The folder again: its files and those of the bucket can be read.
-    instance.policy = instance.policy.replace('[sandboxes]\nstorage = "files"', "")
+    instance.policy = instance.policy.replace(SANDBOXES, "")
     instance.apply()
     second = submit(instance, "two")
     instance.reaches(second, "Done")
@@ -129,7 +104,8 @@ def test_a_job_that_ends_while_the_service_is_away_waits_for_it(
 
 def test_a_service_that_stays_away_loses_no_output(s3: S3Server, line: FaultyLine, tmp_path: Path) -> None:
     with running(tmp_path, processors=2, idle=2) as instance:
-        use_bucket(instance, s3, line, 0.0)
+        instance.policy += SANDBOXES + line.table("files", "own", patience=0.0)
+        instance.apply()
         line.refuses = True
         job = submit(instance)
         instance.reaches(job, "Done")

@@ -20,25 +20,12 @@ from pilotage.pilot.s3_place import S3PilotPlace
 from pilotage.wire.data import StoragePlace
 from pilotage.wire.storage import AddressRequest, SignedAddress
 from tests.deadlines import PATIENCE
-from tests.s3 import FaultyLine, S3Server, running_s3
+from tests.s3 import FaultyLine, S3Server
 
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with running_s3(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture
-def line(s3: S3Server) -> Iterator[FaultyLine]:
-    line = FaultyLine(s3)
-    yield line
-    line.close()
 
 
 @pytest.fixture(autouse=True)

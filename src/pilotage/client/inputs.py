@@ -17,14 +17,14 @@ from pilotage.client.transport import Transport
 from pilotage.core.errors import InvalidInput, TooLarge
 
 if TYPE_CHECKING:
+    from pilotage.client.storage_upload import StorageUpload
     from pilotage.wire.submissions import UploadedInput
+    from pilotage.wire.uploads import MissingUploads
 
 MAX_FILES = 10_000
 MAX_BYTES = 2 * 1024**3
 UPLOAD_THREADS = 4
 CHUNK = 1024 * 1024
-SMALL = 256 * 1024
-"""Bytes of a file up to which many go in one request."""
 
 LARGE_HINT = (
     "let the job read large data where it lies: an input `shared:/path` on a shared file system, or a URL"
@@ -157,11 +157,13 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
         progress(0, total)
     with ThreadPoolExecutor(max_workers=UPLOAD_THREADS) as pool:
         try:
-            missing = set(missing_digests(transport, [file.digest for file in distinct], pool))
+            asked = _find_missing(transport, [file.digest for file in distinct], pool)
+            missing = {digest for part in asked for digest in part.missing}
             lacking = [file for file in distinct if file.digest in missing]
             done = total - sum(file.size for file in lacking)
             together = list(_bundles(lacking))
-            for part, _ in zip(together, pool.map(partial(_upload_bundle, transport), together), strict=True):
+            send = partial(_upload_bundle, transport, _storage_upload(transport, asked))
+            for part, _ in zip(together, pool.map(send, together), strict=True):
                 done += sum(file.size for file in part)
                 if progress:
                     progress(done, total)
@@ -172,17 +174,28 @@ def upload(transport: Transport, files: Iterable[LocalFile], progress: Progress 
         progress(total, total)
 
 
+def _storage_upload(transport: Transport, asked: Sequence[MissingUploads]) -> StorageUpload | None:
+    """Sends large files to storage; None: they go to the server."""
+    from pilotage.client.storage_upload import StorageUpload
+
+    return StorageUpload(transport) if any(part.to_storage for part in asked) else None
+
+
 def missing_digests(
     transport: Transport, digests: Sequence[str], pool: ThreadPoolExecutor | None = None
 ) -> list[str]:
     """Which of these files the server does not have."""
+    return [digest for part in _find_missing(transport, digests, pool) for digest in part.missing]
 
-    def ask(begin: int) -> list[str]:
+
+def _find_missing(
+    transport: Transport, digests: Sequence[str], pool: ThreadPoolExecutor | None
+) -> list[MissingUploads]:
+    def ask(begin: int) -> MissingUploads:
         request = wire.uploads.UploadsRequest(list(digests[begin : begin + wire.uploads.MAX_BUNDLE_FILES]))
-        return transport.call(wire.uploads.FIND_MISSING, request).missing
+        return transport.call(wire.uploads.FIND_MISSING, request)
 
-    parts = (pool.map if pool else map)(ask, range(0, len(digests), wire.uploads.MAX_BUNDLE_FILES))
-    return [digest for part in parts for digest in part]
+    return list((pool.map if pool else map)(ask, range(0, len(digests), wire.uploads.MAX_BUNDLE_FILES)))
 
 
 def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
@@ -190,7 +203,7 @@ def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
     part: list[LocalFile] = []
     size = 0
     for file in files:
-        if file.size > SMALL:
+        if file.size > wire.uploads.SMALL_FILE:
             yield [file]
             continue
         length = file.size + len(wire.uploads.bundle_header(file.digest, file.size))
@@ -205,12 +218,17 @@ def _bundles(files: Iterable[LocalFile]) -> Iterator[list[LocalFile]]:
         yield part
 
 
-def _upload_bundle(transport: Transport, files: Sequence[LocalFile]) -> None:
-    if len(files) == 1:
+def _upload_bundle(transport: Transport, storage: StorageUpload | None, files: Sequence[LocalFile]) -> None:
+    if storage is not None and files[0].size > wire.uploads.SMALL_FILE:
+        try:
+            storage.send(files[0].path, files[0].digest, files[0].size)
+        except OSError as trouble:
+            raise _unreadable(files[0].path, trouble) from trouble
+    elif len(files) == 1:
         _upload_file(transport, files[0])
-        return
-    body = b"".join(_with_header(file) for file in files)
-    transport.send(wire.uploads.UPLOAD_MANY, body=lambda: body, size=len(body))
+    else:
+        body = b"".join(_with_header(file) for file in files)
+        transport.send(wire.uploads.UPLOAD_MANY, body=lambda: body, size=len(body))
 
 
 def _with_header(file: LocalFile) -> bytes:
@@ -226,7 +244,7 @@ def _with_header(file: LocalFile) -> bytes:
 def _upload_file(transport: Transport, file: LocalFile) -> None:
     try:
         transport.send(
-            wire.uploads.UPLOAD, body=lambda: _chunks(file.path), size=file.size, digest=file.digest
+            wire.uploads.UPLOAD, body=lambda: read_chunks(file.path), size=file.size, digest=file.digest
         )
     except TooLarge as trouble:
         raise TooLarge(f"{file.path}: {trouble.message}", hint=trouble.hint or LARGE_HINT) from trouble
@@ -234,7 +252,8 @@ def _upload_file(transport: Transport, file: LocalFile) -> None:
         raise _unreadable(file.path, trouble) from trouble
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, so that no more than a piece is in memory."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk

@@ -249,6 +249,10 @@ class Transport:
         finally:
             answer.close()
 
+    def repeat(self, once: Callable[[], T]) -> T:
+        """Call until it raises no `Overloaded`, with the pauses and the patience of requests to the server."""
+        return self._with_retries(once, True)
+
     def _authenticated(self, once: Callable[[str], T]) -> T:
         """Send a request; repeat it once if the token was refused and a newer token exists.
 

@@ -11,18 +11,27 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Dict, Iterable
+from typing import IO, Dict, Iterable, Optional
 
+from pilotage.wire.data import S3, StoragePlace
 from pilotage.wire.pilot import Input
 from pilotage.wire.pilot_calls import READ_INPUT
+from pilotage.wire.storage import FIND_INPUT, InputAddress
+from pilotage.wire.uploads import SMALL_FILE
 
+from .codec import decode
 from .folders import stays_inside
 from .launch import CannotRun
+from .log import log
+from .place import DataAttempt, PlaceFailed
+from .s3_place import S3PilotPlace
 from .safe_open import NAME_ERRORS, make_folders, open_root, split
-from .transport import RequestRefused, ServerConnection
+from .transport import RequestRefused
 
 _CHUNK = 1 << 16
 _URL_TIMEOUT = 60.0
+_LOCK_TIMEOUT = 0.5
+"""Seconds after which a wait for another download looks whether the job was killed."""
 
 
 class InputCache:
@@ -36,31 +45,40 @@ class InputCache:
         self._locks: Dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
-    def copy_to(self, connection: ServerConnection, job: int, item: Input, path: str) -> None:
-        """Copy the input to `path`, downloading it first if necessary. Raises CannotRun or ServerUnavailable."""
+    def copy_to(self, attempt: DataAttempt, item: Input, path: str) -> None:
+        """Copy the input to `path`, downloading it first if necessary.
+
+        Raises CannotRun, ServerUnavailable and DataCancelled.
+        """
         digest = item.source
         if len(digest) != 64 or not all(char in "0123456789abcdef" for char in digest):
             raise CannotRun(f"input {item.name}: {digest!r} is not a SHA-256 digest", failure="input")
         with self._guard:
             lock = self._locks.setdefault(digest, threading.Lock())
         cached = os.path.join(self._folder, digest)
-        with lock:
+        # Another job may wait long for a service that is away.
+        while not lock.acquire(timeout=_LOCK_TIMEOUT):
+            attempt.check()
+        try:
             if not os.path.exists(cached):
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                self._download(connection, READ_INPUT.address(job=job, digest=digest), digest, cached)
+                self._download(attempt, item, cached)
+        finally:
+            lock.release()
         shutil.copyfile(cached, path)
 
-    def _download(self, connection: ServerConnection, path: str, digest: str, cached: str) -> None:
-        actual = hashlib.sha256()
+    def _download(self, attempt: DataAttempt, item: Input, cached: str) -> None:
+        digest = item.source
         number, part = tempfile.mkstemp(dir=self._folder)
         try:
             with os.fdopen(number, "wb") as file:
-                for piece in connection.stream(path):
-                    actual.update(piece)
-                    file.write(piece)
-            if actual.hexdigest() != digest:
+                actual = _read_from_storage(attempt, item, file)
+                if actual is None:
+                    path = READ_INPUT.address(job=attempt.key[0], digest=digest)
+                    actual = _write(file, attempt.connection.stream(path))
+            if actual != digest:
                 raise CannotRun(
-                    f"input {digest}: the downloaded file has the digest {actual.hexdigest()}",
+                    f"input {digest}: the downloaded file has the digest {actual}",
                     failure="input",
                 )
             os.rename(part, cached)
@@ -71,14 +89,45 @@ class InputCache:
                 os.unlink(part)
 
 
+def _read_from_storage(attempt: DataAttempt, item: Input, file: IO[bytes]) -> Optional[str]:
+    """Read a large input from the S3 service that has it. Returns its digest; None: the server is to send the file.
+
+    The server passes on what the service does not give, so nodes without a way to the service work.
+    """
+    if item.size <= SMALL_FILE:
+        return None
+    path = FIND_INPUT.address(job=attempt.key[0], digest=item.source)
+    there = decode(InputAddress, attempt.connection.request("GET", path, None, {}))
+    if not there.url:
+        return None
+    place = StoragePlace("", there.url, S3, there.patience)
+    try:
+        return _write(file, S3PilotPlace(place, attempt).read(there.url))
+    except PlaceFailed as error:
+        log("storage gives no input, so the server is asked", job=attempt.key[0], reason=str(error))
+        return None
+
+
+def _write(file: IO[bytes], pieces: Iterable[bytes]) -> str:
+    """Let a file have these bytes only; returns their digest."""
+    file.seek(0)
+    file.truncate()
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        file.write(piece)
+    return digest.hexdigest()
+
+
 def has_remote_inputs(items: Iterable[Input]) -> bool:
     return any(item.mode != "shared" for item in items)
 
 
-def place_inputs(
-    connection: ServerConnection, cache: InputCache, job: int, items: Iterable[Input], folder: str
-) -> None:
-    """Put all inputs into the folder. Raises CannotRun with failure class input or node, or ServerUnavailable."""
+def place_inputs(attempt: DataAttempt, cache: InputCache, items: Iterable[Input], folder: str) -> None:
+    """Put all inputs into the folder.
+
+    Raises CannotRun with failure class input or node, ServerUnavailable and DataCancelled.
+    """
     for item in items:
         path = prepare_path(folder, item.name)
         if os.path.lexists(path) and not os.path.isdir(path):
@@ -87,7 +136,7 @@ def place_inputs(
             link_shared(item, path)
             continue
         if item.mode == "copy":
-            cache.copy_to(connection, job, item, path)
+            cache.copy_to(attempt, item, path)
         elif item.mode == "url":
             _fetch_url(item, path)
         else:

@@ -119,13 +119,13 @@ class RunningPayload:
     def fetch_inputs(
         self, connection: ServerConnection, cache: InputCache, isolation: Optional[Isolation] = None
     ) -> None:
-        """Put all inputs into the folder. Raises CannotRun, and ServerUnavailable if killed meanwhile."""
+        """Put all inputs into the folder. Raises CannotRun; ServerUnavailable and DataCancelled if killed meanwhile."""
+        attempt = self._attempt(connection, lambda: self.killed)
         retry_until_available(
-            lambda: place_inputs(connection, cache, self.key[0], self.payload.inputs, self.folder),
-            lambda: self.killed,
+            lambda: place_inputs(attempt, cache, self.payload.inputs, self.folder), attempt.is_cancelled
         )
         if self.data is not None:
-            self.data.prepare(isolation, self._attempt(connection, lambda: self.killed))
+            self.data.prepare(isolation, attempt)
 
     def _attempt(self, connection: ServerConnection, is_cancelled: Callable[[], bool]) -> DataAttempt:
         """The attempt, for the places of its data."""

@@ -6,15 +6,24 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from pilotage.core.errors import NotFound, PilotageError
+from pilotage.core.errors import Conflict, NotAuthenticated, NotFound, PilotageError
 from pilotage.outside.sandbox.object_records import ObjectRecord
-from pilotage.outside.storage.operations import ObjectPiece
+from pilotage.outside.storage.operations import ObjectPiece, S3Operation, SignedRequest
 from pilotage.server.context import Context
 
 log = logging.getLogger(__name__)
 
 PIECE = 4 << 20
 """Bytes that are asked for at once, and are in memory."""
+
+
+def signed_request(context: Context, place: str, operation: S3Operation) -> SignedRequest:
+    """A request that its receiver can send for a while. Raises the reason if there is none."""
+    try:
+        return context.work.storage.sign(context.pool.policy, place, operation, context.clock())
+    except NotAuthenticated as error:
+        # The server has no key; the token of the caller is right.
+        raise Conflict(f"storage {place}: {error.message}", hint=error.hint) from None
 
 
 def read_object(context: Context, record: ObjectRecord, offset: int, most: int) -> bytes:
@@ -24,7 +33,7 @@ def read_object(context: Context, record: ObjectRecord, offset: int, most: int) 
         return b""
     policy = context.pool.policy
     piece = ObjectPiece(record.url, record.etag, offset, most)
-    return context.work.storage.read(policy, _place_of(context, record), piece, context.clock())
+    return context.work.storage.read(policy, place_of(context, record), piece, context.clock())
 
 
 def pieces_of(context: Context, record: ObjectRecord) -> Iterator[bytes]:
@@ -37,7 +46,7 @@ def pieces_of(context: Context, record: ObjectRecord) -> Iterator[bytes]:
 
 def delete_outputs(context: Context, job: int) -> None:
     """Delete the outputs of a job. Raises the reason if an S3 service may still have an output: try again."""
-    _remove_objects(context, context.disk.sandbox.objects_of(job))
+    remove_objects(context, context.disk.sandbox.objects_of(job))
     context.disk.sandbox.delete_outputs(job)
 
 
@@ -51,20 +60,20 @@ def delete_outputs_or_leave(context: Context, job: int) -> None:
 
 def delete_tries(context: Context, job: int, epoch: int) -> None:
     """Delete the files of tries up to `epoch`. Raises as `delete_outputs`."""
-    _remove_objects(context, context.disk.sandbox.objects_of(job, epoch))
+    remove_objects(context, context.disk.sandbox.objects_of(job, epoch))
     context.disk.sandbox.delete_tries(job, epoch)
 
 
-def _remove_objects(context: Context, records: Sequence[ObjectRecord]) -> None:
+def remove_objects(context: Context, records: Sequence[ObjectRecord]) -> None:
     """Remove objects at their places. Raises the reason if one of them may be left."""
     by_place: dict[str, list[str]] = defaultdict(list)
     for record in records:
-        by_place[_place_of(context, record)].append(record.url)
+        by_place[place_of(context, record)].append(record.url)
     for place, urls in by_place.items():
         context.work.storage.remove(context.pool.policy, place, urls, context.clock())
 
 
-def _place_of(context: Context, record: ObjectRecord) -> str:
+def place_of(context: Context, record: ObjectRecord) -> str:
     storage = context.pool.policy.storage_with(record.url)
     if storage is None:
         raise NotFound(

@@ -47,6 +47,16 @@ class SentOutput:
 
 
 @dataclass
+class InputAddress:
+    """Where an input file of a job lies."""
+
+    url: str = ""
+    """s3://HOST/BUCKET/KEY; empty: with the server."""
+    patience: float = 0.0
+    """Seconds for which a pilot tries again while the service does not answer."""
+
+
+@dataclass
 class StorageSummary:
     """A table `storage.NAME` of the policy."""
 
@@ -63,6 +73,7 @@ class StorageSummary:
 GIVE_ADDRESS = ApiCall(
     "POST", "/v1/pilot/jobs/{job}/{epoch}/addresses", AddressRequest, SignedAddress, PILOT, repeatable=True
 )
+FIND_INPUT = ApiCall("GET", "/v1/pilot/jobs/{job}/inputs/{digest}/address", NoRequest, InputAddress, PILOT)
 RECORD_OUTPUT = ApiCall(
     "POST", "/v1/pilot/jobs/{job}/{epoch}/outputs", SentOutput, Nothing, PILOT, status=201, repeatable=True
 )

@@ -151,6 +151,13 @@ class Sandboxes(_Table, frozen=True):
             " empty: the server's folder of sandboxes"
         ),
     ] = ""
+    inputs: Annotated[
+        str,
+        Setting(
+            "name of a `storage` table of type s3, to whose bucket clients send large input files of jobs;"
+            " empty: to the server"
+        ),
+    ] = ""
 
 
 class LimitEntry(_Table, frozen=True):

@@ -75,11 +75,11 @@ def check_storage(policy: Policy, refuse: Refuser) -> None:
         if place.address in addresses:
             refuse(f"storage {name} has the address of storage {addresses[place.address]}", *here)
         addresses[place.address] = name
-    chosen = policy.sandboxes.storage
-    if chosen and (chosen not in policy.storage or policy.storage[chosen].type != "s3"):
-        services = {name: place for name, place in policy.storage.items() if place.type == "s3"}
-        message = f"sandboxes: there is no storage {chosen} of type s3"
-        refuse(message, "sandboxes", "storage", hint=known_names(services))
+    services = {name: place for name, place in policy.storage.items() if place.type == "s3"}
+    for key, chosen in (("storage", policy.sandboxes.storage), ("inputs", policy.sandboxes.inputs)):
+        if chosen and chosen not in services:
+            message = f"sandboxes: there is no storage {chosen} of type s3"
+            refuse(message, "sandboxes", key, hint=known_names(services))
 
 
 def check_issuers(policy: Policy, refuse: Refuser) -> None:

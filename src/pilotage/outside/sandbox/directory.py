@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pilotage.core.errors import Conflict, InvalidInput, NotFound, TooLarge, Unreachable
 from pilotage.outside.sandbox.file_errors import NAME_ERRORS, disk_errors, force_folder
+from pilotage.outside.sandbox.input_objects import InputObjects
 from pilotage.outside.sandbox.object_records import ObjectRecord, ObjectRecords
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -63,6 +64,7 @@ class DirectorySandbox:
         self._partial = folder / "partial"
         self.objects = ObjectRecords(folder / "objects")
         """The records of files that lie in S3 services, by the paths that they would have here."""
+        self.input_objects = InputObjects(self.objects)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._make_folders()
         self._mark = self._read_mark(secrets.token_hex(8))

@@ -69,6 +69,18 @@ class ObjectRecords:
             if file.is_file() and (record := self._read(file.relative_to(self.folder))) is not None:
                 yield file.relative_to(folder), record
 
+    def move(self, path: Path, to: Path) -> None:
+        """Let a record have another path, in place of the record there. A record that is gone stays gone."""
+        target = self.folder / to
+        with disk_errors(), contextlib.suppress(FileNotFoundError):
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.replace(self.folder / path, target)
+            force_folder(target.parent)
+
+    def delete(self, path: Path) -> None:
+        """Delete the record of an object that is gone."""
+        (self.folder / path).unlink(missing_ok=True)
+
     def remove(self, path: Path) -> None:
         """Remove the records of a folder, whose objects are gone."""
         shutil.rmtree(self.folder / path, ignore_errors=True)

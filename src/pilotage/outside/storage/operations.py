@@ -19,6 +19,8 @@ class S3Operation(NamedTuple):
     """`list` leaves out addresses up to it."""
     most: int = 1000
     """The most objects in the answer to `list`."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers that the request must have, such as the length and the MD5 sum of its body."""
 
 
 class SignedRequest(NamedTuple):

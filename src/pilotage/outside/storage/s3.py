@@ -60,7 +60,7 @@ class S3Place:
             if operation.after:
                 query["start-after"] = self._key_of(operation.after)
             key = ""
-        request = S3Request(method, self._address_of(key), query)
+        request = S3Request(method, self._address_of(key), query, dict(operation.headers))
         credentials = find_credentials(options, os.environ)
         return SignedRequest(method, presigned(request, credentials, options.region, now, options.lifetime))
 
@@ -108,7 +108,7 @@ class S3Place:
         if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return b""
         if answer.status_code == httpx.codes.PRECONDITION_FAILED:
-            raise Conflict(f"{piece.url} has other contents than the pilot has written")
+            raise Conflict(f"{piece.url} has other contents than were written")
         if not answer.is_success:
             raise self._error(answer)
         is_part = answer.status_code == httpx.codes.PARTIAL_CONTENT

@@ -31,12 +31,17 @@ class S3Request(NamedTuple):
     address: str
     """Without a query. Its path is quoted."""
     query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    """Headers that the service requires. Their names are in small letters."""
 
 
 def presigned(
     request: S3Request, credentials: S3Credentials, region: str, now: float, lifetime: float
 ) -> str:
     """The address that anybody can use for the request, from `now` on for `lifetime` seconds."""
+    url = urlsplit(request.address)
+    headers = sorted({**request.headers, "host": url.netloc}.items())
+    names = ";".join(name for name, _ in headers)
     at = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{at[:8]}/{region}/s3/aws4_request"
     signed = {
@@ -45,13 +50,13 @@ def presigned(
         "X-Amz-Credential": f"{credentials.access_key}/{scope}",
         "X-Amz-Date": at,
         "X-Amz-Expires": str(int(lifetime)),
-        "X-Amz-SignedHeaders": "host",
+        "X-Amz-SignedHeaders": names,
     }
     if credentials.session_token:
         signed["X-Amz-Security-Token"] = credentials.session_token
     query = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(signed.items()))
-    url = urlsplit(request.address)
-    canonical = "\n".join((request.method, url.path, query, f"host:{url.netloc}\n", "host", _UNSIGNED))
+    lines = "".join(f"{name}:{value}\n" for name, value in headers)
+    canonical = "\n".join((request.method, url.path, query, lines, names, _UNSIGNED))
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     key = f"AWS4{credentials.secret_key}".encode()
     for part in scope.split("/"):

@@ -17,6 +17,7 @@ from pilotage.server.context import Context
 from pilotage.server.duties import duty_leases
 from pilotage.server.duties.duty import Duty
 from pilotage.server.duties.loop import pause
+from pilotage.server.input_objects import remove_discarded_inputs
 from pilotage.server.loop_turns import rest
 from pilotage.server.sandbox_objects import delete_outputs, delete_tries
 from pilotage.services import retention
@@ -169,7 +170,7 @@ class RetentionDuty(Duty):
         while not context.stop.is_set():
             lists = await asyncio.to_thread(self._pending_removals, last)
             if not lists:
-                return
+                break
             last = lists[-1].id
             gone: list[int] = []
             for removal in lists:
@@ -179,6 +180,10 @@ class RetentionDuty(Duty):
                     partial(self._remove, removal, gone),
                 )
             await context.writer.acall(partial(_delete_removals, gone))
+        await self._rows.alone("remove files", "inputs in storage", self._remove_input_objects)
+
+    async def _remove_input_objects(self) -> None:
+        await asyncio.to_thread(remove_discarded_inputs, self._context)
 
     def _pending_removals(self, last: int) -> list[Removal]:
         return retention_rows.pending_removals(self._context.readers.connection(), last, REMOVALS_PER_READ)
@@ -210,6 +215,7 @@ class RetentionDuty(Duty):
         def unlink(digest: str, tx: Transaction) -> None:
             if not retention_rows.is_uploaded(tx.connection, digest):
                 sandbox.input_path(digest).unlink(missing_ok=True)
+                sandbox.input_objects.discard(digest)
 
         for digest in digests:
             await writer.acall(partial(unlink, digest))

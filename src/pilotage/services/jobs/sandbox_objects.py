@@ -1,4 +1,4 @@
-"""The files of sandboxes in the bucket that `sandboxes.storage` of the policy names.
+"""The files of sandboxes in the buckets that `sandboxes` of the policy names.
 
 They lie below `sandboxes/INSTANCE` of the place, so pools may share a bucket. Rights of jobs to data sets never count
 for these addresses.
@@ -18,8 +18,16 @@ _FOLDER = "sandboxes"
 
 
 def sandbox_place(pool: Pool) -> StoragePlace | None:
-    """The place of sandboxes of jobs that are offered now; None: the folder of the server."""
-    name = pool.policy.sandboxes.storage
+    """The place of outputs of jobs that are offered now; None: the folder of the server."""
+    return _place(pool, pool.policy.sandboxes.storage)
+
+
+def input_place(pool: Pool) -> StoragePlace | None:
+    """The place that clients send large input files to now; None: they send them to the server."""
+    return _place(pool, pool.policy.sandboxes.inputs)
+
+
+def _place(pool: Pool, name: str) -> StoragePlace | None:
     if not name:
         return None
     place = pool.policy.storage[name]
@@ -40,6 +48,11 @@ class SandboxObject(NamedTuple):
         if operation not in WRITES or not self.path.startswith(folder):
             raise Forbidden(f"the job may not {operation} this file of a sandbox")
         return self.path.removeprefix(folder)
+
+    def input_digest(self, operation: str) -> str:
+        """The digest of an input file that is read; empty: this is something else."""
+        folder, _, rest = self.path.partition("/")
+        return rest.partition("/")[0] if folder == "inputs" and operation == "get" else ""
 
 
 def sandbox_object(policy: Policy, instance: str, url: str) -> SandboxObject | None:

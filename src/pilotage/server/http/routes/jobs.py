@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from dataclasses import fields
 from functools import partial
-from itertools import chain
 
 from fastapi import Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -21,6 +20,7 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page
+from pilotage.server.http.stored_objects import object_response
 from pilotage.server.http.stored_outputs import (
     STREAMS,
     has_applied_result,
@@ -148,10 +148,7 @@ def output(job: limits.Id, name: limits.FileName, context: TheContext, caller: T
     stored = context.disk.sandbox.open_output(job, epoch, name)
     if not isinstance(stored, ObjectRecord):
         return FileResponse(stored, media_type="application/octet-stream")
-    pieces = pieces_of(context, stored)
-    first = next(pieces, b"")  # A refusal of the service is told before the answer begins.
-    headers = {"Content-Length": str(stored.size)}
-    return StreamingResponse(chain([first], pieces), headers=headers, media_type="application/octet-stream")
+    return object_response(context, stored)
 
 
 @router.call(READ_OUTPUTS, responses=binary_response("application/x-tar"))

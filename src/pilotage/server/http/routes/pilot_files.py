@@ -10,19 +10,20 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotAuthenticated, NotFound
+from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from pilotage.core.ids import JobId, PilotId, SubmissionId
 from pilotage.core.jobs.states import JobState
 from pilotage.outside.batch.script import pilot_program
+from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.outside.storage.operations import S3Operation
 from pilotage.server.context import Context, identity_of
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
-from pilotage.server.http.stored_objects import complete_output
+from pilotage.server.http.stored_objects import complete_output, object_response
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
-from pilotage.server.sandbox_objects import delete_outputs_or_leave
+from pilotage.server.sandbox_objects import delete_outputs_or_leave, signed_request
 from pilotage.services.jobs.data_orders import element_job_of
 from pilotage.services.jobs.payload import has_input
 from pilotage.services.jobs.sandbox_objects import sandbox_object
@@ -32,7 +33,15 @@ from pilotage.store.tables import attempts, listing, submissions
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
 from pilotage.wire.pilot_calls import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
-from pilotage.wire.storage import GIVE_ADDRESS, RECORD_OUTPUT, AddressRequest, SentOutput, SignedAddress
+from pilotage.wire.storage import (
+    FIND_INPUT,
+    GIVE_ADDRESS,
+    RECORD_OUTPUT,
+    AddressRequest,
+    InputAddress,
+    SentOutput,
+    SignedAddress,
+)
 
 router = CallRouter("pilot")
 _bearer = HTTPBearer(auto_error=False)
@@ -77,12 +86,31 @@ def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) ->
 
 @router.call(READ_INPUT)
 def fetch_input(job: Id, digest: Digest, context: TheContext, pilot: ThePilot) -> Response:
-    """The bytes of one input file of a job, for the pilot that has the job."""
+    """The bytes of one input file of a job, for the pilot that has the job. Those in an S3 service are passed on."""
+    record = _input_record(context, pilot, job, digest)
+    path = context.disk.sandbox.input_path(digest)
+    if record is not None and not path.exists():
+        return object_response(context, record)
+    return FileResponse(path, media_type="application/octet-stream")
+
+
+@router.call(FIND_INPUT)
+def find_input(job: Id, digest: Digest, context: TheContext, pilot: ThePilot) -> InputAddress:
+    """The address of an input file in an S3 service. The pilot asks for a signed one before each use."""
+    record = _input_record(context, pilot, job, digest)
+    storage = None if record is None else context.pool.policy.storage_with(record.url)
+    if record is None or storage is None:
+        return InputAddress()
+    return InputAddress(record.url, storage[1].patience)
+
+
+def _input_record(context: Context, pilot: PilotId, job: int, digest: str) -> ObjectRecord | None:
+    """The record of an input of a job in an S3 service; None: it is in the folder. Raises if it is no input."""
     _check_own_job(context, pilot, job, None)
     facts = listing.job_facts(context.readers.connection(), job)
     if facts is None or not has_input(facts, digest):
         raise NotFound(f"job {job} has no such input")
-    return FileResponse(context.disk.sandbox.input_path(digest), media_type="application/octet-stream")
+    return context.disk.sandbox.input_objects.find(facts.owner, digest)
 
 
 @router.call(STORE_OUTPUT)
@@ -179,17 +207,23 @@ async def give_address(
     """
     policy, operation = context.pool.policy, S3Operation(*astuple(body))
     in_sandbox = sandbox_object(policy, context.pool.server.instance, body.url)
+    if in_sandbox is not None and (digest := in_sandbox.input_digest(body.operation)):
+        record = await asyncio.to_thread(_input_record, context, pilot, job, digest)
+        if record is None or record.url != body.url:
+            raise Forbidden("the job may not get this file of a sandbox")
+        return SignedAddress(*signed_request(context, in_sandbox.place, operation))
     if in_sandbox is not None:
         name = in_sandbox.output_of(job, epoch, body.operation)
         await asyncio.to_thread(_begin_output, context, pilot, job, epoch, name, body)
-        return _signed(context, in_sandbox.place, operation)
+        return SignedAddress(*signed_request(context, in_sandbox.place, operation))
     known = context.work.storage.access.get((job, epoch))
     access = await context.quick_read(
         lambda connection: _access(connection, context, pilot, job, epoch, known)
     )
     if known is None:
         context.work.storage.keep_access(job, epoch, access)
-    return _signed(context, access.place(policy, body.operation, body.url), operation)
+    place = access.place(policy, body.operation, body.url)
+    return SignedAddress(*signed_request(context, place, operation))
 
 
 def _begin_output(
@@ -202,15 +236,6 @@ def _begin_output(
         raise Conflict(f"{name[:80]!r} is stored", hint="what is stored stays")
     if asked.operation in ("put", "begin"):
         context.disk.sandbox.objects.begin(path, asked.url)
-
-
-def _signed(context: Context, place: str, operation: S3Operation) -> SignedAddress:
-    policy = context.pool.policy
-    try:
-        return SignedAddress(*context.work.storage.sign(policy, place, operation, context.clock()))
-    except NotAuthenticated as error:
-        # The server has no key; the pilot's own token is right.
-        raise Conflict(f"storage {place}: {error.message}", hint=error.hint) from None
 
 
 def _access(

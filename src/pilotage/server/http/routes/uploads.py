@@ -1,4 +1,7 @@
-"""Routes to upload input files before the submission that names them: single files, or many small ones at once."""
+"""Routes to upload input files before the submission that names them: many small ones at once, or single files.
+
+Single files go to the server, or to an S3 service.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,25 @@ from pilotage.core.errors import InvalidInput, Overloaded, TooLarge
 from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.input_objects import begin_upload, complete_upload, stored_inputs
 from pilotage.server.tokens import Caller
+from pilotage.services.jobs.sandbox_objects import input_place
 from pilotage.store.tables import submissions as rows
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.limits import Digest
 from pilotage.wire.uploads import (
     FIND_MISSING,
     FIND_UPLOAD,
+    GIVE_UPLOAD_ADDRESS,
     MAX_BUNDLE_BYTES,
     MAX_BUNDLE_FILES,
+    RECORD_UPLOAD,
     UPLOAD,
     UPLOAD_MANY,
     MissingUploads,
+    SentInput,
+    SignedUpload,
+    UploadedBytes,
     UploadsRequest,
     split_bundle,
 )
@@ -33,10 +43,11 @@ router = CallRouter("submission")
 
 @router.call(FIND_MISSING)
 def missing(body: UploadsRequest, context: TheContext, caller: TheCaller) -> MissingUploads:
-    """The files of a list that this owner has not uploaded before."""
+    """The files of a list that this owner has not uploaded before. S3 services are asked for those that they have."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
-    stored = {digest for digest in sizes if context.disk.sandbox.input_path(digest).exists()}
-    return MissingUploads([digest for digest in dict.fromkeys(body.digests) if digest not in stored])
+    stored = stored_inputs(context, caller.user, sizes)
+    lacking = [digest for digest in dict.fromkeys(body.digests) if digest not in stored]
+    return MissingUploads(lacking, input_place(context.pool) is not None)
 
 
 @router.call(UPLOAD_MANY)
@@ -76,7 +87,7 @@ def _read_bundle(body: bytes, limit: int) -> list[tuple[str, bytes]]:
 def known(digest: Digest, context: TheContext, caller: TheCaller) -> Response:
     """204 if this owner has uploaded the file before."""
     size = rows.upload_size(context.readers.connection(), caller.user, digest)
-    stored = size is not None and context.disk.sandbox.input_path(digest).exists()
+    stored = size is not None and stored_inputs(context, caller.user, [digest])
     return Response(status_code=204 if stored else 404)
 
 
@@ -91,13 +102,29 @@ async def upload(digest: Digest, request: Request, context: TheContext, caller: 
     return Response(body, 201, media_type="application/json")
 
 
+@router.call(GIVE_UPLOAD_ADDRESS)
+def give_address(digest: Digest, body: UploadedBytes, context: TheContext, caller: TheCaller) -> SignedUpload:
+    """An address of an S3 service that takes just this file, for a while. So ask for it just before it is used."""
+    context.disk.space.check()
+    return begin_upload(context, caller.user, digest, body)
+
+
+@router.call(RECORD_UPLOAD)
+async def record_upload(digest: Digest, body: SentInput, context: TheContext, caller: TheCaller) -> Response:
+    """Note that an input file is complete in an S3 service, which is asked first. It may be sent again."""
+    await asyncio.to_thread(complete_upload, context, caller.user, digest, body)
+    await _record(context, caller, [(digest, body.size)])
+    return Response(status_code=201)
+
+
 async def _record(context: Context, caller: Caller, files: Sequence[tuple[str, int]]) -> None:
-    now = context.clock()
+    now, sandbox = context.clock(), context.disk.sandbox
 
     def note(tx: Transaction) -> None:
         for digest, size in files:
             # Retention may have removed an earlier upload of the same bytes, with its file, at this moment.
-            if not context.disk.sandbox.input_path(digest).exists():
+            in_storage = sandbox.input_objects.find(caller.user, digest)
+            if in_storage is None and not sandbox.input_path(digest).exists():
                 raise Overloaded(
                     "the file was removed while it was stored", hint="send it again", retry_after=1.0
                 )
