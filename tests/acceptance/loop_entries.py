@@ -478,6 +478,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/ces/ad": EDGES,
     "GET /v1/jobs/{job}/ad": EDGES,
     "GET /v1/pilot/jobs/{job}/inputs/{digest}": EDGES,
+    "GET /v1/pilot/jobs/{job}/inputs/{digest}/address": EDGES,
     "PUT /v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}": blob,
     "POST /v1/pilot/jobs/{job}/{epoch}/addresses": BY_TYPE,
     "POST /v1/pilot/jobs/{job}/{epoch}/outputs": BY_TYPE,
@@ -548,6 +549,8 @@ ENTRIES: dict[str, Entry] = {
     "PUT /v1/uploads": blob,
     "HEAD /v1/uploads/{digest}": EDGES,
     "PUT /v1/uploads/{digest}": blob,
+    "POST /v1/uploads/{digest}/address": BY_TYPE,
+    "POST /v1/uploads/{digest}/object": BY_TYPE,
     "GET /v1/jobs/{job}/why": EDGES,
     "GET /v1/queues/{queue}/why": EDGES,
 }

@@ -21,9 +21,10 @@ def test_the_published_example_of_a_presigned_address() -> None:
     )
 
 
-def test_method_query_and_token_are_signed() -> None:
-    def signature(method: str = "PUT", key: S3Credentials = EXAMPLE, **query: str) -> str:
-        request = S3Request(method, "https://s3.example.org/data/a", query)
+def test_method_query_headers_and_token_are_signed() -> None:
+    def signature(method: str = "PUT", key: S3Credentials = EXAMPLE, length: str = "", **query: str) -> str:
+        headers = {"content-length": length} if length else {}
+        request = S3Request(method, "https://s3.example.org/data/a", query, headers)
         signed = parse_qs(urlsplit(presigned(request, key, "us-east-1", NOW, 60)).query)
         return signed["X-Amz-Signature"][0]
 
@@ -34,8 +35,10 @@ def test_method_query_and_token_are_signed() -> None:
         signature(partNumber="1"),
         signature(partNumber="2"),
         signature(key=token),
+        signature(length="1"),
+        signature(length="2"),
     }
-    assert len(signatures) == 5
+    assert len(signatures) == 7
 
 
 def test_paths_and_queries_are_quoted_once() -> None:
