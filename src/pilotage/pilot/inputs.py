@@ -92,7 +92,7 @@ class InputCache:
 def _read_from_storage(attempt: DataAttempt, item: Input, file: IO[bytes]) -> Optional[str]:
     """Read a large input from the S3 service that has it. Returns its digest; None: the server is to send the file.
 
-    The server passes on what the service does not give, so nodes without a way to the service work.
+    The server passes on a file that the service does not give, so nodes without a way to the service work.
     """
     if item.size <= SMALL_FILE:
         return None

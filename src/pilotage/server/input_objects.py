@@ -38,7 +38,7 @@ def begin_upload(context: Context, owner: str, digest: str, asked: UploadedBytes
     if not is_sum:
         raise InvalidInput(f"{asked.md5[:80]!r} is no MD5 sum in base64", field="md5")
     headers = (("content-length", str(asked.size)), ("content-md5", asked.md5))
-    context.disk.sandbox.input_path(digest)  # refuses what is no digest
+    context.disk.sandbox.input_path(digest)  # refuses anything but a digest
     url = context.disk.sandbox.input_objects.begin(owner, digest, place.path, context.clock())
     signed = signed_request(context, place.name, S3Operation("put", url, headers=headers))
     return SignedUpload(url, signed.address, dict(headers))
@@ -47,7 +47,7 @@ def begin_upload(context: Context, owner: str, digest: str, asked: UploadedBytes
 def complete_upload(context: Context, owner: str, digest: str, sent: SentInput) -> None:
     """Store that an input file is there. Raises `Conflict` if it is not, `Unreachable` if nobody knows."""
     inputs = context.disk.sandbox.input_objects
-    context.disk.sandbox.input_path(digest)  # refuses what is no digest
+    context.disk.sandbox.input_path(digest)  # refuses anything but a digest
     record = ObjectRecord(sent.url, sent.size, sent.etag)
     if inputs.find(owner, digest) == record:
         return  # The answer to an earlier call was lost.
@@ -61,7 +61,7 @@ def complete_upload(context: Context, owner: str, digest: str, sent: SentInput) 
 
 
 def stored_inputs(context: Context, owner: str, digests: Iterable[str]) -> set[str]:
-    """Those of an owner's uploads whose bytes are there. Raises `Unreachable` if a service does not answer."""
+    """An owner's uploads whose bytes are there. Raises `Unreachable` if a service does not answer."""
     sandbox = context.disk.sandbox
     stored = {digest for digest in digests if sandbox.input_path(digest).exists()}
     elsewhere = {digest: sandbox.input_objects.find(owner, digest) for digest in digests}
@@ -93,7 +93,7 @@ def _is_same(record: ObjectRecord, there: StoredObject) -> bool:
 
 
 def remove_discarded_inputs(context: Context) -> None:
-    """Remove the objects of deleted uploads, and of those that nobody completed. Raises the reason if some are left."""
+    """Remove the objects of deleted uploads, and of unfinished ones. Raises the reason if some are left."""
     inputs, errors = context.disk.sandbox.input_objects, list[PilotageError]()
     inputs.discard_begun(context.clock() - KEPT_BEGUN)
     for record in inputs.discarded():

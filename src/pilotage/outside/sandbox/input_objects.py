@@ -74,7 +74,7 @@ class InputObjects:
                 self._discard(_BEGUN / path)
 
     def discarded(self) -> list[ObjectRecord]:
-        """The objects that are to be removed."""
+        """The objects that must be removed."""
         return [record for _, record in self._records.below(_DISCARDED)]
 
     def forget(self, record: ObjectRecord) -> None:

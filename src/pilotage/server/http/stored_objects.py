@@ -1,4 +1,4 @@
-"""Files in S3 places: compared with what pilots have written before they are registered, and sent to those who read.
+"""Files in S3 places: compared with the files that pilots have written before they are registered, and passed on.
 
 A service is asked outside of transactions, so one that is slow holds up the call of one pilot only.
 """

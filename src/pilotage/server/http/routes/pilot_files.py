@@ -86,7 +86,7 @@ def _check_unfinished(context: Context, pilot: PilotId, job: int, epoch: int) ->
 
 @router.call(READ_INPUT)
 def fetch_input(job: Id, digest: Digest, context: TheContext, pilot: ThePilot) -> Response:
-    """The bytes of one input file of a job, for the pilot that has the job. Those in an S3 service are passed on."""
+    """The bytes of one input file of a job, for the pilot that has the job. Files of an S3 service are passed on."""
     record = _input_record(context, pilot, job, digest)
     path = context.disk.sandbox.input_path(digest)
     if record is not None and not path.exists():

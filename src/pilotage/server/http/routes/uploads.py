@@ -43,7 +43,7 @@ router = CallRouter("submission")
 
 @router.call(FIND_MISSING)
 def missing(body: UploadsRequest, context: TheContext, caller: TheCaller) -> MissingUploads:
-    """The files of a list that this owner has not uploaded before. S3 services are asked for those that they have."""
+    """The files of a list that this owner has not uploaded before. S3 services are asked for their files."""
     sizes = rows.upload_sizes(context.readers.connection(), caller.user, body.digests)
     stored = stored_inputs(context, caller.user, sizes)
     lacking = [digest for digest in dict.fromkeys(body.digests) if digest not in stored]
