@@ -104,6 +104,7 @@ def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) 
         "SLURM_SUBMIT_HOST": socket.gethostname(),
         "SLURM_JOB_USER": getpass.getuser(),
         "SLURM_JOB_UID": str(os.getuid()),
+        "SLURM_JOB_GID": str(os.getgid()),
         "SLURM_JOB_PARTITION": values.get("partition") or "all",
         "SLURM_NTASKS": str(task_count(values)),
         "SLURM_NPROCS": str(task_count(values)),
@@ -136,13 +137,20 @@ def _files(values: Mapping[str, str], *, array: bool) -> dict[str, str]:
         raise InvalidInput(f"--open-mode {mode}: it is append or truncate")
     output = values.get("output") or (DEFAULT_ARRAY_NAME if array else DEFAULT_NAME)
     files = {
-        **folder_fields(values.get("chdir", "")),
+        **_folder(values.get("chdir", "")),
         "stdout_file": output_name(output, "--output"),
         "open_mode": _OPEN_MODES[mode],
     }
     if "error" in values:
         files["stderr_file"] = output_name(values["error"], "--error")
     return files
+
+
+def _folder(path: str) -> dict[str, str]:
+    """The fields for `--chdir`. A folder that does not exist here would not be found on any node."""
+    if path and not os.path.isdir(path):
+        raise InvalidInput(f"--chdir {path}: there is no such folder", hint="mkdir -p makes it")
+    return folder_fields(path)
 
 
 def _input(text: str) -> str:

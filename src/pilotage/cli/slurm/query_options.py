@@ -126,7 +126,7 @@ SCANCEL_OPTIONS: Final = OptionTable(
         understood("name", "Only jobs with this name"),
         understood("nodelist/w", "Only jobs on these hosts"),
         understood("partition/p", "Only jobs of this partition"),
-        understood("quiet/Q", "No message for jobs that have ended", Takes.NOTHING),
+        understood("quiet/Q", "The same as without: ended jobs are no error", Takes.NOTHING),
         understood("signal/s", "KILL or TERM: the jobs are cancelled. Others are refused"),
         understood("state/t", "Only PENDING or RUNNING jobs"),
         understood("user/u", "All jobs of this user"),

@@ -10,6 +10,7 @@ from pilotage.cli.slurm.job_view import users_group
 from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.squeue_columns import memory_text, short_host, user_id
 from pilotage.cli.slurm.states import CANCELLED, PENDING, TIMEOUT
+from pilotage.core.jobs.states import JobState
 
 DEFAULT_FIELDS: Final = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF_FIELDS: Final = "jobid,state,exitcode"
@@ -22,7 +23,9 @@ def _state(row: SlurmJobRow) -> str:
     state = row.job.state
     if row.step:
         return "CANCELLED" if state in (CANCELLED, TIMEOUT) else state.name
-    return f"CANCELLED by {user_id(row.job.summary.owner)}" if state is CANCELLED else state.name
+    # Nobody has cancelled a job whose condition could not come true.
+    by_somebody = state is CANCELLED and row.job.summary.state != JobState.SKIPPED
+    return f"CANCELLED by {user_id(row.job.summary.owner)}" if by_somebody else state.name
 
 
 def _exit(row: SlurmJobRow) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from pilotage import wire
@@ -15,6 +14,7 @@ from pilotage.cli.slurm.options import ReadOptions
 from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch_options import SBATCH_OPTIONS
 from pilotage.cli.slurm.script import BatchScript, read_script
+from pilotage.cli.slurm.states import CANCELLED
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.client.description import from_mapping
 from pilotage.client.submission import SubmissionUpload, prepare
@@ -45,7 +45,8 @@ def sbatch(words: list[str]) -> int:
             note("sbatch", "the job would be accepted")
             return 0
         first = client.send(prepared).first
-        print(first if "parsable" in values else f"Submitted batch job {first}", flush=True)
+        if "quiet" not in values:
+            print(first if "parsable" in values else f"Submitted batch job {first}", flush=True)
         return wait_for(client, first) if "wait" in values else 0
 
 
@@ -78,16 +79,12 @@ def prepared_job(job: DescribedBatchJob) -> SubmissionUpload:
 
 
 def wait_for(client: Client, first: int) -> int:
-    """Wait for the end of a job or array. The exit code is the highest one of its jobs."""
+    """Wait for the end of a job or array. The exit code is the highest one of its jobs; 1 for a killed one."""
     [summary] = client.jobs(wire.jobs.Selection(ids=[first]))
     selection = wire.jobs.Selection(submission=summary.submission)
     client.wait(selection)
-    codes = [
-        1 if job.state.code == "CA" else exit_status(*job.exit_code)
-        for job in SlurmJobs(client).jobs(selection)
-    ]
-    sys.stdout.flush()
-    return max(codes, default=0)
+    ends = [(job.state, *job.exit_code) for job in SlurmJobs(client).jobs(selection)]
+    return max((1 if signal or state is CANCELLED else code for state, code, signal in ends), default=0)
 
 
 def exit_status(code: int, signal: int) -> int:

@@ -52,11 +52,7 @@ def _cancel(book: SlurmJobs, read: ReadOptions) -> int:
     else:
         conditions.owners = conditions.owners or [own]
         jobs = _listed(book, conditions)
-    ended = [job for job in jobs if job.state.ended]
-    if ended and read.rest and "quiet" not in values:
-        for job in ended:
-            note("scancel", f"error: job {job.number} has already ended")
-            failed = 1
+    # Ended jobs are no error, as in Slurm.
     chosen = [job for job in jobs if not job.state.ended and ("interactive" not in values or _agreed(job))]
     if not chosen:
         return failed

@@ -16,6 +16,7 @@ from pilotage.cli.slurm.selection import named_jobs
 from pilotage.cli.slurm.states import PENDING
 from pilotage.cli.slurm.usage import SPOKEN, note, show_usage
 from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.core.jobs.states import JobState
 
 if TYPE_CHECKING:
     from pilotage.wire.jobs import ActionResponse
@@ -50,9 +51,9 @@ def scontrol(words: list[str]) -> int:
         if name == "show":
             return _show(book, rest, read.values)
         if name in ("hold", "uhold"):
-            return _act(book, client.hold, rest)
+            return _act(book, client.hold, rest, done=lambda job: job.summary.state == JobState.HELD)
         if name == "release":
-            return _act(book, client.release, rest)
+            return _act(book, client.release, rest, done=_waits)
         if name == "requeue":
             return _act(book, client.reschedule, rest)
         if name == "update":
@@ -98,14 +99,27 @@ def _shown_jobs(book: SlurmJobs, names: list[str]) -> list[str]:
     return [job_text(row) for row in make_rows(jobs, time.time(), each_task=False)]
 
 
-def _act(book: SlurmJobs, act: Callable[[list[int]], ActionResponse], words: list[str]) -> int:
-    """Do something with the jobs that are named. The exit code is 1 if one of them was refused."""
+def _waits(job: SlurmJob) -> bool:
+    return job.state is PENDING and job.summary.state != JobState.HELD
+
+
+def _act(
+    book: SlurmJobs,
+    act: Callable[[list[int]], ActionResponse],
+    words: list[str],
+    done: Callable[[SlurmJob], bool] = lambda job: False,
+) -> int:
+    """Do something with the jobs that are named, except where it is `done`.
+
+    The exit code is 1 if one of them was refused.
+    """
     jobs, missing = named_jobs(book, [word.removeprefix("jobid=").removeprefix("JobId=") for word in words])
     for number in missing:
         note("scontrol", f"error: Invalid job id: there is no job {number.number}")
     if len(jobs) > 1:
         # Tasks that run already are not held, as in Slurm.
         jobs = [job for job in jobs if job.state is PENDING] if act.__name__ in ("hold", "release") else jobs
+    jobs = [job for job in jobs if not done(job)]
     answer = act([job.summary.id for job in jobs]) if jobs else None
     for refusal in answer.refused if answer is not None else ():
         note("scontrol", f"error: job {refusal.job}: {refusal.message}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from typing import Final
 
 from pilotage import wire
 from pilotage.cli.session import LONG_PATIENCE, session_of_environment
@@ -16,9 +17,18 @@ from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch import exit_status, prepared_job
 from pilotage.cli.slurm.script import BatchScript
 from pilotage.cli.slurm.srun_options import SRUN_OPTIONS
-from pilotage.cli.slurm.tasks import run_tasks
+from pilotage.cli.slurm.tasks import NOT_FOUND, report_ends, run_tasks
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
+
+_COMMAND: Final = """\
+#!/bin/sh
+if ! command -v {name} > /dev/null; then
+  echo "srun: error: execve(): "{name}": No such file or directory" >&2
+  exit {code}
+fi
+exec {command}
+"""
 
 
 def srun(words: list[str]) -> int:
@@ -42,7 +52,11 @@ def _as_job(read: ReadOptions) -> int:
         for text in SRUN_OPTIONS.ignored_notes(read):
             note("srun", text)
     script = BatchScript(
-        f"#!/bin/sh\nexec {shlex.join(read.rest)}\n".encode(), os.path.basename(read.rest[0]), ""
+        _COMMAND.format(
+            name=shlex.quote(read.rest[0]), command=shlex.join(read.rest), code=NOT_FOUND
+        ).encode(),
+        os.path.basename(read.rest[0]),
+        "",
     )
     with session_of_environment().client(patience=LONG_PATIENCE) as client:
         book = SlurmJobs(client)
@@ -71,4 +85,6 @@ def _as_job(read: ReadOptions) -> int:
         if listed.state.name != "COMPLETED" and not code and not signal:
             note("srun", f"error: job {number}: {listed.state.name}: {listed.summary.reason}")
             return 1
+        if "quiet" not in values:
+            report_ends([(code, signal)], listed.summary.hostname.partition(".")[0])
         return exit_status(code, signal)

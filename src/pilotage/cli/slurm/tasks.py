@@ -9,19 +9,21 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, Final
 
 from pilotage.cli.export_option import parse_export
-from pilotage.cli.slurm.amounts import parse_count
+from pilotage.cli.slurm.amounts import format_ranges, parse_count
 from pilotage.cli.slurm.sbatch import exit_status
 from pilotage.cli.slurm.start_script import WARNING_VARIABLE
+from pilotage.cli.slurm.usage import note
 from pilotage.core.errors import InvalidInput
 
 _PATTERN: Final = re.compile(r"%(\d*)([A-Za-z%])")
-NOT_FOUND: Final = 127
+NOT_FOUND: Final = 2
+"""The exit code of srun for a command that cannot be started, as in Slurm."""
 
 
 def run_tasks(values: Mapping[str, str], command: list[str]) -> int:
@@ -33,16 +35,26 @@ def run_tasks(values: Mapping[str, str], command: list[str]) -> int:
     for task in range(count):
         try:
             process = _start(values, command, task, count)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise InvalidInput(f"{command[0]}: {error.strerror}") from error
+        except OSError as error:
+            note("srun", f"error: execve(): {command[0]}: {error.strerror}")
+            return NOT_FOUND
         started.append(process)
         if "label" in values and process.stdout is not None:
             labels.append(threading.Thread(target=_copy_lines, args=(process.stdout, task)))
             labels[-1].start()
-    codes = [process.wait() for process in started]
+    ends = [(max(code, 0), max(-code, 0)) for code in [process.wait() for process in started]]
     for thread in labels:
         thread.join()
-    return max(exit_status(code, 0) if code >= 0 else exit_status(0, -code) for code in codes)
+    report_ends(ends, socket.gethostname().partition(".")[0])
+    return max(exit_status(*end) for end in ends)
+
+
+def report_ends(ends: Sequence[tuple[int, int]], host: str) -> None:
+    """Tell which tasks have failed, in the words of Slurm. `ends`: (exit code, signal) of each task."""
+    for code, number in dict.fromkeys(end for end in ends if any(end)):
+        tasks = [task for task, end in enumerate(ends) if end == (code, number)]
+        said = signal.strsignal(number) if number else f"Exited with exit code {code}"
+        note("srun", f"error: {host}: task{'s'[: len(tasks) - 1]} {format_ranges(tasks)}: {said}")
 
 
 def _start(values: Mapping[str, str], command: list[str], task: int, count: int) -> subprocess.Popen[bytes]:
