@@ -51,13 +51,7 @@ def _as_job(read: ReadOptions) -> int:
     if "quiet" not in values:
         for text in SRUN_OPTIONS.ignored_notes(read):
             note("srun", text)
-    script = BatchScript(
-        _COMMAND.format(
-            name=shlex.quote(read.rest[0]), command=shlex.join(read.rest), code=NOT_FOUND
-        ).encode(),
-        os.path.basename(read.rest[0]),
-        "",
-    )
+    script = _script(read.rest)
     with session_of_environment().client(patience=LONG_PATIENCE) as client:
         book = SlurmJobs(client)
         job = make_batch_job(
@@ -88,3 +82,8 @@ def _as_job(read: ReadOptions) -> int:
         if "quiet" not in values:
             report_ends([(code, signal)], listed.summary.hostname.partition(".")[0])
         return exit_status(code, signal)
+
+
+def _script(command: list[str]) -> BatchScript:
+    text = _COMMAND.format(name=shlex.quote(command[0]), command=shlex.join(command), code=NOT_FOUND)
+    return BatchScript(text.encode(), os.path.basename(command[0]), "")
