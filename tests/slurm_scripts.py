@@ -297,13 +297,14 @@ class Driver:
         """The rows of sacct. Slurm writes them a moment after the end of a job."""
         names = {number: name for name, number in self.numbers.items()}
 
-        def rows() -> list[str]:
+        def complete() -> list[str]:
             asked = ("sacct", "-X", "-P", "-n", "-j", ",".join(names), "-o", f"JobID,{SACCT}")
-            return self.run(*asked).stdout.splitlines()
+            listed = self.run(*asked).stdout.splitlines()
+            told = {row.split("|")[0].partition("_")[0] for row in listed}
+            active = any(state in str(listed) for state in ("PENDING", "RUNNING", "COMPLETING"))
+            return [] if active or told != names.keys() else listed
 
-        found = until(
-            lambda: (listed := rows()) and "RUNNING" not in str(listed) and listed, what="the records"
-        )
+        found: list[str] = until(complete, what="the records")
         for row in sorted(found):
             number, *values = self._plain(row).split("|")
             array, _, task = number.partition("_")

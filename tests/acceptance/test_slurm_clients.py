@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.test_slurm_commands import Shell, shared
+from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
 
 pytestmark = pytest.mark.slow
@@ -47,6 +51,12 @@ def test_submitit_runs_functions_and_arrays(folder: Path) -> None:
     with pytest.raises(submitit.core.utils.FailedJobError, match="ZeroDivisionError"):
         failing.result()
     until(lambda: single.watcher.get_state(single.job_id, mode="force") == "COMPLETED", what="the record")
+    long = executor.submit(time.sleep, 1000)
+    long.cancel()
+    until(
+        lambda: long.watcher.get_state(long.job_id, mode="force").startswith("CANCELLED"),
+        what="the cancelled job",
+    )
 
 
 def test_parsl_starts_blocks_by_its_provider_and_cancels_them(folder: Path) -> None:
@@ -65,3 +75,42 @@ def test_parsl_starts_blocks_by_its_provider_and_cancels_them(folder: Path) -> N
     assert "from parsl" in Path(provider.resources[good]["job_stdout_path"]).read_text()
     until(lambda: state(long) is JobState.RUNNING, what="the long block")
     assert provider.cancel([long]) == [True]
+
+
+DASK = """\
+from dask_jobqueue import SLURMCluster
+from distributed import Client
+
+if __name__ == "__main__":
+    with SLURMCluster(
+        cores=1, memory="400MB", walltime="00:30:00", interface="lo", death_timeout=WAIT,
+        scheduler_options={"dashboard_address": "127.0.0.1:0"}, worker_extra_args=["--no-dashboard"],
+    ) as cluster, Client(cluster) as client:
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=WAIT)
+        print(sum(client.gather(client.map(pow, range(10), [2] * 10))))
+        numbers = [worker.job_id for worker in cluster.workers.values()]
+        cluster.scale(0)
+        client.sync(cluster._correct_state)
+    print(*numbers)
+"""
+
+
+def test_dask_starts_workers_as_jobs_and_ends_them(folder: Path) -> None:
+    pytest.importorskip(
+        "dask_jobqueue", reason="the group `clients` is not installed: Dask-jobqueue is not tested"
+    )
+    (folder / "script.py").write_text(DASK.replace("WAIT", f"{PATIENCE:.0f}"))
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    total, numbers = done.stdout.splitlines()
+    assert total == "285"
+    assert len(numbers.split()) == 2
+
+    def ended() -> bool:
+        left = subprocess.run(["squeue", "-h", "-j", numbers.replace(" ", ",")], capture_output=True)
+        return not left.stdout
+
+    until(ended, what="the end of both workers")
