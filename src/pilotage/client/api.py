@@ -39,7 +39,6 @@ from pilotage.client.transport import Transport
 from pilotage.client.typed_requests import TypedRequests, verb, verb_on
 from pilotage.core.errors import InvalidInput, NotFound, PilotageError
 from pilotage.wire.limits import MAX_PAGE
-from pilotage.wire.queries import PageQuery
 from pilotage.wire.server_trust import ServerTrust
 
 if TYPE_CHECKING:
@@ -365,7 +364,7 @@ class Client(
 
     def queues(self) -> Iterator[QueueSummary]:
         """Iterate over the task queues with waiting jobs."""
-        return self._pages(wire.pool.LIST_QUEUES, PageQuery(), lambda answer: answer.queues)
+        return self._pages(wire.pool.LIST_QUEUES, wire.pool.QueuesQuery(), lambda answer: answer.queues)
 
     why_queue = verb_on(lambda: wire.why.WHY_QUEUE)
 

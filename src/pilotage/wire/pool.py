@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional
 
-from pilotage.wire.call import PERSON, ApiCall
+from pilotage.wire.call import PERSON, ApiCall, NoRequest
+from pilotage.wire.limits import Name
 from pilotage.wire.queries import PageQuery
 
 
@@ -30,6 +31,7 @@ class QueueSummary:
     waiting: int
     priority: float
     note: str = ""
+    """Why none of its jobs may start, where the policy no longer knows its group or owner."""
     wall_time: int = 0
     """Seconds by the clock that each job may take; 0: not limited by the jobs."""
     host_requirements: str = ""
@@ -40,7 +42,19 @@ class QueueSummary:
     """Pilots submitted for it that have not called home."""
     pilots_running: int = 0
     """Pilots submitted for it that run; they may serve others."""
-    """Why none of its jobs may start, where the policy no longer knows its group or owner."""
+    reason: str = ""
+    """Why its jobs wait, as it was recorded last: one of `Why.reason`; empty: not yet."""
+    detail: str = ""
+    since: Optional[float] = None
+    """When this wait began; None: no reason is recorded."""
+
+
+@dataclass
+class QueuesQuery(PageQuery):
+    """Some of the task queues."""
+
+    reason: Name = ""
+    """Only queues whose last recorded reason it is."""
 
 
 @dataclass
@@ -86,5 +100,19 @@ class PilotsPage:
     next: Optional[int] = None
 
 
-LIST_QUEUES = ApiCall("GET", "/v1/queues", PageQuery, QueuesPage, PERSON)
+@dataclass
+class WaitingJobs:
+    """The waiting jobs of a group that wait for one reason."""
+
+    reason: str
+    """One of `Why.reason`, as it was recorded last; empty: not yet."""
+    group: str
+    queues: int
+    jobs: int
+    since: Optional[float] = None
+    """When the first of these waits began; None: no reason is recorded."""
+
+
+LIST_QUEUES = ApiCall("GET", "/v1/queues", QueuesQuery, QueuesPage, PERSON)
+COUNT_WAITING = ApiCall("GET", "/v1/waiting", NoRequest, List[WaitingJobs], PERSON)
 LIST_PILOTS = ApiCall("GET", "/v1/pilots", PageQuery, PilotsPage, PERSON)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pilotage.cli.console import Column, CommandOutput
@@ -11,15 +10,13 @@ from pilotage.cli.requests.lists import NumberArgument
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant
 from pilotage.core.plurals import plural
+from pilotage.core.requests.funnel import element_stages, job_stages
 
 if TYPE_CHECKING:
     from pilotage.wire.requests import RequestDetail, RequestError, RequestStep
 
 BAR = 30
 """Characters of the longest bar of the funnel."""
-_FREE = ("Available", "Negotiating")
-_FAILED_ELEMENTS = ("Failed", "CancelRequested", "Canceled")
-_RUNNING = ("Running", "Stalled", "Completing")
 
 
 @connected
@@ -87,8 +84,11 @@ def _show_step(screen: CommandOutput, step: RequestStep) -> None:
     how = step.type if step.type == step.name else f"{step.type}, {step.algorithm}"
     screen.line()
     screen.line(f"{step.name} ({how}): {flow}")
-    for title, stages in (("element", _element_stages(step)), ("job", _job_stages(step))):
-        counts = [(name, number) for name, number in stages if number]
+    for title, stages in (
+        ("element", element_stages(step.elements)),
+        ("job", job_stages(step.estimated_jobs, step.jobs, step.pool)),
+    ):
+        counts = [(name, number) for name, number in stages.items() if number]
         total = sum(number for _, number in counts)
         if not total:
             continue
@@ -106,28 +106,6 @@ def _estimate_note(step: RequestStep, title: str) -> str:
 
 def _bar(screen: CommandOutput, number: int, total: int) -> str:
     return "█" * max(1, round(BAR * number / total)) if screen.terminal else ""
-
-
-def _element_stages(step: RequestStep) -> Iterator[tuple[str, int]]:
-    counts = step.elements
-    yield "available", sum(counts.get(state, 0) for state in _FREE)
-    yield "acquired", counts.get("Acquired", 0)
-    yield "running", counts.get("Running", 0)
-    yield "done", counts.get("Done", 0)
-    for state in _FAILED_ELEMENTS:
-        yield state.lower() if state != "CancelRequested" else "cancelling", counts.get(state, 0)
-
-
-def _job_stages(step: RequestStep) -> Iterator[tuple[str, int]]:
-    running = sum(step.pool.get(state, 0) for state in _RUNNING)
-    yield "not made", step.estimated_jobs
-    yield "made", step.jobs.get("made", 0)
-    yield "pool waiting", sum(step.pool.values()) - running
-    yield "running", running
-    yield "cool-off", step.jobs.get("cooloff", 0)
-    yield "done", step.jobs.get("done", 0)
-    yield "failed", step.jobs.get("exhausted", 0)
-    yield "canceled", step.jobs.get("canceled", 0)
 
 
 def _done_text(step: RequestStep) -> str:

@@ -19,8 +19,23 @@ SIGNS = {
     "Blocked": "⊘",
     "Running": "▶",
     "Waiting": "○",
+    "active": "✓",
+    "normal": "✓",
+    "drain": "‖",
+    "paused": "‖",
+    "disabled": "■",
+    "stopped": "✗",
+    "unreachable": "✗",
+    "down": "✗",
+    "banned": "■",
+    "completed": "✓",
+    "running-open": "▶",
+    "running-closed": "▶",
+    "failed": "✗",
+    "aborted": "■",
+    "rejected": "■",
 }
-"""A sign for each of the states that people see most: a state is never told by its colour alone."""
+"""A sign for the states that people see most: a state is never told by its colour alone."""
 _TONES = {
     "Done": "good",
     "Failed": "bad",
@@ -28,6 +43,23 @@ _TONES = {
     "Running": "busy",
     "Held": "stopped",
     "Blocked": "stopped",
+    "active": "good",
+    "normal": "good",
+    "drain": "stopped",
+    "paused": "stopped",
+    "disabled": "stopped",
+    "stopped": "bad",
+    "unreachable": "bad",
+    "down": "bad",
+    "banned": "bad",
+    "completed": "good",
+    "closed-out": "good",
+    "announced": "good",
+    "running-open": "busy",
+    "running-closed": "busy",
+    "failed": "bad",
+    "aborted": "bad",
+    "rejected": "bad",
 }
 
 
@@ -50,6 +82,29 @@ def instant(seconds: float | None, now: float) -> Markup | str:
 
 def duration(seconds: float | None) -> str:
     return "" if seconds is None else format_duration(seconds)
+
+
+def count(number: float) -> str:
+    """A number of things."""
+    return f"{number:,.0f}"
+
+
+def hours(seconds: float) -> str:
+    """Seconds, or core-seconds, as hours with three digits."""
+    number = seconds / 3600
+    if number >= 100:
+        return f"{number:,.0f}"
+    return (
+        f"{number:.1f}"
+        if number >= 10
+        else f"{number:.2f}"
+        if number >= 0.1 or not number
+        else f"{number:.4f}"
+    )
+
+
+def percent(part: float | None) -> str:
+    return "" if part is None else f"{part:.1%}"
 
 
 def size(count: int) -> str:

@@ -34,9 +34,13 @@ class PageAddress:
 class PageRouter:
     """The addresses of one module of `pages`."""
 
-    def __init__(self, *, menu: str = "", order: int = 0) -> None:
-        """`menu`: the words in the menu for its first address; empty: it has no place there. `order`: of the menu."""
+    def __init__(self, *, menu: str = "", order: int = 0, administrators: bool = False) -> None:
+        """`menu`: the words in the menu for its first address; empty: it has no place there. `order`: of the menu.
+
+        `administrators`: only their menu has it. The rights are those of the calls.
+        """
         self.menu = menu
+        self.administrators = administrators
         self.order = order
         self.addresses: list[PageAddress] = []
 

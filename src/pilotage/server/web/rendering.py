@@ -41,6 +41,9 @@ def make_templates(assets: Assets) -> Environment:
         sign=formats.sign,
         tone=formats.tone,
         instant=formats.instant,
+        count=formats.count,
+        hours=formats.hours,
+        percent=formats.percent,
     )
     templates.globals.update(asset=assets.hashed, plural=plural)
     return templates

@@ -14,6 +14,7 @@ from pilotage.server.context import Context
 from pilotage.server.errors import error_answer
 from pilotage.server.feed.open_pages import OpenPages
 from pilotage.server.http.routing import build_routes
+from pilotage.server.tokens import Caller
 from pilotage.server.web.api_answers import ApiAnswers
 from pilotage.server.web.assets import KEPT, Assets
 from pilotage.server.web.page import PageAddress, page_routers
@@ -31,9 +32,17 @@ class WebSite:
         self.templates = make_templates(self.assets)
         self.open_pages = OpenPages(context.duties.feed, context.quick_read, context.monotonic, context.stop)
         routers = list(page_routers())
-        listed = sorted((router for router in routers if router.menu), key=lambda router: router.order)
-        self.menu = [(router.menu, router.addresses[0].path.lstrip("/")) for router in listed]
+        self._listed = sorted((router for router in routers if router.menu), key=lambda router: router.order)
         self._addresses = [address for router in routers for address in router.addresses]
+
+    def menu(self, caller: Caller | None) -> list[tuple[str, str]]:
+        """The words and addresses of the menu of a user."""
+        everything = caller is not None and caller.administrator
+        return [
+            (router.menu, router.addresses[0].path.lstrip("/"))
+            for router in self._listed
+            if everything or not router.administrators
+        ]
 
     def routes(self) -> list[Route]:
         """The routes of all pages, and of the files that they load."""

@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pilotage.core.errors import Forbidden, InvalidInput
+from pilotage.core.errors import Forbidden, InvalidInput, NotFound
 from pilotage.server.context import Context
 from pilotage.server.tokens import Caller
+from pilotage.server.web.charts import Chart
 from pilotage.server.web.rendering import HEADERS
 from pilotage.server.web_sessions import WebSession
 from pilotage.wire.call import ApiCall
@@ -121,6 +122,11 @@ class Visit:
     def query(self) -> Mapping[str, str]:
         return self.request.query_params
 
+    def number(self, name: str) -> int:
+        """A number of the query that is an id, or a place in a list; 0: it is none."""
+        given = self.query.get(name, "")
+        return int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
+
     async def ask(self, call: ApiCall[Any, Answer], asked: object = None, **parts: object) -> Answer:
         """The answer of an API call, as the signed-in user would get it."""
         return await self._site.api.ask(self.request, call, asked, **parts)
@@ -145,11 +151,30 @@ class Visit:
         )
         return f"{path}?{query}" if query else path
 
+    async def render_charts(self, template: str, *charts: Chart, **values: Any) -> Response:
+        """The page with `charts` by their names; the numbers of one as CSV if the query names it."""
+        asked = self.query.get("csv")
+        if asked is None:
+            return await self.render(template, charts={chart.name: chart for chart in charts}, **values)
+        for chart in charts:
+            if chart.name == asked:
+                named = f'attachment; filename="{chart.name}.csv"'
+                return Response(
+                    chart.as_csv(), 200, {**HEADERS, "Content-Disposition": named}, media_type="text/csv"
+                )
+        raise NotFound("this page has no such chart")
+
+    @property
+    def csv_address(self) -> str:
+        """The address of this page, to which the name of a chart is added for its CSV file."""
+        return f"{self.address}{'&' if '?' in self.address else '?'}csv="
+
     async def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The page that a template makes of values. It is made in a thread: large ones take milliseconds."""
         shown = {
             "root": self.root,
-            "menu": self._site.menu,
+            "menu": self._site.menu(self.caller),
+            "csv_address": self.csv_address,
             "path": self.request.scope["path"],
             "caller": self.caller,
             "form_token": self.session.form_token if self.session else "",

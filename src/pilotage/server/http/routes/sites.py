@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import Response
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.ids import QueueId
 from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.sites import SiteState
@@ -17,14 +18,17 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.policy.site_states import set_site_state as set_state
+from pilotage.services.pool.records import RecordedReason
 from pilotage.services.shares.table import STRANDED
+from pilotage.services.why.wait_history import last_reasons
 from pilotage.store.tables import listing
 from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
-from pilotage.wire.pool import LIST_QUEUES, QueueSummary
-from pilotage.wire.queries import PageQuery
+from pilotage.wire.pool import COUNT_WAITING, LIST_QUEUES, QueuesQuery, QueueSummary, WaitingJobs
 from pilotage.wire.sites import LIST_SITES, SET_SITE_STATE, SiteStateRequest, SiteSummary
 
 router = CallRouter("places")
+
+NOT_RECORDED = RecordedReason("", "", 0.0)
 
 
 def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
@@ -35,19 +39,53 @@ def _may_see(caller: Caller, queue: IndexedQueue) -> bool:
     )
 
 
-@router.call(LIST_QUEUES)
-def queues(asked: PageQuery, context: TheContext, caller: TheCaller) -> Response:
-    """The task queues with waiting jobs that the caller may see, by id."""
+def _waiting_queues(context: Context, caller: Caller) -> list[IndexedQueue]:
+    """The task queues with waiting jobs that the caller may see."""
     indexed = list(context.pool.queues.index.entries.values())
-    waiting = [queue for queue in indexed if queue.id > asked.after and queue.waiting]
-    visible = sorted((queue for queue in waiting if _may_see(caller, queue)), key=lambda queue: queue.id)
-    pilots = live_by_queue(context.readers.connection(), [queue.id for queue in visible[: asked.limit]])
+    return [queue for queue in indexed if queue.waiting and _may_see(caller, queue)]
+
+
+def _reasons(context: Context) -> Mapping[QueueId, RecordedReason]:
+    """The last recorded reasons. Only the server that records them has them in memory."""
+    recorded = context.pool.queues.recorded_reasons
+    return last_reasons(context.readers.connection()) if recorded is None else dict(recorded)
+
+
+@router.call(LIST_QUEUES)
+def queues(asked: QueuesQuery, context: TheContext, caller: TheCaller) -> Response:
+    """The task queues with waiting jobs that the caller may see, by id."""
+    reasons = _reasons(context)
+    waiting = [
+        queue
+        for queue in _waiting_queues(context, caller)
+        if queue.id > asked.after
+        and (not asked.reason or reasons.get(queue.id, NOT_RECORDED).reason == asked.reason)
+    ]
+    shown = sorted(waiting, key=lambda queue: queue.id)[: asked.limit]
+    pilots = live_by_queue(context.readers.connection(), [queue.id for queue in shown])
     nobody = PilotsOfQueue(0, 0)
-    rows = ((queue.id, _summary(queue, pilots.get(queue.id, nobody))) for queue in visible[: asked.limit])
+    rows = (
+        (queue.id, _summary(queue, pilots.get(queue.id, nobody), reasons.get(queue.id, NOT_RECORDED)))
+        for queue in shown
+    )
     return page("queues", rows, asked.limit)
 
 
-def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
+@router.call(COUNT_WAITING)
+def count_waiting(context: TheContext, caller: TheCaller) -> list[WaitingJobs]:
+    """The waiting jobs that the caller may see, by the last recorded reason and group."""
+    reasons, counts = _reasons(context), dict[tuple[str, str], WaitingJobs]()
+    for queue in _waiting_queues(context, caller):
+        recorded, group = reasons.get(queue.id, NOT_RECORDED), queue.identity.group
+        count = counts.setdefault((recorded.reason, group), WaitingJobs(recorded.reason, group, 0, 0))
+        count.queues += 1
+        count.jobs += queue.waiting
+        if recorded.reason:
+            count.since = recorded.began if count.since is None else min(count.since, recorded.began)
+    return [counts[key] for key in sorted(counts)]
+
+
+def _summary(queue: IndexedQueue, pilots: PilotsOfQueue, recorded: RecordedReason) -> QueueSummary:
     identity = queue.identity
     return QueueSummary(
         id=queue.id,
@@ -74,6 +112,9 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue) -> QueueSummary:
         note="" if queue.admitted else STRANDED,
         pilots_waiting=pilots.waiting,
         pilots_running=pilots.running,
+        reason=recorded.reason,
+        detail=recorded.detail,
+        since=recorded.began if recorded.reason else None,
     )
 
 

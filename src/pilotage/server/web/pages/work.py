@@ -29,8 +29,7 @@ async def work(visit: Visit) -> Response:
     """My submissions, the newest first, and the failures of the latest."""
     caller = visit.caller
     assert caller is not None
-    before = visit.query.get("before", "")
-    after = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else 0
+    after = visit.number("before")
     page = await visit.ask(LIST_SUBMISSIONS, SubmissionsQuery(owner=caller.user, limit=ROWS, after=after))
     looked_at = [row for row in page.submissions if _is_open(row) or row.states.get("Failed")][:LOOKED_AT]
     progress = {row.id: await visit.ask(SHOW_PROGRESS, submission_id=row.id) for row in looked_at}

@@ -1,0 +1,120 @@
+"""Pages: why jobs wait, by reason; the queues of a reason; and one queue with its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from pilotage.core.queues.wait_reason import Reason
+from pilotage.server.web import formats
+from pilotage.server.web.charts import TONES, Bar, Chart, Part
+from pilotage.server.web.page import PageRouter
+from pilotage.server.web.visit import Visit
+from pilotage.wire.pool import COUNT_WAITING, LIST_QUEUES, QueuesQuery, WaitingJobs
+from pilotage.wire.why import WHY_QUEUE, Waited, Why
+
+pages = PageRouter(menu="Waiting", order=3)
+
+ROWS = 100
+UNKNOWN = ""
+WORDS = {
+    Reason.MEMBERSHIP: ("not in the policy", "the policy does not know the group, or the owner in it"),
+    Reason.DRAINING: ("the server drains", "the server gives out no new work"),
+    Reason.NO_OFFER: ("no place is known", "no pilot asked lately, and no CE of known size is there"),
+    Reason.NEEDS: ("fits nowhere", "every known place refuses the requirements"),
+    Reason.LIMIT: ("limits", "limits or start delays close all places that fit"),
+    Reason.POOL: ("no submit pool", "no submit pool takes the pilots"),
+    Reason.BACKGROUND: ("in the background", "other jobs of the same owner go first"),
+    Reason.CPU_BUCKET: ("longer jobs first", "queues with more CPU time go first"),
+    Reason.SHARE: ("others' turn", "places that fit went to others, by their shares"),
+    Reason.PILOT: ("a pilot comes", "a pilot was submitted and has not started yet"),
+    Reason.CE: ("CEs are closed", "no CE that fits gets new pilots now"),
+    Reason.SLOTS: ("no free slot", "it fits, and no place was free"),
+    UNKNOWN: ("not known yet", "the reason is recorded within a minute"),
+}
+"""For each reason: its words on a page, and its meaning."""
+
+
+@pages.get("/waiting")
+async def show(visit: Visit) -> Response:
+    """All waiting jobs by reason and group. Each reason leads to its queues."""
+    rows = await visit.ask(COUNT_WAITING)
+    reasons = [reason for reason in WORDS if any(row.reason == reason for row in rows)]
+    return await visit.render_charts(
+        "waiting.html",
+        waiting_chart(rows),
+        reasons=[(reason, *WORDS[reason], _sum(rows, reason), address_of(reason)) for reason in reasons],
+    )
+
+
+@pages.get("/waiting/queues")
+async def show_queues(visit: Visit) -> Response:
+    """The queues that wait for one reason, or all."""
+    reason, after = visit.query.get("reason", ""), visit.number("after")
+    page = await visit.ask(LIST_QUEUES, QueuesQuery(reason=reason, after=after, limit=ROWS))
+    return await visit.render(
+        "waiting_queues.html",
+        reason=reason,
+        words=WORDS.get(reason, WORDS[UNKNOWN]) if reason else None,
+        all_words=WORDS,
+        queues=page.queues,
+        next=page.next,
+    )
+
+
+@pages.get("/queues/{queue:int}")
+async def show_queue(visit: Visit, queue: int) -> Response:
+    """Why the jobs of one queue wait, and for how long it waited for which reason."""
+    why: Why = await visit.ask(WHY_QUEUE, queue=queue)
+    now = visit.context.clock()
+    return await visit.render_charts("queue.html", history_chart(why.history, now), why=why, words=WORDS)
+
+
+def waiting_chart(rows: Sequence[WaitingJobs]) -> Chart:
+    """Waiting jobs: a bar for each group, a part for each reason."""
+    reasons = [reason for reason in WORDS if any(row.reason == reason for row in rows)]
+    parts = [
+        Part(WORDS[reason][0], TONES[place % len(TONES)], address_of(reason))
+        for place, reason in enumerate(reasons)
+    ]
+    jobs = {(row.group, row.reason): row.jobs for row in rows}
+    groups = sorted({row.group for row in rows})
+    bars = [Bar(group, [jobs.get((group, reason), 0) for reason in reasons]) for group in groups]
+    return Chart("waiting", "Waiting jobs by group and reason", "Group", "waiting job", parts, bars)
+
+
+def history_chart(history: Sequence[Waited], now: float) -> Chart:
+    """The hours for which a queue waited, by reason."""
+    spent = dict[str, float]()
+    for waited in history:
+        if waited.reason:
+            end = now if waited.until is None else waited.until
+            spent[waited.reason] = spent.get(waited.reason, 0.0) + max(0.0, end - waited.since)
+    bars = [
+        Bar(WORDS[reason][0] if reason in WORDS else reason, [seconds]) for reason, seconds in spent.items()
+    ]
+    return Chart(
+        "history",
+        "Hours of waiting, by reason",
+        "Reason",
+        "hour",
+        [Part("hours", "busy")],
+        bars,
+        amount=formats.hours,
+        note="The CSV file has seconds.",
+    )
+
+
+def address_of(reason: str) -> str:
+    """The page with the queues of a reason. Queues without a recorded one are among all."""
+    return f"waiting/queues?{urlencode({'reason': reason})}" if reason else "waiting/queues"
+
+
+def _sum(rows: Sequence[WaitingJobs], reason: str) -> WaitingJobs:
+    """The rows of one reason as one."""
+    own = [row for row in rows if row.reason == reason]
+    since = [row.since for row in own if row.since is not None]
+    queues, jobs = sum(row.queues for row in own), sum(row.jobs for row in own)
+    return WaitingJobs(reason, "", queues, jobs, min(since, default=None))

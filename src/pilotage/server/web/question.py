@@ -1,0 +1,33 @@
+"""A change that is shown before it is made: what it does, and a form with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.responses import Response
+
+from pilotage.server.web.visit import Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Words and fields of the form."""
+
+    title: str
+    effects: Sequence[str]
+    button: str
+    action: str
+    """The address that takes the form, relative to the first page."""
+    back: str
+    """The page to go back to."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    danger: bool = False
+    needs_reason: bool = False
+    inputs: Sequence[tuple[str, str, str]] = ()
+    """Further fields to fill in: (name, words, value)."""
+
+
+async def ask_first(visit: Visit, question: Question) -> Response:
+    """The page with the form. Nothing is changed."""
+    return await visit.render("question.html", question=question)
