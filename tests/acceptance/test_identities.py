@@ -43,7 +43,7 @@ OPEN = ("/v1/pilot.pyz", "/v1/issuers")
 """What everybody is told."""
 SECRET_WORDS = ("zq-name", "zq-group", "zq-argument", "zq-output", "zq-tag", "zq-request")
 """Of the victim's jobs and request; nobody else may be told one of them."""
-OPEN_TO_ALL = {"/v1/shares", "/v1/fairness"}
+OPEN_TO_ALL = {"/v1/shares", "/v1/shares/use", "/v1/fairness"}
 """Who is entitled to what and has used how much is the same for all who ask: docs/reference/api.md."""
 
 

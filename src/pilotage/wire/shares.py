@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, List, Optional
 
 from pilotage.wire.call import PERSON, ApiCall, NoRequest
-from pilotage.wire.limits import MAX_INSTANT, Bounds, Instant
+from pilotage.wire.limits import MAX_INSTANT, Bounds, Instant, Name
 
 
 @dataclass
@@ -142,6 +142,30 @@ class AccountingQuery:
     end: Annotated[Optional[Instant], "instant; default: the end of the last attempt"] = None
 
 
+@dataclass
+class UsePoint:
+    """The use of a group, or of an owner in it, over one part of a period."""
+
+    begin: float
+    end: float
+    owner: str
+    """Empty: of all owners. In a report on one group: of the owners that it does not name."""
+    group: str
+    jobs: float
+    """Average number of running jobs."""
+    cores: float
+    """Average number of cores that they held."""
+
+
+@dataclass
+class UseQuery(FairnessQuery):
+    """A period up to now in equal parts."""
+
+    points: Annotated[int, Bounds(low=1, high=100), "parts of the period"] = 24
+    group: Annotated[Name, "the owners of this group; default: the groups"] = ""
+
+
 SHARES = ApiCall("GET", "/v1/shares", NoRequest, ShareTable, PERSON)
 FAIRNESS = ApiCall("GET", "/v1/fairness", FairnessQuery, FairnessReport, PERSON)
 ACCOUNTING = ApiCall("GET", "/v1/accounting", AccountingQuery, List[AccountRow], PERSON)
+USE = ApiCall("GET", "/v1/shares/use", UseQuery, List[UsePoint], PERSON)

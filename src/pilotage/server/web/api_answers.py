@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from pilotage.core.errors import InvalidInput
 from pilotage.server.context import Context, identity_of
+from pilotage.server.http.callers import TheCaller
 from pilotage.server.http.decoding import constrained_type
 from pilotage.server.http.identity import check_sender
 from pilotage.server.http.routes import routers
@@ -49,7 +50,7 @@ class ApiAnswers:
         for name in inspect.signature(handler).parameters:
             if name in parts:
                 arguments[name] = _checked(parts[name], hints[name])
-            elif name == "caller":  # calls for anybody have none
+            elif hints[name] == TheCaller:  # calls for anybody have none
                 arguments[name] = identity_of(visit.scope)
             elif name in given:
                 arguments[name] = given[name]

@@ -62,12 +62,14 @@ class Chart:
     of: str
     """The meaning of a row."""
     unit: str
-    """The noun of the numbers, for one."""
+    """The noun of the numbers, for one; empty: `amount` writes it."""
     parts: Sequence[Part]
     bars: Sequence[Bar]
     amount: Callable[[float], str] = field(default=formats.count)
     """How a number is written."""
     note: str = ""
+    summed: bool = True
+    """Whether the bars add up to something: parts of a period do not."""
 
     @property
     def totals(self) -> list[float]:
@@ -82,15 +84,17 @@ class Chart:
     def sentence(self) -> str:
         """The chart in words, for everybody who does not see it."""
         if not self.total:
-            return f"No {self.unit}s."
+            return f"No {self.unit}s." if self.unit else "Nothing."
         totals = self.totals
         most = max(range(len(totals)), key=totals.__getitem__)
-        words = f"{self.amount(self.total)} {self.unit}{'' if self.total == 1 else 's'}"
+        told = self.total if self.summed else self.total / len(self.bars)
+        nouns = f" {self.unit}{'' if told == 1 else 's'}" if self.unit else ""
+        words = f"{self.amount(told)}{nouns}{'' if self.summed else ' on average'}"
         if len(self.parts) > 1:
             words += f"; the largest part is {self.parts[most].words}, {totals[most] / self.total:.0%}"
         if len(self.bars) > 1:
             longest = max(self.bars, key=lambda bar: bar.total)
-            words += f"; the longest bar is {longest.label}, {self.amount(longest.total)}"
+            words += f"; the most are at {longest.label}, {self.amount(longest.total)}"
         return words + "."
 
     def segments(self, bar: Bar) -> list[Segment]:

@@ -26,6 +26,7 @@ class Question:
     needs_reason: bool = False
     inputs: Sequence[tuple[str, str, str]] = ()
     """Further fields to fill in: (name, words, value)."""
+    takes_reason: bool = True
 
 
 async def ask_first(visit: Visit, question: Question) -> Response:

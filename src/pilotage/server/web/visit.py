@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 MOST_FIELDS = 200
+LARGEST_FORM = 4_000_000
+"""Bytes: the longest policy with all of its characters escaped, and more."""
+SMALL_FORM = 100_000
+"""Bytes of a form that is read at once."""
 _OWN_PAGE = re.compile(r"(?:[a-z]+(?:/[a-z0-9]+)*)?(?:\?[\w=&.%+~-]*)?")
 """An address of ours, relative to the first page: no other host can be named in it."""
 
@@ -213,11 +217,17 @@ def _is_this_machine(host: str) -> bool:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form. Its size is limited by the application."""
+    """The fields of a form. A large one, such as a policy, is read in a thread."""
     if request.method != "POST":
         return {}
+    body = await request.body()
+    if len(body) > LARGEST_FORM:
+        raise InvalidInput("this form is too large", hint=f"{LARGEST_FORM:,} bytes at most")
     try:
-        text = (await request.body()).decode("utf-8")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return _fields(body) if len(body) < SMALL_FORM else await asyncio.to_thread(_fields, body)
     except ValueError as error:
         raise InvalidInput("this form cannot be read") from error
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS))

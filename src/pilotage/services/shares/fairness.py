@@ -13,7 +13,7 @@ from pilotage.core.shares.use import Entity, Unit, Use
 from pilotage.services.shares.corrections import UseBook
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import usage as use_rows
-from pilotage.wire.shares import FairnessReport, FairnessRow
+from pilotage.wire.shares import FairnessReport, FairnessRow, UsePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +161,32 @@ class _Groups:
             )
             for entity in shares
         ]
+
+
+OWNERS_NAMED = 50
+"""Owners of a group that a report on its use names; the others are one row."""
+
+
+def use_points(book: UseBook, begin: float, end: float, points: int, group: str) -> list[UsePoint]:
+    """The use in equal parts of a period: of all groups, or of the owners of one."""
+    span = (end - begin) / points
+    named = _most_used(book.between(begin, end), group) if group else frozenset[str]()
+    rows = list[UsePoint]()
+    for part in range(points):
+        since, until = begin + part * span, begin + (part + 1) * span
+        use, sums = book.between(since, until), dict[Entity, UsePoint]()
+        for owner, theirs in use.jobs:
+            if group and theirs != group:
+                continue
+            key = (owner if owner in named else "", theirs)
+            row = sums.setdefault(key, UsePoint(since, until, *key, 0.0, 0.0))
+            row.jobs += use.jobs[owner, theirs]
+            row.cores += use.cores.get((owner, theirs), 0.0)
+        rows += [sums[key] for key in sorted(sums)]
+    return rows
+
+
+def _most_used(use: Use, group: str) -> frozenset[str]:
+    """The owners of a group that have used the most."""
+    owners = use.of_owners(group, "jobs")
+    return frozenset(sorted(owners, key=lambda owner: (-owners[owner], owner))[:OWNERS_NAMED])

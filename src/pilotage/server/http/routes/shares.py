@@ -7,14 +7,15 @@ import asyncio
 from fastapi import Response
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.policy import Policy
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import streamed_list
 from pilotage.services.shares.accounting import accounts
-from pilotage.services.shares.fairness import fairness_report, period
+from pilotage.services.shares.fairness import fairness_report, period, use_points
 from pilotage.services.shares.table import entitlements, share_table
 from pilotage.wire import shares
-from pilotage.wire.shares import ACCOUNTING, FAIRNESS, SHARES
+from pilotage.wire.shares import ACCOUNTING, FAIRNESS, SHARES, USE
 
 router = CallRouter("shares")
 
@@ -32,15 +33,28 @@ async def fairness(
 ) -> shares.FairnessReport:
     """The entitled share, the expected share and the use of every group and owner over a period."""
     pool, book, since = context.pool, context.duties.book, asked.since
-    if since > pool.policy.accounting.history:
-        hint = f"accounting.history of the policy is {pool.policy.accounting.history:g} s"
-        raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")
+    _check_period(pool.policy, since)
     entitled = await context.writer.acall(lambda _: pool.queues.index.priorities.table())
     end = book.as_of or context.clock()
     report = await asyncio.to_thread(
         lambda: period(context.readers.connection(), book, pool.policy, end - since, end)
     )
     return await asyncio.to_thread(lambda: fairness_report(pool.policy, entitled, report))
+
+
+@router.call(USE)
+def use_of_shares(asked: shares.UseQuery, context: TheContext, caller: TheCaller) -> list[shares.UsePoint]:
+    """Average running jobs and cores in equal parts of a period: of all groups, or of the owners of one group."""
+    book = context.duties.book
+    _check_period(context.pool.policy, asked.since)
+    end = book.as_of or context.clock()
+    return use_points(book, end - asked.since, end, asked.points, asked.group)
+
+
+def _check_period(policy: Policy, since: float) -> None:
+    if since > policy.accounting.history:
+        hint = f"accounting.history of the policy is {policy.accounting.history:g} s"
+        raise InvalidInput("the history of use is shorter than this period", hint=hint, field="since")
 
 
 @router.call(ACCOUNTING)

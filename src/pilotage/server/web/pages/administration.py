@@ -1,0 +1,141 @@
+"""Pages for administrators: the policy and its versions, tokens, bans, and who changed what."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pilotage.core.errors import NotFound
+from pilotage.server.web.page import PageRouter
+from pilotage.server.web.question import Question, ask_first
+from pilotage.server.web.visit import Visit
+from pilotage.wire.bans import BAN_USER, LIFT_BAN, LIST_BANS, BanLift, BanRequest
+from pilotage.wire.ces import LIST_CES
+from pilotage.wire.identity import LIST_TOKENS, REVOKE_TOKENS, RevokeRequest
+from pilotage.wire.policy import LIST_VERSIONS, SHOW_POLICY
+from pilotage.wire.queries import EndedQuery, PageQuery
+from pilotage.wire.sites import LIST_SITES
+
+pages = PageRouter(menu="Administration", order=8, administrators=True)
+
+ROWS = 50
+CHANGES_SHOWN = 30
+Change = tuple[float, str, str, str]
+"""When, who, what, and why."""
+
+
+@pages.get("/administration")
+async def show(visit: Visit) -> Response:
+    """The policy in force, tokens, bans, and the last changes."""
+    policy = await visit.ask(SHOW_POLICY)
+    tokens = await visit.ask(LIST_TOKENS, PageQuery(visit.number("after"), ROWS))
+    bans = await visit.ask(LIST_BANS, EndedQuery())
+    return await visit.render(
+        "administration.html",
+        policy=policy,
+        tokens=tokens.tokens,
+        next=tokens.next,
+        bans=bans.bans,
+        changes=await last_changes(visit),
+    )
+
+
+@pages.get("/administration/ban")
+async def ask_to_ban(visit: Visit) -> Response:
+    """The effect of a ban, and a form for it."""
+    await visit.ask(SHOW_POLICY)  # refused to everybody else
+    effects = ["No job of the user starts there, and running ones are killed, until the ban is lifted."]
+    inputs = [("user", "User", ""), ("site", "Site; empty: all sites", "")]
+    question = Question(
+        "Ban a user?", effects, "Ban", "administration/ban", "administration", {}, True, True, inputs
+    )
+    return await ask_first(visit, question)
+
+
+@pages.post("/administration/ban")
+async def ban(visit: Visit) -> Response:
+    """Ban a user."""
+    form = visit.form
+    request = BanRequest(
+        form.get("user", "").strip(), form.get("site", "").strip(), reason=form.get("reason", "").strip()
+    )
+    await visit.ask(BAN_USER, request)
+    return visit.redirect("administration")
+
+
+@pages.get("/administration/lift")
+async def ask_to_lift(visit: Visit) -> Response:
+    """The effect of lifting a ban."""
+    user, site = visit.query.get("user", ""), visit.query.get("site", "")
+    if not any(
+        (row.user, row.site) == (user, site) for row in (await visit.ask(LIST_BANS, EndedQuery())).bans
+    ):
+        raise NotFound("there is no such ban")
+    effects = [f"Jobs of {user} start {f'at {site}' if site else 'at all sites'} again."]
+    fields = {"user": user, "site": site}
+    question = Question("Lift the ban?", effects, "Lift", "administration/lift", "administration", fields)
+    return await ask_first(visit, question)
+
+
+@pages.post("/administration/lift")
+async def lift(visit: Visit) -> Response:
+    """Lift a ban."""
+    form = visit.form
+    await visit.ask(
+        LIFT_BAN, BanLift(form.get("user", ""), form.get("site", ""), form.get("reason", "").strip())
+    )
+    return visit.redirect("administration")
+
+
+@pages.get("/administration/revoke")
+async def ask_to_revoke(visit: Visit) -> Response:
+    """The effect of revoking a token."""
+    number = visit.number("id")
+    page = await visit.ask(LIST_TOKENS, PageQuery(number + 1, 1))
+    if not page.tokens or page.tokens[0].id != number:
+        raise NotFound(f"there is no token {number}")
+    token = page.tokens[0]
+    effects = [f"Programs and browsers of {token.user} ({token.group}) with this token are signed out."]
+    question = Question(
+        f"Revoke token {number}?",
+        effects,
+        "Revoke",
+        "administration/revoke",
+        "administration",
+        {"id": str(number)},
+        danger=True,
+        takes_reason=False,
+    )
+    return await ask_first(visit, question)
+
+
+@pages.post("/administration/revoke")
+async def revoke(visit: Visit) -> Response:
+    """Revoke a token."""
+    given = visit.form.get("id", "")
+    await visit.ask(REVOKE_TOKENS, RevokeRequest(int(given) if given.isdecimal() and len(given) < 19 else 0))
+    return visit.redirect("administration")
+
+
+async def last_changes(visit: Visit) -> list[Change]:
+    """The last changes of the policy, tokens, bans, sites and CEs, the newest first."""
+    changes = list[Change]()
+    for version in (await visit.ask(LIST_VERSIONS, PageQuery(limit=CHANGES_SHOWN))).versions:
+        changes.append(
+            (version.applied_at, version.applied_by, f"policy version {version.version}", version.reason)
+        )
+    for token in (await visit.ask(LIST_TOKENS, PageQuery(limit=CHANGES_SHOWN))).tokens:
+        changes.append((token.issued, token.issued_by, f"token {token.id} for {token.user}", ""))
+        if token.revoked is not None:
+            changes.append((token.revoked, token.revoked_by, f"token {token.id} revoked", ""))
+    for row in (await visit.ask(LIST_BANS, EndedQuery(all=True))).bans:
+        where = f"at {row.site}" if row.site else "at all sites"
+        changes.append((row.since, row.by, f"{row.user} banned {where}", row.reason))
+        if row.ended is not None:
+            changes.append((row.ended, row.ended_by, f"ban of {row.user} {where} ended", ""))
+    for site in await visit.ask(LIST_SITES):
+        if site.since is not None and site.changed_by:
+            changes.append((site.since, site.changed_by, f"site {site.name}: {site.state}", site.reason))
+    for ce in await visit.ask(LIST_CES):
+        if ce.since is not None and ce.by:
+            changes.append((ce.since, ce.by, f"CE {ce.name}: {ce.state}", ce.reason))
+    return sorted(changes, reverse=True)[:CHANGES_SHOWN]
