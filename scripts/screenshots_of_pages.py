@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.browser import SIZES, browser, signed_in
 from tests.instance import Instance, until
+from tests.sample_work import POLICY, add_pages
 
 FAILING = (
     "echo reading events; for n in 1 2 3; do echo event $n; done; echo 'cannot open calib.db' >&2; exit 3"
@@ -46,12 +47,15 @@ def sample_work(server: Instance) -> dict[str, str]:
         "kill": f"/jobs/all/kill?submission={mixed.submission}",
         "missing": "/jobs/999999",
         "health": "/health",
+        **add_pages(server),
     }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *wanted: str) -> None:
+    """Make the pictures of all pages, or of those with the names in `wanted`."""
     folder.mkdir(parents=True, exist_ok=True)
     server = Instance(Path(tempfile.mkdtemp()), owners="any")
+    server.policy += POLICY
     try:
         server.start()
         server.apply()
@@ -67,6 +71,8 @@ def main(folder: Path) -> None:
                     ) as profile:
                         page = profile.new_page()
                         for name, address in pages.items():
+                            if wanted and name not in wanted:
+                                continue
                             page.goto(client.url + address)
                             page.screenshot(
                                 path=folder / f"{name}-{size}-{scheme}.png", full_page=size != "wall"
@@ -79,4 +85,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

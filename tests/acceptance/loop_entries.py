@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import quote
 
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
@@ -582,6 +583,13 @@ def form_of_filters(world: World, path: str) -> Iterator[Sent]:
     yield Sent(path, b"\xff\x00" * 30_000)
 
 
+def form_of_names(world: World, path: str) -> Iterator[Sent]:
+    """Names at their bounds, most of which are refused."""
+    yield Sent(path, b"")
+    yield Sent(path, b"name=local&value=1&reason=" + b"x" * 2000)
+    yield Sent(path, b"name=" + b"y" * 60_000 + b"&user=" + b"z" * 5000 + b"&reason=" + b"x" * 2001)
+
+
 def page_of(*queries: str) -> Callable[[World, str], Iterable[Sent]]:
     """A page with each of these queries."""
     return lambda world, path: [Sent(path + query) for query in ("", *queries)]
@@ -597,6 +605,16 @@ def changed_part_names(world: World, path: str) -> Iterator[Sent]:
     yield from page_of("?watch=job:0", "?watch=owner:another", f"?watch={'job:1+' * 1000}")(world, path)
 
 
+def policy_forms(world: World, path: str) -> Iterator[Sent]:
+    """Policies at their bound, which are tried only, and a form that is too large."""
+    yield Sent(path, b"act=try&text=" + b"%23" * 1_000_000)
+    groups = "".join(f"[groups.g{number}]\nshare = 1\n" for number in range(30_000))
+    yield Sent(path, f"act=try&text={quote(groups)}".encode())
+    yield Sent(path, b"act=apply&expect=1&text=x")
+    yield Sent(path, b"text=" + b"x" * 5_000_000)
+
+
+NAMES_OF_PAGES = ("?name=local", "?name=here", f"?name={'%F0%9F%98%80' * 255}", f"?name={'x' * 3000}")
 NUMBERS_OF_PAGES = (0, 1, 2**63 - 1, 2**63, 10**30)
 
 PAGE_ENTRIES: dict[str, Callable[[World, str], Iterable[Sent]]] = {
@@ -617,13 +635,43 @@ PAGE_ENTRIES: dict[str, Callable[[World, str], Iterable[Sent]]] = {
     "GET /jobs/{job:int}/change": page_of("?attribute=memory&value=1", f"?attribute={'x' * 3000}"),
     "POST /jobs/{job:int}/change": page_of(),
     "GET /submissions/{submission:int}": page_of(),
+    "GET /ces": page_of("?csv=cost", "?csv=x"),
+    "GET /ces/one": page_of(*NAMES_OF_PAGES, "?name=local&csv=pilots"),
+    "GET /ces/{verb}": page_of(*NAMES_OF_PAGES),
+    "POST /ces/{verb}": form_of_names,
+    "GET /sites/{state}": page_of(*NAMES_OF_PAGES),
+    "POST /sites/{state}": form_of_names,
+    "GET /waiting": page_of("?csv=waiting"),
+    "GET /waiting/queues": page_of("?reason=needs&after=1", f"?reason={'x' * 3000}", f"?after={2**63}"),
+    "GET /queues/{queue:int}": page_of("?csv=history"),
+    "GET /requests": page_of("?all=yes", "?before=1&csv=requests", f"?before={2**63}"),
+    "GET /requests/{request:int}": page_of("?csv=funnel"),
+    "GET /requests/{request:int}/{verb}": page_of(),
+    "POST /requests/{request:int}/{verb}": form_of_names,
+    "GET /shares": page_of("?period=week", "?period=x", "?csv=use"),
+    "GET /shares/group": page_of("?name=home&period=hour", *NAMES_OF_PAGES),
+    "GET /datasets": page_of("?contains=in&owner=x", f"?contains={'x' * 3000}", f"?after={2**63}"),
+    "GET /datasets/one": page_of("?name=input", "?name=input&after=1&csv=bytes", *NAMES_OF_PAGES),
+    "GET /administration": page_of("?after=1", f"?after={2**63}"),
+    "GET /administration/policy": page_of(),
+    "POST /administration/policy": policy_forms,
+    "GET /administration/versions": page_of("?after=1"),
+    "GET /administration/policy/{version:int}": page_of(),
+    "GET /administration/ban": page_of(),
+    "POST /administration/ban": form_of_names,
+    "GET /administration/lift": page_of("?user=alice", f"?user={'x' * 3000}"),
+    "POST /administration/lift": form_of_names,
+    "GET /administration/revoke": page_of("?id=1", f"?id={2**63}"),
+    "POST /administration/revoke": form_of_names,
 }
 """For each address of a page. `{job:int}` and the like stand for what the world has, and for numbers at their edge."""
 
 
 def page_requests(world: World, name: str) -> Iterator[Sent]:
     """The requests of an address, such as GET /jobs/{job:int}."""
-    path = name.partition(" ")[2].replace("{verb}", "hold")
+    path = name.partition(" ")[2].replace("{state}", "drain")
+    verb = {"ces": "enable", "requests": "priority"}.get(path.split("/")[1], "hold")
+    path = path.replace("{verb}", verb)
     kind = re.search(r"\{(\w+):int\}", path)
     for number in (world.known[kind[1]], *NUMBERS_OF_PAGES) if kind else ("",):
         yield from PAGE_ENTRIES[name](world, re.sub(r"\{\w+:int\}", str(number), path))

@@ -10,6 +10,7 @@ import pytest
 from tests.browser import SIZES, browser, signed_in
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, until
+from tests.sample_work import POLICY, add_pages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -26,6 +27,7 @@ def running() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pool(running: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     instance = Instance(tmp_path_factory.mktemp("browser"), owners="any", idle=1)
+    instance.policy += POLICY
     try:
         instance.start()
         instance.apply()
@@ -42,8 +44,15 @@ def waiting(pool: Instance) -> int:
     return job
 
 
-def addresses(job: int) -> list[str]:
+@pytest.fixture(scope="module")
+def more(pool: Instance) -> list[str]:
+    """The pages of the pool, with sample work."""
+    return [address.lstrip("/") for address in add_pages(pool).values()]
+
+
+def addresses(job: int, more: list[str]) -> list[str]:
     return [
+        *more,
         "",
         f"jobs/{job}",
         "jobs",
@@ -63,7 +72,7 @@ def sign_in_address(pool: Instance) -> str:
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_all_widths_and_keep_the_policy(
-    running: Browser, pool: Instance, waiting: int, scheme: str, script: bool
+    running: Browser, pool: Instance, waiting: int, more: list[str], scheme: str, script: bool
 ) -> None:
     url, foreign, errors = pool.client().url, list[str](), list[str]()
     with signed_in(
@@ -78,7 +87,7 @@ def test_pages_fit_all_widths_and_keep_the_policy(
         page.on("pageerror", lambda error: errors.append(str(error)))
         for width, height in SIZES.values():
             page.set_viewport_size({"width": width, "height": height})
-            for address in addresses(waiting):
+            for address in addresses(waiting, more):
                 page.goto(f"{url}/{address}")
                 assert page.locator("main").inner_text().strip(), address
                 if script:
@@ -86,6 +95,63 @@ def test_pages_fit_all_widths_and_keep_the_policy(
                     assert over <= 0, (address, width, over)
     assert not foreign
     assert [text for text in errors if "404" not in text] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_have_no_serious_finding_of_axe(
+    running: Browser, pool: Instance, waiting: int, more: list[str], scheme: str
+) -> None:
+    playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
+    axe, url = playwright.Axe(), pool.client().url
+    with signed_in(running, sign_in_address(pool), color_scheme=scheme) as profile:
+        page = profile.new_page()
+        for width, height in (SIZES["desk"], SIZES["phone"]):
+            page.set_viewport_size({"width": width, "height": height})
+            for address in addresses(waiting, more):
+                page.goto(f"{url}/{address}")
+                found = [
+                    (row["id"], row["nodes"][0]["html"][:300], row["nodes"][0]["failureSummary"])
+                    for row in axe.run(page).response["violations"]
+                    if row["impact"] in ("serious", "critical")
+                ]
+                assert not found, (address, width, found)
+
+
+def test_a_site_is_drained_by_keyboard_without_script(
+    running: Browser, pool: Instance, more: list[str]
+) -> None:
+    client = pool.client()
+    with signed_in(running, sign_in_address(pool), java_script_enabled=False) as profile:
+        page = profile.new_page()
+        page.goto(f"{client.url}/ces")
+        tab_to(profile, "Drain cellar")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/sites/drain?*")
+        page.keyboard.type("new disks")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ces")
+        assert "new disks" in page.locator("main").inner_text()
+    [site] = [site for site in client.sites() if site.name == "cellar"]
+    assert (site.state, site.reason) == ("drain", "new disks")
+
+
+def test_a_policy_is_tried_and_then_applied(running: Browser, pool: Instance, more: list[str]) -> None:
+    client = pool.client()
+    before = client.policy().version
+    with signed_in(running, sign_in_address(pool), java_script_enabled=False) as profile:
+        page = profile.new_page()
+        page.goto(f"{client.url}/administration/policy")
+        text = page.get_by_label("Text").input_value()
+        page.get_by_label("Text").fill(f"{text}[sites.roof]\nnonsense = 1\n")
+        page.get_by_role("button", name="Try it").click()
+        assert "nonsense" in page.get_by_role("alert").inner_text()
+        page.get_by_label("Text").fill(f"{text}[sites.roof]\n")
+        page.get_by_role("button", name="Try it").click()
+        assert "sites.roof" in page.locator("section.why").inner_text()
+        assert client.policy().version == before
+        page.get_by_role("button", name="Apply it").click()
+        page.wait_for_url(f"**/administration/policy/{before + 1}")
+    assert "[sites.roof]" in client.policy().text
 
 
 def test_a_change_is_applied_by_keyboard_without_script(running: Browser, pool: Instance) -> None:

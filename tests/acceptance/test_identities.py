@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 import re
 import sqlite3
@@ -14,6 +15,7 @@ import httpx
 import jwt
 import pytest
 
+from pilotage.server.web.page import page_routers
 from pilotage.services.pilots.enrolment import secret_hash
 from pilotage.wire.requests import RequestAssignment
 from tests.deadlines import PATIENCE
@@ -231,3 +233,114 @@ def test_a_group_that_shares_sees_the_jobs_of_that_group_only(world: World) -> N
     with httpx.Client(base_url=world.url, headers={"Authorization": f"Bearer {world.partner}"}) as raw:
         assert raw.get("/v1/jobs").json()["jobs"] == []
         assert raw.get(f"/v1/jobs/{world.job}").status_code == 404
+
+
+OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
+QUERIES_OF_PAGES = {
+    "/jobs/{job:int}/change": ["?attribute=tags&value=zq-tag"],
+    "/jobs/{job:int}/file": ["?name=stdout", "?name=zq-output"],
+    "/jobs/all/{verb}": ["?name=zq-name", "?state=Waiting"],
+    "/jobs": ["", "?name=zq-name"],
+    "/ces": ["", "?csv=cost"],
+    "/ces/one": ["?name=local"],
+    "/ces/{verb}": ["?name=local"],
+    "/sites/{state}": ["?name=here"],
+    "/waiting": ["", "?csv=waiting"],
+    "/waiting/queues": ["", "?reason=needs"],
+    "/requests": ["?all=yes", "?all=yes&csv=requests"],
+    "/requests/{request:int}": ["", "?csv=funnel"],
+    "/datasets/one": ["?name=zq-none"],
+}
+"""The queries of pages that need one; the others have none."""
+SHOWN_TO_ALL = ("/shares", "/shares/group")
+"""Owners and groups with their shares: as `OPEN_TO_ALL`."""
+LEFT_OUT = ("/changes", "/health", "/signin", "/signin-at", "/signin-back")
+ADMINISTRATORS_PAGES = "/administration"
+
+
+def pages(world: World) -> Iterator[str]:
+    """All pages, filled with what is the victim's."""
+    values = {"job": world.job, "submission": world.submission, "queue": world.queue}
+    values |= {"request": world.request, "version": 1}
+    for address in (address for router in page_routers() for address in router.addresses):
+        if address.method != "GET" or address.path in LEFT_OUT:
+            continue
+        verb = {"ces": "disable", "requests": "abort"}.get(address.path.split("/")[1], "kill")
+        path = address.path.replace("{verb}", verb).replace("{state}", "drain")
+        number = re.search(r"\{(\w+):int\}", path)
+        given = [values[number[1]]] if number else [0]
+        if number and number[1] == "job":
+            given.append(world.waiting)
+        for value in given:
+            filled = re.sub(r"\{\w+:int\}", str(value), path)
+            yield from (filled + query for query in QUERIES_OF_PAGES.get(address.path, [""]))
+
+
+@contextlib.contextmanager
+def browser_of(world: World, sender: Sender) -> Iterator[httpx.Client]:
+    """A browser that has tried to sign in with the token of a sender."""
+    with httpx.Client(base_url=world.url, headers=OWN_PAGE, timeout=PATIENCE, trust_env=False) as browser:
+        answer = browser.post("/signin", data={"token": sender.token})
+        assert (answer.status_code == 303) == sender.known, answer.text
+        yield browser
+
+
+def test_no_page_tells_of_the_jobs_of_another(world: World) -> None:
+    told: dict[str, set[str]] = {}
+    asked = 0
+    for who, sender in world.senders.items():
+        with browser_of(world, sender) as browser:
+            for address in pages(world):
+                answer = browser.get(address)
+                asked += 1
+                assert answer.status_code < 500, (who, address, answer.text)
+                if not sender.known:
+                    assert answer.status_code == 303, (who, address)
+                    assert "signin" in answer.headers["location"]
+                    continue
+                if address.startswith(ADMINISTRATORS_PAGES) and who != "an administrator":
+                    assert answer.status_code in (403, 404), (who, address, answer.status_code)
+                shown = html.unescape(answer.text).replace(address.partition("?")[2], "")
+                words = {word for word in SECRET_WORDS if word in shown}
+                # A filter shows the texts that were given to it.
+                words -= {word for word in SECRET_WORDS if word in address}
+                if sender.sees:
+                    told.setdefault(who, set()).update(words)
+                    continue
+                assert not words, (who, address, words)
+                if not address.startswith(SHOWN_TO_ALL):
+                    assert not re.search(r"\bvictim\b", shown), (who, address)
+    assert asked > 300
+    for who, words in told.items():
+        assert set(SECRET_WORDS) <= words, (who, words)
+
+
+REFUSED_FORMS = {
+    "/ces/disable": {"name": "local", "reason": "try"},
+    "/ces/enable": {"name": "local"},
+    "/sites/drain": {"name": "here", "reason": "try"},
+    "/sites/down": {"name": "here", "reason": "try"},
+    "/administration/ban": {"user": "victim", "reason": "try"},
+    "/administration/lift": {"user": "victim"},
+    "/administration/revoke": {"id": "1"},
+    "/administration/policy": {"act": "apply", "text": ""},
+}
+
+
+def test_no_form_changes_what_is_anothers(world: World) -> None:
+    verbs = ("pause", "abort", "assign", "priority", "force-complete", "archive", "resubmit")
+    forms = {f"/requests/{world.request}/{verb}": {"value": "1", "reason": "try"} for verb in verbs}
+    forms |= {f"/jobs/{world.waiting}/change": {"attribute": "tags", "value": "zq-tag"}, **REFUSED_FORMS}
+    for who, sender in world.senders.items():
+        if sender.sees:
+            continue
+        with browser_of(world, sender) as browser:
+            for path, form in forms.items():
+                answer = browser.post(path, data=form)
+                assert answer.status_code in ((403, 404) if sender.known else (303,)), (who, path)
+                if not sender.known:
+                    assert "signin" in answer.headers["location"]
+    assert world.pool.job(world.waiting).state == "Waiting"
+    assert world.pool.client().request(world.request).request.state == "acquired"
+    [site] = [site for site in world.pool.client().sites() if site.name == "here"]
+    assert site.state == "normal"

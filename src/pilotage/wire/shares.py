@@ -158,6 +158,16 @@ class UsePoint:
 
 
 @dataclass
+class UseReport:
+    begin: float
+    end: float
+    span: float
+    """Seconds of each part."""
+    points: List[UsePoint] = field(default_factory=list)
+    """By time. Parts of the period without use have none."""
+
+
+@dataclass
 class UseQuery(FairnessQuery):
     """A period up to now in equal parts."""
 
@@ -168,4 +178,4 @@ class UseQuery(FairnessQuery):
 SHARES = ApiCall("GET", "/v1/shares", NoRequest, ShareTable, PERSON)
 FAIRNESS = ApiCall("GET", "/v1/fairness", FairnessQuery, FairnessReport, PERSON)
 ACCOUNTING = ApiCall("GET", "/v1/accounting", AccountingQuery, List[AccountRow], PERSON)
-USE = ApiCall("GET", "/v1/shares/use", UseQuery, List[UsePoint], PERSON)
+USE = ApiCall("GET", "/v1/shares/use", UseQuery, UseReport, PERSON)

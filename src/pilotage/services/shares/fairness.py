@@ -13,7 +13,7 @@ from pilotage.core.shares.use import Entity, Unit, Use
 from pilotage.services.shares.corrections import UseBook
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import usage as use_rows
-from pilotage.wire.shares import FairnessReport, FairnessRow, UsePoint
+from pilotage.wire.shares import FairnessReport, FairnessRow, UsePoint, UseReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ OWNERS_NAMED = 50
 """Owners of a group that a report on its use names; the others are one row."""
 
 
-def use_points(book: UseBook, begin: float, end: float, points: int, group: str) -> list[UsePoint]:
+def use_report(book: UseBook, begin: float, end: float, points: int, group: str) -> UseReport:
     """The use in equal parts of a period: of all groups, or of the owners of one."""
     span = (end - begin) / points
     named = _most_used(book.between(begin, end), group) if group else frozenset[str]()
@@ -183,7 +183,7 @@ def use_points(book: UseBook, begin: float, end: float, points: int, group: str)
             row.jobs += use.jobs[owner, theirs]
             row.cores += use.cores.get((owner, theirs), 0.0)
         rows += [sums[key] for key in sorted(sums)]
-    return rows
+    return UseReport(begin, end, span, rows)
 
 
 def _most_used(use: Use, group: str) -> frozenset[str]:

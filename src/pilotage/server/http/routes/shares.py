@@ -12,7 +12,7 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import streamed_list
 from pilotage.services.shares.accounting import accounts
-from pilotage.services.shares.fairness import fairness_report, period, use_points
+from pilotage.services.shares.fairness import fairness_report, period, use_report
 from pilotage.services.shares.table import entitlements, share_table
 from pilotage.wire import shares
 from pilotage.wire.shares import ACCOUNTING, FAIRNESS, SHARES, USE
@@ -43,12 +43,12 @@ async def fairness(
 
 
 @router.call(USE)
-def use_of_shares(asked: shares.UseQuery, context: TheContext, caller: TheCaller) -> list[shares.UsePoint]:
+def use_of_shares(asked: shares.UseQuery, context: TheContext, caller: TheCaller) -> shares.UseReport:
     """Average running jobs and cores in equal parts of a period: of all groups, or of the owners of one group."""
     book = context.duties.book
     _check_period(context.pool.policy, asked.since)
     end = book.as_of or context.clock()
-    return use_points(book, end - asked.since, end, asked.points, asked.group)
+    return use_report(book, end - asked.since, end, asked.points, asked.group)
 
 
 def _check_period(policy: Policy, since: float) -> None:

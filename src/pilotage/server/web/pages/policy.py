@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from pilotage.core.errors import InvalidInput, PilotageError
+from pilotage.core.plurals import plural
 from pilotage.core.policy import changes
 from pilotage.core.policy.differences import PolicyDifference
 from pilotage.server.errors import error_answer
@@ -26,6 +27,8 @@ from pilotage.wire.queries import PageQuery
 pages = PageRouter()
 
 ROWS = 100
+MOST_DIFFERENCES = 500
+"""Rows of a list of differences."""
 VALUE_SHOWN = 300
 """Characters of a value in a list of differences."""
 Difference = tuple[str, str, str, str]
@@ -106,7 +109,11 @@ async def differences(before: str, after: str) -> list[Difference]:
         found: Sequence[PolicyDifference] = await asyncio.to_thread(changes, before, after)
     except InvalidInput:
         return []
-    return [(row.key, row.change, _shown(row.before), _shown(row.after)) for row in found]
+    shown: list[Difference] = [
+        (row.key, row.change, _shown(row.before), _shown(row.after)) for row in found[:MOST_DIFFERENCES]
+    ]
+    left = len(found) - len(shown)
+    return [*shown, (plural(left, "more key"), "", "", "")] if left else shown
 
 
 def _shown(value: object) -> str:

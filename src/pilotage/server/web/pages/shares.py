@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -24,6 +24,7 @@ from pilotage.wire.shares import (
     ShareTable,
     UsePoint,
     UseQuery,
+    UseReport,
 )
 
 pages = PageRouter(menu="Shares", order=4)
@@ -50,7 +51,7 @@ async def show(visit: Visit) -> Response:
     used = await visit.ask(USE, UseQuery(_since(visit), POINTS[_period(visit)]))
     return await visit.render_charts(
         "shares.html",
-        use_chart(used, lambda point: point.group, "Group", visit.context.clock()),
+        use_chart(used, lambda point: point.group, "Group"),
         lines=lines_of(table, report, ""),
         table=table,
         report=report,
@@ -70,7 +71,7 @@ async def show_group(visit: Visit) -> Response:
     used = await visit.ask(USE, UseQuery(_since(visit), POINTS[_period(visit)], group))
     return await visit.render_charts(
         "share_group.html",
-        use_chart(used, lambda point: point.owner or OTHERS, "Owner", visit.context.clock()),
+        use_chart(used, lambda point: point.owner or OTHERS, "Owner"),
         group=group,
         own=own,
         lines=lines_of(table, report, group),
@@ -95,23 +96,23 @@ def lines_of(table: ShareTable, report: FairnessReport, group: str) -> list[Shar
     return [ShareLine(name, now.get(name), period.get(name)) for name in names]
 
 
-def use_chart(points: Sequence[UsePoint], name_of: Callable[[UsePoint], str], of: str, now: float) -> Chart:
+def use_chart(report: UseReport, name_of: Callable[[UsePoint], str], of: str) -> Chart:
     """Average running jobs: a bar for each part of the period, a part for each group or owner."""
-    sums, times = dict[str, float](), dict[float, dict[str, float]]()
-    for point in points:
-        name = name_of(point)
+    sums = dict[str, float]()
+    times: list[dict[str, float]] = [{} for _ in range(round((report.end - report.begin) / report.span))]
+    for point in report.points:
+        name, there = name_of(point), times[round((point.begin - report.begin) / report.span)]
         sums[name] = sums.get(name, 0.0) + point.jobs
-        there = times.setdefault(point.begin, {})
         there[name] = there.get(name, 0.0) + point.jobs
     own = sorted((name for name in sums if name != OTHERS), key=lambda name: (-sums[name], name))[:MOST_PARTS]
     rest = len(sums) > len(own)
     parts = [Part(name, TONES[place]) for place, name in enumerate(own)]
     bars = []
-    for begin, there in sorted(times.items()):
+    for place, there in enumerate(times if sums else []):
         values = [there.get(name, 0.0) for name in own]
         if rest:
             values.append(sum(there.values()) - sum(values))
-        bars.append(Bar(_time(begin, now), values))
+        bars.append(Bar(_time(report, place), values))
     return Chart(
         "use",
         f"Running jobs over time, by {of.lower()}",
@@ -124,9 +125,9 @@ def use_chart(points: Sequence[UsePoint], name_of: Callable[[UsePoint], str], of
     )
 
 
-def _time(instant: float, now: float) -> str:
-    at = datetime.fromtimestamp(instant, UTC)
-    return at.strftime("%H:%M") if now - instant < 86400 else at.strftime("%Y-%m-%d %H:%M")
+def _time(report: UseReport, place: int) -> str:
+    at = datetime.fromtimestamp(report.begin + place * report.span, UTC)
+    return at.strftime("%H:%M" if report.end - report.begin <= 86400 else "%Y-%m-%d %H:%M")
 
 
 def _period(visit: Visit) -> str:
