@@ -35,6 +35,9 @@ def sample_work(server: Instance) -> dict[str, str]:
     )
     server.reaches(runs.first, "Running")
     until(lambda: client.why(gpu.first).openings, what="the reason of a job")
+    of_the_pool = add_pages(server)
+    client.submit({"executable": "sleep", "arguments": ["600"]}, values=list(range(12)))
+    until(lambda: all(queue.reason for queue in client.queues()), what="the reasons of all queues")
     return {
         "work": "/",
         "submission": f"/submissions/{mixed.submission}",
@@ -47,7 +50,7 @@ def sample_work(server: Instance) -> dict[str, str]:
         "kill": f"/jobs/all/kill?submission={mixed.submission}",
         "missing": "/jobs/999999",
         "health": "/health",
-        **add_pages(server),
+        **of_the_pool,
     }
 
 

@@ -20,6 +20,8 @@ type = "slurm"
 site = "cellar"
 owners = "any"
 pilot_processors = 8
+[ces.farm.slurm]
+conf = "/nowhere/slurm.conf"
 """
 EVENTS = {"algorithm": "EventBased", "events_per_job": 20}
 
@@ -41,9 +43,6 @@ def add_pages(server: Instance) -> dict[str, str]:
     until(lambda: client.request(runs).steps[0].jobs.get("done"), what="a job of the request")
     until(lambda: client.request(waits).request.state == "acquired", what="the elements of a request")
     client.submit({"executable": "true", "tags": ["gpu"], "job_name": "fit"}, values=list(range(40)))
-    client.submit(
-        {"executable": "sleep", "arguments": ["600"], "job_name": "simulate"}, values=list(range(12))
-    )
     for user in ("ada", "emmy"):
         sent = server.client(user).submit({"executable": "true", "memory": 64_000}, values=list(range(25)))
     queue = server.client("emmy").job(sent.first).job.queue

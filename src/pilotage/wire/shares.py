@@ -164,7 +164,7 @@ class UseReport:
     span: float
     """Seconds of each part."""
     points: List[UsePoint] = field(default_factory=list)
-    """By time. Parts of the period without use have none."""
+    """Sorted by time. Parts of the period without use have none."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotage.server.web.assets import Assets
-from pilotage.server.web.charts import TONES, WIDEST, Bar, Chart, Part
+from pilotage.server.web.charts import TONES, WIDEST, Chart, ChartBar, ChartPart
 from pilotage.server.web.pages.ces import cost_chart
 from pilotage.server.web.pages.datasets import places_chart
 from pilotage.server.web.pages.requests import funnel_chart, requests_chart, sites_chart
@@ -32,11 +32,13 @@ NAMES = st.sampled_from(["alpha", "beta", "<b>gamma", "=1+1", "\u202edelta", ""]
 
 @st.composite
 def charts(draw: st.DrawFn) -> Chart:
-    parts = [Part(f"part {number}", TONES[number % len(TONES)]) for number in range(draw(st.integers(1, 12)))]
+    parts = [
+        ChartPart(f"part {number}", TONES[number % len(TONES)]) for number in range(draw(st.integers(1, 12)))
+    ]
     rows = draw(
         st.lists(st.tuples(NAMES, st.lists(COUNTS, min_size=len(parts), max_size=len(parts))), max_size=6)
     )
-    return Chart("drawn", "Drawn", "Row", "thing", parts, [Bar(name, values) for name, values in rows])
+    return Chart("drawn", "Drawn", "Row", "thing", parts, [ChartBar(name, values) for name, values in rows])
 
 
 @given(charts())

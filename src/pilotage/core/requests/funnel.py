@@ -22,7 +22,7 @@ def element_stages(elements: Mapping[str, int]) -> dict[str, int]:
 
 
 def job_stages(not_made: int, jobs: Mapping[str, int], pool: Mapping[str, int]) -> dict[str, int]:
-    """Stage → jobs. `jobs`: those outside of the pool, by state; `pool`: those in it, by state."""
+    """Stage → jobs. `jobs`: outside of the pool, by state; `pool`: in the pool, by state."""
     running = sum(pool.get(state, 0) for state in _RUNNING)
     numbers = (
         not_made,

@@ -17,7 +17,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChartPart:
     """A part of each bar."""
 
     words: str
@@ -27,7 +27,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One row: a bar of all parts."""
 
     label: str
@@ -46,7 +46,7 @@ class Bar:
 class Segment:
     """A drawn part of a bar, in hundredths of the longest bar."""
 
-    part: Part
+    part: ChartPart
     value: float
     begin: float
     width: float
@@ -63,8 +63,8 @@ class Chart:
     """The meaning of a row."""
     unit: str
     """The noun of the numbers, for one; empty: `amount` writes it."""
-    parts: Sequence[Part]
-    bars: Sequence[Bar]
+    parts: Sequence[ChartPart]
+    bars: Sequence[ChartBar]
     amount: Callable[[float], str] = field(default=formats.count)
     """How a number is written."""
     note: str = ""
@@ -87,9 +87,9 @@ class Chart:
             return f"No {self.unit}s." if self.unit else "Nothing."
         totals = self.totals
         most = max(range(len(totals)), key=totals.__getitem__)
-        told = self.total if self.summed else self.total / len(self.bars)
-        nouns = f" {self.unit}{'' if told == 1 else 's'}" if self.unit else ""
-        words = f"{self.amount(told)}{nouns}{'' if self.summed else ' on average'}"
+        number = self.total if self.summed else self.total / len(self.bars)
+        nouns = f" {self.unit}{'' if number == 1 else 's'}" if self.unit else ""
+        words = f"{self.amount(number)}{nouns}{'' if self.summed else ' on average'}"
         if len(self.parts) > 1:
             words += f"; the largest part is {self.parts[most].words}, {totals[most] / self.total:.0%}"
         if len(self.bars) > 1:
@@ -97,7 +97,7 @@ class Chart:
             words += f"; the most are at {longest.label}, {self.amount(longest.total)}"
         return words + "."
 
-    def segments(self, bar: Bar) -> list[Segment]:
+    def segments(self, bar: ChartBar) -> list[Segment]:
         """The drawn parts of a bar, without empty ones."""
         longest = max((other.total for other in self.bars), default=0.0) or 1.0
         begin, drawn = 0.0, list[Segment]()
@@ -107,6 +107,11 @@ class Chart:
                 drawn.append(Segment(part, value, round(begin, 4), round(width, 4)))
             begin += width
         return drawn
+
+    @property
+    def drawn(self) -> list[tuple[ChartBar, list[Segment]]]:
+        """All bars with their parts."""
+        return [(bar, self.segments(bar)) for bar in self.bars]
 
     def as_csv(self) -> str:
         """The numbers of the chart, as they are and without totals."""

@@ -37,7 +37,7 @@ class PageRouter:
     def __init__(self, *, menu: str = "", order: int = 0, administrators: bool = False) -> None:
         """`menu`: the words in the menu for its first address; empty: it has no place there. `order`: of the menu.
 
-        `administrators`: only their menu has it. The rights are those of the calls.
+        `administrators`: only their menu has it. Its API calls check the rights.
         """
         self.menu = menu
         self.administrators = administrators

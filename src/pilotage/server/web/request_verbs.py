@@ -78,7 +78,7 @@ VERBS = {
 
 
 def possible_verbs(request: RequestSummary, caller: Caller) -> dict[str, RequestVerb]:
-    """The verbs that a request in this state takes, of those that the user has the right to."""
+    """The verbs that a request in this state takes, and that the user has the right to."""
     state = RequestState(request.state)
     manages = bool(caller.properties & {ADMINISTRATOR, PRODUCTION_MANAGEMENT})
     following, pausable = REQUEST_STATES.rows[state].next, state in EDITABLE["pause"]

@@ -1,12 +1,12 @@
-"""Pages for administrators: the policy and its versions, tokens, bans, and who changed what."""
+"""Pages for administrators: the policy and its versions, tokens, bans, and the last changes with their authors."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from pilotage.core.errors import NotFound
+from pilotage.server.web.change_form import ChangeForm, ask_first
 from pilotage.server.web.page import PageRouter
-from pilotage.server.web.question import Question, ask_first
 from pilotage.server.web.visit import Visit
 from pilotage.wire.bans import BAN_USER, LIFT_BAN, LIST_BANS, BanLift, BanRequest
 from pilotage.wire.ces import LIST_CES
@@ -20,7 +20,7 @@ pages = PageRouter(menu="Administration", order=8, administrators=True)
 ROWS = 50
 CHANGES_SHOWN = 30
 Change = tuple[float, str, str, str]
-"""When, who, what, and why."""
+"""Time, author, effect, and reason."""
 
 
 @pages.get("/administration")
@@ -45,10 +45,10 @@ async def ask_to_ban(visit: Visit) -> Response:
     await visit.ask(SHOW_POLICY)  # refused to everybody else
     effects = ["No job of the user starts there, and running ones are killed, until the ban is lifted."]
     inputs = [("user", "User", ""), ("site", "Site; empty: all sites", "")]
-    question = Question(
+    form = ChangeForm(
         "Ban a user?", effects, "Ban", "administration/ban", "administration", {}, True, True, inputs
     )
-    return await ask_first(visit, question)
+    return await ask_first(visit, form)
 
 
 @pages.post("/administration/ban")
@@ -72,8 +72,8 @@ async def ask_to_lift(visit: Visit) -> Response:
         raise NotFound("there is no such ban")
     effects = [f"Jobs of {user} start {f'at {site}' if site else 'at all sites'} again."]
     fields = {"user": user, "site": site}
-    question = Question("Lift the ban?", effects, "Lift", "administration/lift", "administration", fields)
-    return await ask_first(visit, question)
+    form = ChangeForm("Lift the ban?", effects, "Lift", "administration/lift", "administration", fields)
+    return await ask_first(visit, form)
 
 
 @pages.post("/administration/lift")
@@ -95,7 +95,7 @@ async def ask_to_revoke(visit: Visit) -> Response:
         raise NotFound(f"there is no token {number}")
     token = page.tokens[0]
     effects = [f"Programs and browsers of {token.user} ({token.group}) with this token are signed out."]
-    question = Question(
+    form = ChangeForm(
         f"Revoke token {number}?",
         effects,
         "Revoke",
@@ -105,7 +105,7 @@ async def ask_to_revoke(visit: Visit) -> Response:
         danger=True,
         takes_reason=False,
     )
-    return await ask_first(visit, question)
+    return await ask_first(visit, form)
 
 
 @pages.post("/administration/revoke")

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from pilotage.core.errors import NotFound
 from pilotage.core.plurals import plural
 from pilotage.server.web import formats
-from pilotage.server.web.charts import Bar, Chart, Part
+from pilotage.server.web.change_form import ChangeForm, ask_first
+from pilotage.server.web.charts import Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
-from pilotage.server.web.question import Question, ask_first
 from pilotage.server.web.visit import Visit
 from pilotage.wire.ces import DISABLE_CE, ENABLE_CE, LIST_CES, REPORT_CE, CeChange, CeQuery, CeSummary
 from pilotage.wire.costs import COSTS, CostQuery, CostReport, CostRow
@@ -23,12 +23,12 @@ pages = PageRouter(menu="CEs", order=5)
 WEEK = 7 * 86400.0
 NOBODY = "(nobody)"
 _COST_PARTS = (
-    Part("payload", "good"),
-    Part("start-up", "busy"),
-    Part("idle", "stopped"),
-    Part("lost", "bad"),
+    ChartPart("payload", "good"),
+    ChartPart("start-up", "busy"),
+    ChartPart("idle", "stopped"),
+    ChartPart("lost", "bad"),
 )
-_PILOT_PARTS = (Part("running", "busy"), Part("waiting to start", "stopped"))
+_PILOT_PARTS = (ChartPart("running", "busy"), ChartPart("waiting to start", "stopped"))
 _SITE_STATES = {
     "drain": (
         "Drain",
@@ -87,7 +87,7 @@ async def ask_to_switch(visit: Visit, verb: str) -> Response:
         words[1],
         f"It has {plural(ce.running, 'running pilot')} and {ce.waiting:,} that have not started.",
     ]
-    question = Question(
+    form = ChangeForm(
         f"{words[0]} {name}?",
         effects,
         words[0],
@@ -97,7 +97,7 @@ async def ask_to_switch(visit: Visit, verb: str) -> Response:
         danger=verb == "disable",
         needs_reason=verb == "disable",
     )
-    return await ask_first(visit, question)
+    return await ask_first(visit, form)
 
 
 @pages.post("/ces/{verb}")
@@ -116,7 +116,7 @@ async def ask_for_state(visit: Visit, state: str) -> Response:
     words = _words(_SITE_STATES, state)
     site = await _site(visit, visit.query.get("name", ""))
     live = sum(site.pilots.values())
-    question = Question(
+    form = ChangeForm(
         f"{words[0]} site {site.name}?",
         [words[1], f"It has {plural(site.running, 'running job')} and {plural(live, 'pilot')} now."],
         words[0],
@@ -126,7 +126,7 @@ async def ask_for_state(visit: Visit, state: str) -> Response:
         danger=state == "down",
         needs_reason=state != "normal",
     )
-    return await ask_first(visit, question)
+    return await ask_first(visit, form)
 
 
 @pages.post("/sites/{state}")
@@ -153,15 +153,15 @@ def cost_chart(report: CostReport, of: str, *, ce_pages: bool = False) -> Chart:
     )
 
 
-def _cost_bar(row: CostRow, *, ce_pages: bool) -> Bar:
+def _cost_bar(row: CostRow, *, ce_pages: bool) -> ChartBar:
     address = f"ces/one?{urlencode({'name': row.name})}" if ce_pages and row.name else ""
     note = "" if row.efficiency is None else f"{row.efficiency:.0%} payload"
-    return Bar(row.name or NOBODY, (row.payload, row.startup, row.idle, row.lost), address, note)
+    return ChartBar(row.name or NOBODY, (row.payload, row.startup, row.idle, row.lost), address, note)
 
 
 def _pilots_chart(ces: Sequence[CeSummary]) -> Chart:
     bars = [
-        Bar(ce.name, (ce.running, ce.waiting), f"ces/one?{urlencode({'name': ce.name})}", limits_of(ce))
+        ChartBar(ce.name, (ce.running, ce.waiting), f"ces/one?{urlencode({'name': ce.name})}", limits_of(ce))
         for ce in ces
     ]
     return Chart("pilots", "Pilots, and their limits", "CE", "pilot", _PILOT_PARTS, bars)

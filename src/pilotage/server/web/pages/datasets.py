@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from pilotage.server.web import formats
-from pilotage.server.web.charts import Bar, Chart, Part
+from pilotage.server.web.charts import Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
 from pilotage.wire.catalogues import LIST_CATALOGUES
@@ -62,19 +62,19 @@ async def show_dataset(visit: Visit) -> Response:
 
 def places_chart(sites: Sequence[DataSetSite]) -> Chart:
     """The blocks at each site. A block at two sites counts at both."""
-    bars = [Bar(site.site, [site.blocks]) for site in sites]
-    return Chart("blocks", "Blocks by site", "Site", "block", [Part("blocks", "busy")], bars)
+    bars = [ChartBar(site.site, [site.blocks]) for site in sites]
+    return Chart("blocks", "Blocks by site", "Site", "block", [ChartPart("blocks", "busy")], bars)
 
 
 def size_chart(sites: Sequence[DataSetSite]) -> Chart:
     """The bytes at each site."""
-    bars = [Bar(site.site, [site.size]) for site in sites]
+    bars = [ChartBar(site.site, [site.size]) for site in sites]
     return Chart(
         "bytes",
         "Size by site",
         "Site",
         "",
-        [Part("bytes", "teal")],
+        [ChartPart("bytes", "teal")],
         bars,
         amount=lambda number: formats.size(int(number)),
     )
@@ -82,7 +82,7 @@ def size_chart(sites: Sequence[DataSetSite]) -> Chart:
 
 def elsewhere(report: DataSetReport) -> list[str]:
     """Sentences about blocks that are at no known site."""
-    told = ((report.unknown, "at a place that is not known"), (report.nowhere, "known to be nowhere"))
+    places = ((report.unknown, "at a place that is not known"), (report.nowhere, "known to be nowhere"))
     return [
-        f"{number:,} of {report.dataset.blocks:,} blocks are {where}." for number, where in told if number
+        f"{number:,} of {report.dataset.blocks:,} blocks are {where}." for number, where in places if number
     ]

@@ -70,7 +70,7 @@ async def show_versions(visit: Visit) -> Response:
 
 @pages.get("/administration/policy/{version:int}")
 async def show_version(visit: Visit, version: int) -> Response:
-    """One version: its text, and what it changed."""
+    """One version: its text, and its differences from the version before."""
     document = await visit.ask(SHOW_VERSION, version=version)
     before = await visit.ask(SHOW_VERSION, version=version - 1) if version > 1 else None
     current = await visit.ask(SHOW_POLICY)
@@ -106,13 +106,13 @@ async def _form(
 async def differences(before: str, after: str) -> list[Difference]:
     """The keys that differ, with both values. Texts of old versions may be no TOML any more: none is told then."""
     try:
-        found: Sequence[PolicyDifference] = await asyncio.to_thread(changes, before, after)
+        rows: Sequence[PolicyDifference] = await asyncio.to_thread(changes, before, after)
     except InvalidInput:
         return []
     shown: list[Difference] = [
-        (row.key, row.change, _shown(row.before), _shown(row.after)) for row in found[:MOST_DIFFERENCES]
+        (row.key, row.change, _shown(row.before), _shown(row.after)) for row in rows[:MOST_DIFFERENCES]
     ]
-    left = len(found) - len(shown)
+    left = len(rows) - len(shown)
     return [*shown, (plural(left, "more key"), "", "", "")] if left else shown
 
 

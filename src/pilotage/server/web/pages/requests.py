@@ -9,9 +9,9 @@ from starlette.responses import Response
 from pilotage.core.errors import Conflict, NotFound
 from pilotage.core.requests.funnel import JOB_STAGES, element_stages, job_stages
 from pilotage.core.requests.states import UNFINISHED, RequestState
-from pilotage.server.web.charts import Bar, Chart, Part
+from pilotage.server.web.change_form import ChangeForm, ask_first
+from pilotage.server.web.charts import Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
-from pilotage.server.web.question import Question, ask_first
 from pilotage.server.web.request_verbs import VERBS, RequestVerb, asked_of, possible_verbs
 from pilotage.server.web.visit import Visit
 from pilotage.wire.limits import MAX_INT64
@@ -31,19 +31,19 @@ pages = PageRouter(menu="Requests", order=6)
 
 ROWS = 50
 EVENTS_SHOWN = 50
-_PARTS = (Part("done", "good"), Part("failed", "bad"), Part("left", "dim"))
+_PARTS = (ChartPart("done", "good"), ChartPart("failed", "bad"), ChartPart("left", "dim"))
 _STAGE_TONES = ("dim", "olive", "stopped", "busy", "violet", "good", "bad", "pink")
 _SITE_PARTS = (
-    Part("pending", "stopped"),
-    Part("running", "busy"),
-    Part("done", "good"),
-    Part("failed", "bad"),
+    ChartPart("pending", "stopped"),
+    ChartPart("running", "busy"),
+    ChartPart("done", "good"),
+    ChartPart("failed", "bad"),
 )
 
 
 @pages.get("/requests")
 async def show(visit: Visit) -> Response:
-    """Requests with their jobs, the newest first: those that have not ended, or all."""
+    """Requests with their jobs, the newest first: unfinished ones, or all."""
     everything, before = visit.query.get("all", "") == "yes", visit.number("before")
     states = None if everything else [str(state) for state in (*UNFINISHED, RequestState.FAILED)]
     page = await visit.ask(LIST_REQUESTS, RequestsQuery(states, before=before or MAX_INT64, limit=ROWS))
@@ -81,7 +81,7 @@ async def ask_to_change(visit: Visit, request: int, verb: str) -> Response:
     summary = (await visit.ask(SHOW_REQUEST, request=request)).request
     words = _possible(visit, summary, verb)
     value = {"assign": summary.team, "priority": str(summary.priority)}.get(verb, "")
-    question = Question(
+    form = ChangeForm(
         f"{words.words}: request {request}?",
         [words.effect, f"{summary.name}, {summary.jobs:,} jobs, {summary.done_jobs:,} of them done."],
         words.words,
@@ -90,7 +90,7 @@ async def ask_to_change(visit: Visit, request: int, verb: str) -> Response:
         danger=words.danger,
         inputs=[("value", words.input, value)] if words.input else [],
     )
-    return await ask_first(visit, question)
+    return await ask_first(visit, form)
 
 
 @pages.post("/requests/{request:int}/{verb}")
@@ -106,7 +106,7 @@ async def change(visit: Visit, request: int, verb: str) -> Response:
 def requests_chart(requests: Sequence[RequestSummary]) -> Chart:
     """The jobs of each request: done, failed for good, and left."""
     bars = [
-        Bar(
+        ChartBar(
             f"{row.id} {row.name}",
             (row.done_jobs, row.failed_jobs, max(0, row.jobs - row.done_jobs - row.failed_jobs)),
             f"requests/{row.id}",
@@ -120,14 +120,16 @@ def requests_chart(requests: Sequence[RequestSummary]) -> Chart:
 def funnel_chart(steps: Sequence[RequestStep]) -> Chart:
     """The jobs of each step by stage, from the plan to the result."""
     staged = [job_stages(step.estimated_jobs, step.jobs, step.pool) for step in steps]
-    parts = [Part(stage, tone) for stage, tone in zip(JOB_STAGES, _STAGE_TONES, strict=True)]
-    bars = [Bar(step.name, list(stages.values())) for step, stages in zip(steps, staged, strict=True)]
+    parts = [ChartPart(stage, tone) for stage, tone in zip(JOB_STAGES, _STAGE_TONES, strict=True)]
+    bars = [ChartBar(step.name, list(stages.values())) for step, stages in zip(steps, staged, strict=True)]
     return Chart("funnel", "Jobs by step and stage", "Step", "job", parts, bars)
 
 
 def sites_chart(places: Sequence[RequestSite]) -> Chart:
     """The jobs of a request at each site."""
-    bars = [Bar(row.site or "(none yet)", (row.pending, row.running, row.done, row.failed)) for row in places]
+    bars = [
+        ChartBar(row.site or "(none yet)", (row.pending, row.running, row.done, row.failed)) for row in places
+    ]
     return Chart("sites", "Jobs by site", "Site", "job", _SITE_PARTS, bars)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from pilotage.core.errors import InvalidInput, NotFound
-from pilotage.server.web.charts import TONES, Bar, Chart, Part
+from pilotage.server.web.charts import TONES, Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
 from pilotage.wire.shares import (
@@ -106,19 +106,19 @@ def use_chart(report: UseReport, name_of: Callable[[UsePoint], str], of: str) ->
         there[name] = there.get(name, 0.0) + point.jobs
     own = sorted((name for name in sums if name != OTHERS), key=lambda name: (-sums[name], name))[:MOST_PARTS]
     rest = len(sums) > len(own)
-    parts = [Part(name, TONES[place]) for place, name in enumerate(own)]
+    parts = [ChartPart(name, TONES[place]) for place, name in enumerate(own)]
     bars = []
     for place, there in enumerate(times if sums else []):
         values = [there.get(name, 0.0) for name in own]
         if rest:
             values.append(sum(there.values()) - sum(values))
-        bars.append(Bar(_time(report, place), values))
+        bars.append(ChartBar(_time(report, place), values))
     return Chart(
         "use",
         f"Running jobs over time, by {of.lower()}",
         "From (UTC)",
         "running job",
-        [*parts, Part(OTHERS, "dim")] if rest else parts,
+        [*parts, ChartPart(OTHERS, "dim")] if rest else parts,
         bars,
         amount=lambda number: f"{number:,.2f}",
         summed=False,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from pilotage.core.queues.wait_reason import Reason
 from pilotage.server.web import formats
-from pilotage.server.web.charts import TONES, Bar, Chart, Part
+from pilotage.server.web.charts import TONES, Chart, ChartBar, ChartPart
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
 from pilotage.wire.pool import COUNT_WAITING, LIST_QUEUES, QueuesQuery, WaitingJobs
@@ -76,12 +76,12 @@ def waiting_chart(rows: Sequence[WaitingJobs]) -> Chart:
     """Waiting jobs: a bar for each group, a part for each reason."""
     reasons = [reason for reason in WORDS if any(row.reason == reason for row in rows)]
     parts = [
-        Part(WORDS[reason][0], TONES[place % len(TONES)], address_of(reason))
+        ChartPart(WORDS[reason][0], TONES[place % len(TONES)], address_of(reason))
         for place, reason in enumerate(reasons)
     ]
     jobs = {(row.group, row.reason): row.jobs for row in rows}
     groups = sorted({row.group for row in rows})
-    bars = [Bar(group, [jobs.get((group, reason), 0) for reason in reasons]) for group in groups]
+    bars = [ChartBar(group, [jobs.get((group, reason), 0) for reason in reasons]) for group in groups]
     return Chart("waiting", "Waiting jobs by group and reason", "Group", "waiting job", parts, bars)
 
 
@@ -93,14 +93,15 @@ def history_chart(history: Sequence[Waited], now: float) -> Chart:
             end = now if waited.until is None else waited.until
             spent[waited.reason] = spent.get(waited.reason, 0.0) + max(0.0, end - waited.since)
     bars = [
-        Bar(WORDS[reason][0] if reason in WORDS else reason, [seconds]) for reason, seconds in spent.items()
+        ChartBar(WORDS[reason][0] if reason in WORDS else reason, [seconds])
+        for reason, seconds in spent.items()
     ]
     return Chart(
         "history",
         "Hours of waiting, by reason",
         "Reason",
         "hour",
-        [Part("hours", "busy")],
+        [ChartPart("hours", "busy")],
         bars,
         amount=formats.hours,
         note="The CSV file has seconds.",

@@ -1,4 +1,4 @@
-"""A change that is shown before it is made: what it does, and a form with a reason."""
+"""A change that is shown before it is made: its effect, and a form with a reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilotage.server.web.visit import Visit
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChangeForm:
     """Words and fields of the form."""
 
     title: str
@@ -29,6 +29,6 @@ class Question:
     takes_reason: bool = True
 
 
-async def ask_first(visit: Visit, question: Question) -> Response:
+async def ask_first(visit: Visit, form: ChangeForm) -> Response:
     """The page with the form. Nothing is changed."""
-    return await visit.render("question.html", question=question)
+    return await visit.render("change_form.html", form=form)
