@@ -91,6 +91,26 @@ def test_held_jobs_run_after_their_release(instance: Instance) -> None:
     instance.cli("submission", "kill", str(submission), "-y")
 
 
+def test_a_submission_gets_another_priority(instance: Instance) -> None:
+    jobs = submitted(instance, "--count", "3", "--tag", "nowhere", "--", "true")
+    submission = str(submission_of(instance, jobs[0]))
+    counted = instance.cli("submission", "priority", submission, "8", "--dry-run")
+    assert counted.stdout == "3 of 3 jobs would be given priority 8\n"
+    given = instance.cli("submission", "priority", submission, "8", "--reason", "for the talk")
+    assert given.stdout == "3 of 3 jobs given priority 8\n"
+    detail = instance.client().job(jobs[0])
+    assert (detail.job.user_priority, detail.description["user_priority"]) == (8, 8)
+    assert "priority 1 to 8: for the talk" in instance.cli("status", str(jobs[0]), "--events").stdout
+    assert instance.cli("priority", str(jobs[0]), "2").stdout == "1 of 1 job given priority 2\n"
+    for bad in ("11", "-1", "high"):
+        refused = instance.cli("priority", str(jobs[0]), "--", bad)
+        assert (refused.returncode, f"{bad} is not a priority" in refused.stderr) == (2, True)
+    assert instance.cli("submission", "priority", "999", "3").returncode == 4
+    instance.cli("submission", "kill", submission, "-y")
+    ended = instance.cli("priority", str(jobs[0]), "3")
+    assert "the job is already Killed" in ended.stderr
+
+
 def test_failures_are_grouped_by_their_reason(instance: Instance) -> None:
     jobs = submitted(instance, "--array", "0-3", "--", "sh", "-c", "echo no such file $0 >&2; exit 4", "%s")
     for job in jobs:

@@ -194,7 +194,7 @@ def test_no_answer_tells_of_the_jobs_of_another(world: World) -> None:
         )
 
 
-ACTS = ("kill", "reschedule", "delete")
+ACTS: dict[str, dict[str, int]] = {"kill": {}, "reschedule": {}, "delete": {}, "priority": {"priority": 9}}
 
 
 def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
@@ -203,9 +203,9 @@ def test_nobody_else_acts_on_the_jobs_of_another(world: World) -> None:
             continue
         headers = {"Authorization": f"Bearer {sender.token}"} if sender.token else {}
         with httpx.Client(base_url=world.url, headers=headers, timeout=PATIENCE) as raw:
-            for verb in ACTS:
+            for verb, more in ACTS.items():
                 for selection in ({"ids": [world.job, world.waiting]}, {"submission": world.submission}, {}):
-                    answer = raw.post(f"/v1/jobs/{verb}", json={"selection": selection})
+                    answer = raw.post(f"/v1/jobs/{verb}", json={"selection": selection, **more})
                     assert (answer.status_code, answer.json().get("matched")) in (
                         (200, 0),
                         (401, None),

@@ -1,8 +1,10 @@
-"""`pilotage kill`, `reschedule`, `delete`, `hold`, `release`: verbs on one or many jobs."""
+"""`pilotage kill`, `reschedule`, `delete`, `hold`, `release`, `priority`: verbs on one or many jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.job_selection import (
@@ -22,9 +24,11 @@ from pilotage.cli.job_selection import (
     require_named_jobs,
     require_selection,
 )
-from pilotage.cli.parser import CommandOption
+from pilotage.cli.option_groups import OptionGroup, with_option_groups
+from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
@@ -43,35 +47,49 @@ PAST = {
     "hold": "held",
     "release": "released",
 }
-HARMLESS = frozenset({"hold", "release"})
+HARMLESS = frozenset({"hold", "release", "priority"})
 """Verbs that can be taken back, and need no confirmation."""
+
+
+@dataclass(frozen=True)
+class JobConditions(OptionGroup):
+    """Conditions that select jobs without naming them."""
+
+    submission: SubmissionOption = None
+    state: StateOption = None
+    owner: OwnerOption = None
+    group: GroupOption = None
+    job_group: JobGroupOption = None
+    site: SiteOption = None
+    name: NameOption = None
+    since: SinceOption = None
+    before: BeforeOption = None
+
+    def selection(self, ids: list[str] | None) -> Selection:
+        return build_selection(ids, **asdict(self))
 
 
 def _command(verb: str, text: str) -> Callable[..., int | None]:
     def command(
         session: Session,
+        conditions: JobConditions,
         ids: IdsArgument = None,
-        submission: SubmissionOption = None,
-        state: StateOption = None,
-        owner: OwnerOption = None,
-        group: GroupOption = None,
-        job_group: JobGroupOption = None,
-        site: SiteOption = None,
-        name: NameOption = None,
-        since: SinceOption = None,
-        before: BeforeOption = None,
         dry_run: DryRunOption = False,
         reason: ReasonOption = "",
         yes: YesOption = False,
-    ) -> int | None:
-        selection = build_selection(
-            ids, submission, state, owner, group, job_group, site, name, since, before
-        )
-        act_on_jobs(session, verb, ids, selection, dry_run, reason, yes)
-        return None
+    ) -> None:
+        act_on_jobs(session, verb, ids, conditions.selection(ids), dry_run, reason, yes)
 
     command.__name__, command.__doc__ = verb, text
-    return connected(command)
+    return connected(with_option_groups(command))
+
+
+def parse_priority(word: str) -> int:
+    """The priority of jobs that a person writes."""
+    field = BY_NAME["user_priority"]
+    if not (word.isascii() and word.isdigit() and len(word) < 4 and field.low <= int(word) <= field.high):
+        raise InvalidInput(f"{word} is not a priority", hint=f"it is from {field.low} to {field.high}")
+    return int(word)
 
 
 def act_on_jobs(
@@ -82,13 +100,15 @@ def act_on_jobs(
     dry_run: bool,
     reason: str,
     yes: bool,
+    priority: int | None = None,
 ) -> None:
-    """Apply a verb to the jobs of a selection, and tell how many it changed."""
+    """Apply a verb to the jobs of a selection, and tell how many it changed. `priority`: of the verb that sets one."""
     require_selection(selection, verb)
     screen = session.screen
+    changed = PAST[verb] if priority is None else f"given priority {priority}"
     with session.client() as client:
         require_named_jobs(client, ids)
-        ask = getattr(client, verb)
+        ask = getattr(client, verb) if priority is None else partial(client.set_priority, priority=priority)
         # Ask unless the jobs are named by id: a condition may select too many. Deletion always asks; it is permanent.
         if not dry_run and not yes and verb not in HARMLESS and (not selection.ids or verb == "delete"):
             would: ActionResponse = ask(selection, dry_run=True)
@@ -106,7 +126,7 @@ def act_on_jobs(
     else:
         would_be = "would be " if dry_run else ""
         screen.line(
-            f"{answer.done:,} of {plural(answer.matched, 'job')} {would_be}{PAST[verb]}{_skipped(answer)}"
+            f"{answer.done:,} of {plural(answer.matched, 'job')} {would_be}{changed}{_skipped(answer)}"
         )
         refused = answer.refused[: 10 if answer.matched > 1 else 0]
         if not selection.ids:  # a condition takes many jobs in one state: one of them is an example
@@ -118,7 +138,7 @@ def act_on_jobs(
     if not answer.done and not dry_run and answer.matched == 1 and answer.refused:
         raise Conflict(f"job {answer.refused[0].job}: {answer.refused[0].message}")
     if not answer.done and not dry_run:
-        raise Conflict(f"none of {plural(answer.matched, 'job')} can be {PAST[verb]} in its present state")
+        raise Conflict(f"none of {plural(answer.matched, 'job')} can be {changed} in its present state")
 
 
 def _skipped(answer: ActionResponse) -> str:
@@ -137,3 +157,23 @@ hold = _command(
     "Keep waiting or blocked jobs from running, until they are released.\n\nA running job cannot be held.",
 )
 release = _command("release", "Let held jobs run. They have the place in their queue that they had before.")
+
+
+@connected
+@with_option_groups
+def priority(
+    session: Session,
+    conditions: JobConditions,
+    words: Annotated[
+        list[str],
+        CommandArgument(
+            metavar="[IDS]... PRIORITY", help="Jobs as 12, 12-40 or 12,15; then 0 to 10, higher goes first"
+        ),
+    ],
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+) -> None:
+    """Change the priority of jobs that have not ended, among all jobs of their owner."""
+    *ids, word = words
+    wanted, selection = parse_priority(word), conditions.selection(ids or None)
+    act_on_jobs(session, "priority", ids or None, selection, dry_run, reason, yes=True, priority=wanted)

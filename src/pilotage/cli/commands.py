@@ -37,6 +37,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "rerun": _here("rerun", "rerun", "Submit ended jobs again as new jobs, with the current files"),
     "hold": _here("actions", "hold", "Keep waiting or blocked jobs from running"),
     "release": _here("actions", "release", "Let held jobs run"),
+    "priority": _here("actions", "priority", "Change the priority of jobs among all jobs of their owner"),
     "delete": _here("actions", "delete", "Delete jobs and their outputs"),
     "submission list": _here(
         "submissions", "list_submissions", "List submissions and how far they have come"
@@ -45,6 +46,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "submission kill": _here("submissions", "kill", "Kill the jobs of a submission"),
     "submission hold": _here("submissions", "hold", "Hold the jobs of a submission that have not started"),
     "submission release": _here("submissions", "release", "Let the held jobs of a submission run"),
+    "submission priority": _here(
+        "submissions", "priority", "Change the priority of the jobs of a submission"
+    ),
     "submission parallel": _here(
         "submissions", "parallel", "Change how many jobs of a submission run at once"
     ),

@@ -1,4 +1,4 @@
-"""`pilotage submission list|show|kill|hold|release|parallel`: submissions as wholes."""
+"""`pilotage submission list|show|kill|hold|release|priority|parallel`: submissions as wholes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
-from pilotage.cli.actions import DryRunOption, ReasonOption, YesOption, act_on_jobs
+from pilotage.cli.actions import (
+    DryRunOption,
+    ReasonOption,
+    YesOption,
+    act_on_jobs,
+    parse_priority,
+)
 from pilotage.cli.console import Column
 from pilotage.cli.job_selection import OwnerOption
 from pilotage.cli.lists import DEFAULT_ROWS
@@ -119,6 +125,19 @@ def _verb(name: str, text: str) -> Callable[..., int | None]:
 kill = _verb("kill", "Kill the waiting and running jobs of a submission.")
 hold = _verb("hold", "Hold the jobs of a submission that have not started.")
 release = _verb("release", "Let the held jobs of a submission run.")
+
+
+@connected
+def priority(
+    session: Session,
+    submission: NumberArgument,
+    priority: Annotated[str, CommandArgument(metavar="N", help="0 to 10, higher goes first")],
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+) -> None:
+    """Change the priority of the jobs of a submission that have not ended, among all jobs of their owner."""
+    selection, wanted = wire.jobs.Selection(submission=submission), parse_priority(priority)
+    act_on_jobs(session, "priority", None, selection, dry_run, reason, yes=True, priority=wanted)
 
 
 @connected

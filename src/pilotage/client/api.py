@@ -344,15 +344,25 @@ class Client(
         """Let held jobs run. Parameters: see `kill`."""
         return self._action("release", which, dry_run, reason)
 
+    def set_priority(
+        self, which: Which, priority: int, *, dry_run: bool = False, reason: str = ""
+    ) -> ActionResponse:
+        """Give jobs that have not ended another priority, from 0 to 10. Parameters: see `kill`."""
+        return self._action("priority", which, dry_run, reason, priority)
+
     def delete(self, which: Which, *, dry_run: bool = False, reason: str = "") -> ActionResponse:
         """Delete jobs and their outputs; accounting records are kept. Parameters: see `kill`."""
         return self._action("delete", which, dry_run, reason)
 
-    def _action(self, action: str, which: Which, dry_run: bool, reason: str) -> ActionResponse:
+    def _action(
+        self, action: str, which: Which, dry_run: bool, reason: str, priority: int | None = None
+    ) -> ActionResponse:
         total = wire.jobs.ActionResponse(0, 0)
         for piece in selections.split_by_ids(selection_of(which), selections.IDS_PER_ACTION):
             # Not an ActionRequest: conditions that were not given are left out, `null` is refused.
             request = {"selection": selections.given_conditions(piece), "dry_run": dry_run, "reason": reason}
+            if priority is not None:
+                request["priority"] = priority
             part = self._transport.call(wire.jobs.ACT_ON_JOBS, request, timeout=BULK_TIMEOUT, verb=action)
             total.matched += part.matched
             total.done += part.done

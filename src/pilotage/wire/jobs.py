@@ -157,6 +157,9 @@ class JobEvent:
     detail: str = ""
 
 
+UserPriority = Annotated[int, Bounds(low=0, high=10)]
+
+
 @dataclass
 class ActionRequest:
     __pydantic_config__: ClassVar[Dict[str, Any]] = {"extra": "forbid"}
@@ -165,6 +168,8 @@ class ActionRequest:
     selection: Selection
     dry_run: bool = False
     reason: Message = ""
+    priority: Annotated[Optional[UserPriority], NOT_NULL] = None
+    """The UserPriority that the verb `priority` gives; other verbs have none."""
 
 
 @dataclass

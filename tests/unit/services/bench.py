@@ -227,10 +227,18 @@ class Bench:
         self.make(submission)
         return list(range(submission.first_job, submission.first_job + submission.count))
 
-    def act(self, verb: str, *ids: int, dry_run: bool = False) -> ActionOutcome:
+    def act(self, verb: str, *ids: int, dry_run: bool = False, priority: int | None = None) -> ActionOutcome:
         return self.do(
             lambda tx: act(
-                self.pool, tx, verb, ids, actor="user:alice", reason="", now=self.now, dry_run=dry_run
+                self.pool,
+                tx,
+                verb,
+                ids,
+                actor="user:alice",
+                reason="",
+                now=self.now,
+                dry_run=dry_run,
+                priority=priority,
             )
         )
 

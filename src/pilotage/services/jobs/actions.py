@@ -1,9 +1,10 @@
-"""Actions of users on jobs: kill, reschedule, delete, hold, release."""
+"""Actions of users on jobs: kill, reschedule, delete, hold, release, priority."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.handover import Effect, Message, Relation, decide
@@ -18,6 +19,8 @@ from pilotage.store.tables.jobs import JobRow
 from pilotage.store.tables.pilots import PilotRow
 from pilotage.store.writer.transaction import Transaction
 
+PRIORITY = "priority"
+"""The verb that takes a number."""
 CHUNK = 500
 """Jobs changed per transaction, so that no write takes over 5 ms."""
 
@@ -41,8 +44,13 @@ def act(
     reason: str,
     now: float,
     dry_run: bool,
+    priority: int | None = None,
 ) -> ActionOutcome:
-    """Apply `verb` to at most CHUNK jobs. The caller must have checked that the actor may change them."""
+    """Apply `verb` to at most CHUNK jobs. The caller must have checked that the actor may change them.
+
+    `priority`: the UserPriority that the verb "priority" gives.
+    """
+    change = VERBS[verb] if priority is None else partial(_set_priority, priority)
     moves = JobTransitions(pool, tx, now, pool.event_batch(now, actor))
     rows = _load_jobs(tx, verb, list(ids), dry_run=dry_run)
     places: dict[int, PilotRow | None] = {}
@@ -60,7 +68,7 @@ def act(
             if job.pilot not in places:
                 places[job.pilot] = pilots.by_id(tx.connection, job.pilot)
             place = places[job.pilot]
-        VERBS[verb](moves, job, reason, place)
+        change(moves, job, reason, place)
     moves.write()
     if verb == "delete" and not dry_run:
         attempts.delete_results(tx.connection, [JobId(job) for job in outcome.done])
@@ -101,12 +109,21 @@ def _refuse_reschedule(job: JobRow) -> str:
     return f"the job is {job.state}: only failed and killed jobs can be rescheduled"
 
 
+_OF_REQUESTS = {
+    "reschedule": "resubmit the request",
+    PRIORITY: "change the priority of the request",
+}
+
+
 def _refuse_of_request(pool: Pool, tx: Transaction, verb: str, job: JobRow) -> str:
-    """A failed job of a request is made again by its element: to reschedule it would process its events twice."""
-    if verb != "reschedule":
+    """A failed job of a request is made again by its element: to reschedule it would process its events twice.
+
+    Its priority is that of its request.
+    """
+    if verb not in _OF_REQUESTS:
         return ""
     request = pool.jobs.submissions.get(tx, job.submission).row.request
-    return "" if request is None else f"the job works for request {request}: resubmit the request"
+    return "" if request is None else f"the job works for request {request}: {_OF_REQUESTS[verb]}"
 
 
 def _reschedule(moves: JobTransitions, job: JobRow, reason: str, _place: PilotRow | None) -> None:
@@ -156,6 +173,22 @@ def _release(moves: JobTransitions, job: JobRow, _reason: str, _place: PilotRow 
     _let_wait(moves, job._replace(queue=find_queue(moves, job)), "hold-over")
 
 
+def _refuse_priority(job: JobRow) -> str:
+    return f"the job is already {job.state}" if job.state in FINAL else ""
+
+
+def _set_priority(priority: int, moves: JobTransitions, job: JobRow, reason: str, _: PilotRow | None) -> None:
+    """Let the job wait with another UserPriority, now or when it waits again."""
+    if job.user_priority == priority:
+        return
+    moves.rows[job.id] = job
+    if job.state is JobState.WAITING:
+        change = f"priority {job.user_priority} to {priority}"
+        moves.wait_elsewhere(job, job.queue, priority, f"{change}: {reason}" if reason else change)
+    else:
+        moves.return_elsewhere(job, job.queue, priority)
+
+
 def _refuse_delete(job: JobRow) -> str:
     if JOB_STATES.allows(job.state, JobState.DELETED):
         return ""
@@ -183,9 +216,14 @@ REFUSALS: dict[str, Callable[[JobRow], str]] = {
     "delete": _refuse_delete,
     "hold": _refuse_hold,
     "release": _refuse_release,
+    PRIORITY: _refuse_priority,
 }
 
 
-def check_verb(verb: str) -> None:
-    if verb not in VERBS:
-        raise InvalidInput(f"unknown action {verb}", hint=f"use one of: {', '.join(VERBS)}")
+def check_verb(verb: str, priority: int | None) -> None:
+    """Raises InvalidInput for an unknown verb, and for a priority that the verb lacks or does not take."""
+    if verb not in REFUSALS:
+        raise InvalidInput(f"unknown action {verb}", hint=f"use one of: {', '.join(REFUSALS)}")
+    if (verb == PRIORITY) is (priority is None):
+        problem = "needs a" if verb == PRIORITY else "takes no"
+        raise InvalidInput(f"the action {verb} {problem} priority", field="priority")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 from fastapi import Response
@@ -104,7 +104,8 @@ def job(job: limits.Id, context: TheContext, caller: TheCaller) -> JobDetail:
     tries = list(map(_attempt_of, listing.attempts(connection, job)))
     result = attempts.result_of(connection, JobId(job), facts.finished_epoch)
     refused = result.refused if result else []
-    description = description_to_json(stored_description(facts, job))
+    stored = replace(stored_description(facts, job), user_priority=summary.user_priority)
+    description = description_to_json(stored)
     return JobDetail(
         job=summary,
         description=description if summary.owner == caller.user else hide_environment_values(description),
@@ -136,6 +137,11 @@ def outputs(job: limits.Id, context: TheContext, caller: TheCaller) -> list[Outp
 def output(job: limits.Id, name: limits.FileName, context: TheContext, caller: TheCaller) -> Response:
     """The bytes of one output."""
     _, facts = _visible_job(context, caller, job)
+    return output_response(context, facts, job, name)
+
+
+def output_response(context: Context, facts: JobFacts, job: int, name: str) -> Response:
+    """The bytes of one output. Raises NotFound."""
     epoch = facts.finished_epoch
     result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
     inline = inline_streams(facts, job, result).get(name)
@@ -207,8 +213,11 @@ def logs(
 async def action(
     verb: limits.Name, body: ActionRequest, context: TheContext, caller: TheCaller
 ) -> ActionResponse:
-    """Kill, reschedule, delete, hold or release the jobs of a selection that the caller may see."""
-    check_verb(verb)
+    """Kill, reschedule, delete, hold, release or reprioritise the jobs of a selection that the caller may see.
+
+    The verb `priority` gives them the UserPriority of the body. Jobs that have not ended have it when they next wait.
+    """
+    check_verb(verb, body.priority)
     selection = selection_of(body.selection)
     pool, clock = context.pool, context.clock
     answer, after, killed = ActionResponse(0, 0), 0, list[int]()
@@ -226,6 +235,7 @@ async def action(
                 reason=body.reason,
                 now=clock(),
                 dry_run=body.dry_run,
+                priority=body.priority,
             )
         )
         answer.matched += len(ids)

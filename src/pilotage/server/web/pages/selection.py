@@ -27,6 +27,11 @@ VERBS = {
         "put into their queues again",
         "They run with the description and files sent before.",
     ),
+    "priority": (
+        "Give a priority to",
+        "given the priority",
+        "It counts among all jobs of their owner, whenever they wait.",
+    ),
 }
 """Words of a verb: on its button, for its result, and its meaning."""
 _TEXTS = ("owner", "group", "job_group", "site", "name")
@@ -57,7 +62,8 @@ async def show(visit: Visit) -> Response:
 async def ask_first(visit: Visit, verb: str) -> Response:
     """The effect of the verb, and the number of jobs. Nothing is changed."""
     selection = await _chosen(visit, dict(visit.query), verb)
-    outcome = await visit.ask(ACT_ON_JOBS, ActionRequest(selection, dry_run=True), verb=verb)
+    action = ActionRequest(selection, dry_run=True, priority=0 if verb == "priority" else None)
+    outcome = await visit.ask(ACT_ON_JOBS, action, verb=verb)
     if not outcome.matched:
         raise NotFound("no job of yours matches", hint="go back, and change the filter")
     counts = await visit.ask(COUNT_JOBS, selection)
@@ -77,7 +83,8 @@ async def ask_first(visit: Visit, verb: str) -> Response:
 async def act(visit: Visit, verb: str) -> Response:
     """Carry the verb out, with a reason for the history of each job."""
     selection = await _chosen(visit, dict(visit.form), verb)
-    action = ActionRequest(selection, reason=visit.form.get("reason", "").strip())
+    reason, priority = visit.form.get("reason", "").strip(), _number(dict(visit.form), "priority")
+    action = ActionRequest(selection, reason=reason, priority=priority)
     outcome = await visit.ask(ACT_ON_JOBS, action, verb=verb)
     if selection.ids and len(selection.ids) == 1 and outcome.done:
         return visit.redirect(f"jobs/{selection.ids[0]}")
