@@ -480,6 +480,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/jobs/{job}/ad": EDGES,
     "GET /v1/pilot/jobs/{job}/inputs/{digest}": EDGES,
     "GET /v1/pilot/jobs/{job}/inputs/{digest}/address": EDGES,
+    "GET /v1/pilot/jobs/{job}/outputs/{name:path}": EDGES,
     "PUT /v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}": blob,
     "POST /v1/pilot/jobs/{job}/{epoch}/addresses": BY_TYPE,
     "POST /v1/pilot/jobs/{job}/{epoch}/outputs": BY_TYPE,

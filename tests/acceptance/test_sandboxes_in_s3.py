@@ -89,6 +89,15 @@ def test_outputs_lie_in_the_bucket_and_both_switches_keep_what_is_there(
     assert s3.keys("own/sandboxes/") == []
 
 
+def test_an_output_in_the_bucket_is_an_input_of_another_job(instance: Instance) -> None:
+    parent = submit(instance)
+    inputs = ("--input", f"job:{parent}/deep/a b=word", "--input", f"job:{parent}/stdout=lines")
+    words = ("submit", "--parsable", *inputs, "--", "sh", "-c", "cat word; wc -l < lines")
+    child = int(cli(instance, *words))
+    instance.reaches(child, "Done")
+    assert cli(instance, "logs", str(child)).split() == ["more", "9000"]
+
+
 def test_a_job_that_ends_while_the_service_is_away_waits_for_it(
     instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
 ) -> None:

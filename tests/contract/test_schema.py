@@ -83,9 +83,29 @@ def test_upgrading_a_filled_database_again_changes_nothing(store: Store, connect
     assert [list(connection.execute(f"SELECT * FROM {table}")) for table in metadata.tables] == before
 
 
-def test_each_earlier_schema_of_a_release_is_upgraded() -> None:
-    """There is only one revision. The second one needs the tables of the first as a file, filled and upgraded here."""
-    assert revisions.known_revisions() == {revisions.FIRST_REVISION}
+LATER_TABLES = {"0051": ("handed_outputs",)}
+"""The tables that each revision after the first one adds. So far none changes another table."""
+
+
+def test_the_first_schema_is_upgraded_and_keeps_its_rows(
+    store: Store, connection: Any, tmp_path: Path
+) -> None:
+    assert revisions.known_revisions() == {revisions.FIRST_REVISION, *LATER_TABLES}
+    fill(connection)
+    later = [name for names in LATER_TABLES.values() for name in names]
+    kept = [name for name in metadata.tables if name not in later]
+    before = [list(connection.execute(f"SELECT * FROM {name}")) for name in kept]
+    assert any(before)
+    with store.engine.begin() as open_connection:
+        for name in later:
+            open_connection.execute(sa.text(f"DROP TABLE {name}"))
+        open_connection.execute(
+            sa.text("UPDATE alembic_version SET version_num = :first"), {"first": revisions.FIRST_REVISION}
+        )
+    upgrade(store.engine)
+    assert [list(connection.execute(f"SELECT * FROM {name}")) for name in kept] == before
+    test_migrations_lead_to_the_schema(store)
+    test_migrations_write_the_tables_as_the_schema_would(store, tmp_path)
 
 
 @pytest.mark.parametrize(("revision", "words"), [("9999", "newer version"), ("0046", "development version")])

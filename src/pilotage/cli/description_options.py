@@ -178,7 +178,7 @@ def name_value_pairs(words: Iterable[str], option: str, form: str) -> dict[str, 
 
 
 def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]]:
-    """The input_sandbox of --input: `path`, `path=name`, `shared:PATH`, URL; and where the local ones lie."""
+    """The input_sandbox of --input: `path`, `path=name`, `shared:PATH`, `job:ID/PATH`, URL; and the local files."""
     entries: list[dict[str, Any]] = []
     local: dict[str, Path] = {}
     for word in words:
@@ -192,6 +192,9 @@ def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]
             entries.append({"path": path, "mode": "shared", "name": name or Path(path).name})
         elif "://" in text:
             tail = text.partition("://")[2].partition("?")[0].rstrip("/")
+        elif text.startswith("job:"):
+            path = text.removeprefix("job:")
+            entries.append({"path": path, "mode": "job", "name": name or Path(path).name})
             if not name and "/" not in tail:
                 raise InvalidInput(f"--input {word}: give the file a name: --input {word}=NAME")
             entries.append({"url": text, "name": name or tail.rpartition("/")[2]})
@@ -218,7 +221,7 @@ def _outputs(words: Sequence[str]) -> list[str]:
 
 
 def _source_and_name(word: str) -> tuple[str, str]:
-    if "://" not in word and not word.startswith("shared:") and Path(word).expanduser().exists():
+    if "://" not in word and not word.startswith(("shared:", "job:")) and Path(word).expanduser().exists():
         return word, ""  # a local file whose name has a "=" in it
     text, equals, name = word.rpartition("=")
     if equals and name and ("://" not in word or ("/" not in name and "?" not in text)):

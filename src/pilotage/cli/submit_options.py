@@ -77,7 +77,7 @@ class JobOptions(OptionGroup):
             "--input",
             "-i",
             metavar="FILE",
-            text="Input file or folder: PATH, PATH=NAME, shared:PATH or a URL",
+            text="Input file or folder: PATH, PATH=NAME, shared:PATH, job:ID/OUTPUT or a URL",
         ),
     ] = None
     outputs: Annotated[

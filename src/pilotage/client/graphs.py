@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pilotage import wire
 from pilotage.client.typed_requests import TypedRequests
 from pilotage.core.errors import InvalidInput
-from pilotage.core.jobs.description import MAX_JOBS
-from pilotage.core.jobs.graphs import NamedJob, read_graph, with_ids
+from pilotage.core.jobs.description import MAX_JOBS, OF_JOB
+from pilotage.core.jobs.graphs import (
+    AcceptedName,
+    NamedJob,
+    check_sources,
+    read_graph,
+    source_with_id,
+    with_ids,
+)
 from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
@@ -53,8 +60,8 @@ class GraphMethods(TypedRequests):
             inputs.upload(self._transport, list(files.values()))
         answers: dict[str, SubmitResponse] = {}
         for part in _parts(prepared):
-            ids = {name: answer.submission for name, answer in answers.items()}
-            request = wire.submissions.GraphRequest([_named(job, ids) for job in part])
+            known = {name: AcceptedName(answer.submission, answer.first) for name, answer in answers.items()}
+            request = wire.submissions.GraphRequest([_named(job, known) for job in part])
             response = self.call(wire.submissions.SUBMIT_GRAPH, request)
             answers |= dict(zip((job.named.name for job in part), response.submissions, strict=True))
         return answers
@@ -76,6 +83,7 @@ def prepare_graph(
             error.message = f"job {named.name}: {error.message}"
             raise
         prepared.append(PreparedJob(named, prepare(described, group=group, key=f"{key}/{named.name}")))
+    check_sources((job.named for job in prepared), {job.named.name: job.upload.count for job in prepared})
     total = sum(job.upload.count for job in prepared)
     if total > MAX_JOBS:
         raise InvalidInput(f"the document makes {plural(total, 'job')}; the limit is {MAX_JOBS:,}")
@@ -94,13 +102,17 @@ def _parts(prepared: Sequence[PreparedJob]) -> list[list[PreparedJob]]:
     return parts
 
 
-def _named(job: PreparedJob, submissions: Mapping[str, int]) -> NamedSubmission:
+def _named(job: PreparedJob, known: Mapping[str, AcceptedName]) -> NamedSubmission:
     request = job.upload.request
-    parents: dict[str, Any] = {
-        field: list(given) for field, given in with_ids(job.named, submissions).items()
-    }
+    parents: dict[str, Any] = {field: list(given) for field, given in with_ids(job.named, known).items()}
+    description = dict(request.description or {})
+    if job.named.sources:
+        description["input_sandbox"] = [
+            {**item, "path": source_with_id(item["path"], known)} if item.get("mode") == OF_JOB else item
+            for item in description["input_sandbox"]
+        ]
     return wire.submissions.NamedSubmission(
-        description=request.description,
+        description=description,
         parameters=request.parameters,
         inputs=request.inputs,
         group=request.group,

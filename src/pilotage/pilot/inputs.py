@@ -15,7 +15,7 @@ from typing import IO, Dict, Iterable, Optional
 
 from pilotage.wire.data import S3, StoragePlace
 from pilotage.wire.pilot import Input
-from pilotage.wire.pilot_calls import READ_INPUT
+from pilotage.wire.pilot_calls import READ_INPUT, READ_JOB_OUTPUT
 from pilotage.wire.storage import FIND_INPUT, InputAddress
 from pilotage.wire.uploads import SMALL_FILE
 
@@ -137,6 +137,8 @@ def place_inputs(attempt: DataAttempt, cache: InputCache, items: Iterable[Input]
             continue
         if item.mode == "copy":
             cache.copy_to(attempt, item, path)
+        elif item.mode == "job":
+            _fetch_output(attempt, item, path)
         elif item.mode == "url":
             _fetch_url(item, path)
         else:
@@ -168,6 +170,17 @@ def link_shared(item: Input, path: str) -> None:
     if not os.path.isabs(item.source) or not os.path.exists(item.source):
         raise CannotRun(f"input {item.name}: this node has no {item.source}", failure="node")
     os.symlink(item.source, path)
+
+
+def _fetch_output(attempt: DataAttempt, item: Input, path: str) -> None:
+    """Fetch the output of another job."""
+    address = READ_JOB_OUTPUT.address(job=attempt.key[0], name=item.name)
+    try:
+        with open(path, "wb") as file:
+            for piece in attempt.connection.stream(address):
+                file.write(piece)
+    except RequestRefused as error:
+        raise CannotRun(f"input {item.name}: {error}", failure="input") from None
 
 
 def _fetch_url(item: Input, path: str) -> None:

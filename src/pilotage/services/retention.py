@@ -15,7 +15,7 @@ from typing import Any
 from pilotage.core.policy import Policy
 from pilotage.core.slice_pace import SlicePace
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import costs, history, retention
+from pilotage.store.tables import costs, handed_outputs, history, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
@@ -62,11 +62,22 @@ def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int)
     before = before if unarchived is None else min(before, unarchived)
     ended = history.ended_between(connection, begin, before, most)
     if ended:
-        jobs = [job for job, _ in ended]
-        history.delete_results(connection, [job.job for job in jobs])
-        retention.schedule_removal(connection, "tries", jobs)
+        kept = handed_outputs.keep(connection, [job.job for job, _ in ended])
+        _delete_outputs(connection, [job for job, _ in ended if job.job not in kept])
         retention.save_until(connection, "outputs", math.nextafter(ended[-1][1], math.inf))
     return len(ended)
+
+
+def _handed_outputs(connection: Connection, keys: Sequence[Any], _: float, most: int) -> int:
+    """Delete expired outputs that no other job reads any more."""
+    ended = handed_outputs.end_readers(connection, keys[:most])
+    _delete_outputs(connection, [history.JobEpoch(*one) for one in ended])
+    return len(keys[:most])
+
+
+def _delete_outputs(connection: Connection, jobs: Sequence[history.JobEpoch]) -> None:
+    history.delete_results(connection, [job.job for job in jobs])
+    retention.schedule_removal(connection, "tries", jobs)
 
 
 def _jobs(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
@@ -130,6 +141,12 @@ def _uploads(connection: Connection, keys: Sequence[Any], before: float, most: i
 RULES = (
     Rule("hot", lambda policy: policy.retention.hot, _archive),
     Rule("outputs", lambda policy: policy.retention.outputs, _outputs),
+    Rule(
+        "handed_outputs",
+        lambda policy: policy.retention.outputs,
+        _handed_outputs,
+        lambda connection, _: handed_outputs.ended_readers(connection),
+    ),
     Rule("jobs", lambda policy: policy.retention.jobs, _jobs, month=_month_of_jobs),
     Rule("attempts", Policy.attempt_retention, _attempts),
     Rule("costs", Policy.attempt_retention, _costs),

@@ -16,6 +16,7 @@ ENROL = ApiCall("POST", "/v1/pilot/enrol", EnrolRequest, EnrolResponse, ENROLLIN
 EXCHANGE = ApiCall("POST", "/v1/pilot/exchange", ExchangeRequest, ExchangeResponse, PILOT)
 PROBE = ApiCall("POST", "/v1/pilot/probe", ProbeReport, ProbeAnswer, PILOT)
 READ_INPUT = ApiCall("GET", "/v1/pilot/jobs/{job}/inputs/{digest}", NoRequest, bytes, PILOT)
+READ_JOB_OUTPUT = ApiCall("GET", "/v1/pilot/jobs/{job}/outputs/{name:path}", NoRequest, bytes, PILOT)
 STORE_OUTPUT = ApiCall(
     "PUT", "/v1/pilot/jobs/{job}/{epoch}/outputs/{name:path}", NoRequest, Nothing, PILOT, status=201
 )

@@ -347,5 +347,6 @@ def test_rules_look_as_often_as_their_time_asks_for() -> None:
         **{rule.name: retention.LONGEST_PERIOD for rule in RULES},
         "hot": retention.PERIOD,
         "outputs": retention.PERIOD,
+        "handed_outputs": retention.PERIOD,
         "uploads": 60.0,
     }

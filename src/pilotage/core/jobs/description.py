@@ -8,14 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from pilotage.core.errors import InvalidInput, check_mistakes
-from pilotage.core.jobs.dependencies import MAX_NAMED, Dependency, RunAfter, dependencies_of, parse_parent
+from pilotage.core.jobs.dependencies import (
+    MAX_NAMED,
+    Dependency,
+    Parent,
+    RunAfter,
+    dependencies_of,
+    parse_parent,
+)
 from pilotage.core.jobs.in_place import folders_of, in_place_mistakes
+from pilotage.core.jobs.job_outputs import JobOutput, job_output
 from pilotage.core.jobs.stream_names import stream_mistakes
 
 Scalar: TypeAlias = int | float | str | bool
 
 MAX_JOBS: Final = 100_000
-COPY, SHARED, URL = "copy", "shared", "url"
+COPY, SHARED, URL, OF_JOB = "copy", "shared", "url", "job"
 PRIVATE: Final = "private"
 TRUNCATE, APPEND = "truncate", "append"
 WHOLE_NODE_TAG: Final = "WholeNode"
@@ -26,7 +34,8 @@ class InputFile:
     """A file that the payload finds as `name` in its folder.
 
     `copy`: `source` is a path on the submitting machine, and the file is uploaded. `shared`: `source` is a path on
-    a file system that the node mounts too. `url`: the node downloads `source`.
+    a file system that the node mounts too. `url`: the node downloads `source`. `job`: `source` is an output of another
+    job, as in `12/result.json`.
     """
 
     name: str
@@ -97,12 +106,22 @@ class JobDescription:
             RunAfter.SUCCEEDED: self.after_ok,
             RunAfter.FAILED: self.after_fail,
         }
-        return dependencies_of(named)
+        conditions = dependencies_of(named)
+        given = {dependency.parent for dependency in conditions}
+        parents = dict.fromkeys(Parent(source.number, 0) for source in self.job_outputs)
+        implied = [Dependency(RunAfter.SUCCEEDED, parent) for parent in parents if parent not in given]
+        return [*conditions, *implied]
+
+    @property
+    def job_outputs(self) -> tuple[JobOutput, ...]:
+        """Its inputs that are outputs of other jobs. Without a condition on such a job, it must be Done first."""
+        return tuple(job_output(file.source) for file in self.input_sandbox if file.mode == OF_JOB)
 
     @property
     def is_dependent(self) -> bool:
         """Whether its jobs wait for the end of other jobs."""
-        return bool(self.after or self.after_ok or self.after_fail or self.after_each)
+        named = self.after or self.after_ok or self.after_fail or self.after_each
+        return bool(named or any(file.mode == OF_JOB for file in self.input_sandbox))
 
     @property
     def begins_blocked(self) -> bool:
@@ -194,7 +213,8 @@ def _in_place_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
 
 
 def _dependency_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
-    named = len(description.after) + len(description.after_ok) + len(description.after_fail)
+    outputs = len(description.job_outputs)
+    named = len(description.after) + len(description.after_ok) + len(description.after_fail) + outputs
     if named > MAX_NAMED:
         yield InvalidInput(
             f"the job waits for {named:,} jobs and submissions; the limit is {MAX_NAMED:,}",
@@ -212,7 +232,8 @@ def _dependency_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         yield InvalidInput("after_each names one submission, as in s:12", field="after_each")
     if named:
         yield InvalidInput(
-            "after_each cannot be combined with after, after_ok and after_fail", field="after_each"
+            "after_each cannot be combined with after, after_ok, after_fail and inputs of jobs",
+            field="after_each",
         )
 
 
@@ -235,6 +256,7 @@ def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             yield error
 
 
+    paths += [(output.path, "input_sandbox") for output in description.job_outputs]
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 

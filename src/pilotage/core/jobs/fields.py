@@ -83,7 +83,8 @@ FIELDS: Final[tuple[Field, ...]] = (
         ("InputSandbox",),
         "inputs",
         "Files that the program finds in its folder. `path` is uploaded; `shared:/path` is on a file system "
-        "that the node mounts too; the node downloads `http(s)://` and `file://`. In YAML also "
+        "that the node mounts too; the node downloads `http(s)://` and `file://`; `job:12/result.json=in.json` is an"
+        " output of job 12, which must be Done first unless another condition names it. In YAML also "
         "`{path, mode, url, name, executable}`.",
         has_placeholders=True,
     ),

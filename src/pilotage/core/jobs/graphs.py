@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.dependencies import EACH, RunAfter, order_of, parse_parent
+from pilotage.core.jobs.description import OF_JOB, InputFile
+from pilotage.core.jobs.fields import BY_NAME
+from pilotage.core.jobs.job_outputs import FIELD, job_output, source_of
+from pilotage.core.jobs.value_readers import READERS
 
 JOBS: Final = "jobs"
 """The attribute with the named jobs."""
@@ -28,6 +32,8 @@ class NamedJob:
     """Its fields. The fields that name parents are missing."""
     parents: Mapping[str, tuple[str, ...]]
     """The parents by field: names of the document, or ids as in `12` and `s:12`."""
+    sources: tuple[str, ...] = ()
+    """The jobs whose outputs are its inputs: names of the document, or ids."""
 
 
 def is_graph(mapping: Mapping[str, Any]) -> bool:
@@ -75,9 +81,18 @@ def _named_job(name: str, job: Any, defaults: Mapping[str, Any]) -> NamedJob:
     fields = {**defaults, **job}
     parents = {field: read_names(field, fields[field]) for field in FIELDS if field in fields}
     own = {field: value for field, value in fields.items() if field not in FIELDS}
-    return NamedJob(
-        name, {"job_name": name, **own}, {field: given for field, given in parents.items() if given}
-    )
+    given = {field: names for field, names in parents.items() if names}
+    return NamedJob(name, {"job_name": name, **own}, given, _sources(own.get(FIELD, ())))
+
+
+def _sources(inputs: Any) -> tuple[str, ...]:
+    field = BY_NAME[FIELD]
+    return sources_of(READERS[field.kind](field, inputs))
+
+
+def sources_of(inputs: Iterable[InputFile]) -> tuple[str, ...]:
+    """The jobs whose outputs these inputs are, each once."""
+    return tuple(dict.fromkeys(job_output(file.source).parent for file in inputs if file.mode == OF_JOB))
 
 
 def read_names(field: str, value: Any) -> tuple[str, ...]:
@@ -89,7 +104,19 @@ def read_names(field: str, value: Any) -> tuple[str, ...]:
 
 
 def _parents(job: NamedJob) -> list[str]:
-    return [parent for given in job.parents.values() for parent in given]
+    return [*(parent for given in job.parents.values() for parent in given), *job.sources]
+
+
+def check_sources(jobs: Iterable[NamedJob], counts: Mapping[str, int]) -> None:
+    """Refuse outputs of names that make several jobs. `counts`: the number of jobs by name."""
+    for job in jobs:
+        for source in job.sources:
+            if counts.get(source, 1) != 1:
+                raise InvalidInput(
+                    f"job {job.name} takes an output of {source}, which makes {counts[source]:,} jobs",
+                    hint="outputs are taken of single jobs: name one by its id",
+                    field=FIELD,
+                )
 
 
 def _is_id(text: str) -> bool:
@@ -100,9 +127,34 @@ def _is_id(text: str) -> bool:
     return True
 
 
-def with_ids(job: NamedJob, submissions: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """The parents by field, with the submissions of named jobs in place of their names, as far as they are known."""
-    return {
-        field: tuple(f"s:{submissions[parent]}" if parent in submissions else parent for parent in given)
-        for field, given in job.parents.items()
-    }
+class AcceptedName(NamedTuple):
+    """The submission that a name of a document has become."""
+
+    submission: int
+    first: int
+    """The id of its first job."""
+
+
+def with_ids(job: NamedJob, known: Mapping[str, AcceptedName]) -> dict[str, tuple[str, ...]]:
+    """The parents by field, with ids in place of their names, as far as they are known."""
+
+    def id_of(parent: str) -> str:
+        if parent not in known:
+            return parent
+        # The condition on a single job whose output is taken is one on that job.
+        return str(known[parent].first) if parent in job.sources else f"s:{known[parent].submission}"
+
+    return {field: tuple(map(id_of, given)) for field, given in job.parents.items()}
+
+
+def inputs_with_ids(inputs: Iterable[InputFile], known: Mapping[str, AcceptedName]) -> tuple[InputFile, ...]:
+    """The inputs, with the ids of single jobs in place of their names, as far as they are known."""
+    return tuple(
+        replace(file, source=source_with_id(file.source, known)) if file.mode == OF_JOB else file
+        for file in inputs
+    )
+
+
+def source_with_id(source: str, known: Mapping[str, AcceptedName]) -> str:
+    parent, path = job_output(source)
+    return source_of(str(known[parent].first), path) if parent in known else source

@@ -13,9 +13,10 @@ from pilotage.core.classads.parser import check_size
 from pilotage.core.classads.tree import nodes_of
 from pilotage.core.errors import InvalidInput, TooLarge
 from pilotage.core.jobs.dependencies import parse_parent
-from pilotage.core.jobs.description import COPY, SHARED, URL, InputFile
+from pilotage.core.jobs.description import COPY, OF_JOB, SHARED, URL, InputFile
 from pilotage.core.jobs.durations import clock_seconds
 from pilotage.core.jobs.fields import Field
+from pilotage.core.jobs.job_outputs import job_output
 from pilotage.core.jobs.parametric import PLACEHOLDER
 
 
@@ -303,11 +304,11 @@ def _input(field: Field, item: Any) -> InputFile:
     if not isinstance(source, str) or ("url" in item) == ("path" in item):
         raise InvalidInput("input_sandbox: each item needs either path or url", field=field.name)
     mode = item.get("mode", URL if "url" in item else None)
-    allowed = (URL,) if "url" in item else (COPY, SHARED, None)
+    allowed = (URL,) if "url" in item else (COPY, SHARED, OF_JOB, None)
     if mode not in allowed:
         raise InvalidInput(
             f"input_sandbox: mode {mode!r} does not match the item",
-            hint="path: copy or shared; url: url",
+            hint="path: copy, shared or job; url: url",
             field=field.name,
         )
     name, executable = item.get("name", ""), item.get("executable", False)
@@ -330,9 +331,19 @@ def _input_file(
         )
     if mode is None and source.startswith("shared:"):
         mode, source = SHARED, source.removeprefix("shared:")
+    elif mode is None and source.startswith("job:"):
+        mode, source = OF_JOB, source.removeprefix("job:")
+        source, _, given = source.partition("=")
+        name = name or given.strip()
     elif mode is None and _SCHEME.match(source):
         mode = URL
     mode = mode or COPY
+    if mode == OF_JOB and (PLACEHOLDER.search(source) or not job_output(source).path):
+        raise InvalidInput(
+            f"input_sandbox: {source!r} is not an output of a job",
+            hint="write job:12/result.json=in.json, the same for all jobs of the submission",
+            field=field.name,
+        )
     if mode == URL and not _SCHEME.match(source):
         raise InvalidInput(f"input_sandbox: {source!r} is not an http, https or file URL", field=field.name)
     if mode == SHARED and not source.startswith("/"):

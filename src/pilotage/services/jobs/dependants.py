@@ -23,6 +23,7 @@ from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import EVERYBODY
+from pilotage.services.submission.handed_outputs import lacking_outputs
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import chains, history, jobs, listing, parallel_limits
 from pilotage.store.tables.chains import (
@@ -153,9 +154,13 @@ def _decide_gates(tx: Transaction, keys: set[GateKey]) -> None:
     for row in chains.conditions_of(tx.connection, gates.keys()) if gates else ():
         of_gates[row.gate].append(row)
     states = []
+    outlooks = {key: outlook_of_all(Outlook(row.outlook) for row in rows) for key, rows in of_gates.items()}
+    met = [key.submission for key, outlook in outlooks.items() if outlook is Outlook.MET and not key.job]
+    lacking = lacking_outputs(tx.connection, met) if met else {}
     for key, gate in gates.items():
-        outlook = outlook_of_all(Outlook(row.outlook) for row in of_gates[key])
-        reason = next((row.reason for row in of_gates[key] if row.outlook == Outlook.NEVER), "")
+        outlook = Outlook.NEVER if key.submission in lacking else outlooks[key]
+        never = next((row.reason for row in of_gates[key] if row.outlook == Outlook.NEVER), "")
+        reason = lacking.get(key.submission, never)
         # A gate that jobs are passing stays open, since jobs behind it may have started.
         if outlook != gate.outlook and gate.outlook != Outlook.MET:
             states.append(GateState(outlook, reason, 0, 0, *key))

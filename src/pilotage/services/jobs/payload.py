@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pilotage.core.jobs.description import COPY, InputFile, JobDescription
+from pilotage.core.jobs.description import COPY, OF_JOB, InputFile, JobDescription
 from pilotage.core.jobs.in_place import NO_ARRAY, filled_name
+from pilotage.core.jobs.job_outputs import JobOutput, job_output
 from pilotage.core.jobs.json_format import description_from_json
 from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.per_job_inputs import PerJobFile, named_values, per_job_files
@@ -80,6 +81,13 @@ def has_input(facts: JobFacts, digest: str) -> bool:
     description = description_from_json(json.loads(facts.description))
     own = per_job_files(description, json.loads(facts.names), values) if values else {}
     return any(file.digest == digest for file in own.values())
+
+
+def job_output_named(facts: JobFacts, job: int, name: str) -> JobOutput | None:
+    """The output of another job that a job has as the input `name`; None: it has no such input."""
+    inputs = stored_description(facts, job).input_sandbox
+    sources = (file.source for file in inputs if file.mode == OF_JOB and file.name == name)
+    return next(map(job_output, sources), None)
 
 
 def stored_description(facts: JobFacts, job: int) -> JobDescription:

@@ -26,6 +26,7 @@ from pilotage.core.jobs.description import JobDescription
 from pilotage.core.jobs.states import JobState
 from pilotage.core.plurals import plural
 from pilotage.services.pool.state import Pool
+from pilotage.services.submission.handed_outputs import check_outputs, insert_outputs
 from pilotage.store.tables import chains, chunks, job_counts, parallel_limits
 from pilotage.store.tables import submissions as submission_rows
 from pilotage.store.tables.chains import ConditionRow, GateKey, GateRow, ParentChange, ParentFacts
@@ -47,17 +48,27 @@ class _ParentState:
 
 def check_parents(tx: Transaction, description: JobDescription, owner: str, count: int | None) -> None:
     """Refuse dependencies on jobs that do not exist or belong to others. `count`: the number of jobs, if known."""
-    _shared(tx, description.dependencies, owner)
+    check_outputs(tx.connection, description, _outlooks(_shared(tx, description.dependencies, owner)))
     if description.after_each:
         _paired(tx, description, owner, count)
 
 
+def _outlooks(states: Iterable[_ParentState]) -> list[tuple[Parent, Outlook]]:
+    return [(state.dependency.parent, state.outlook) for state in states]
+
+
 def insert_whole_gate(pool: Pool, tx: Transaction, row: SubmissionRow, description: JobDescription) -> None:
-    """Store the gate of all jobs of a new submission. Without one, its jobs wait for a pilot at once."""
+    """Store the limit and the gate of all jobs of a new submission. Without them, its jobs wait for a pilot at once."""
+    if description.parallel:
+        parallel_limits.save(tx.connection, row.id, description.parallel)
+    if not description.is_dependent:
+        return
     if description.after_each:
         _paired(tx, description, row.owner, row.expected)
         return
     states = _shared(tx, description.dependencies, row.owner)
+    check_outputs(tx.connection, description, _outlooks(states))
+    insert_outputs(tx, row.id, description)
     if outlook_of_all(state.outlook for state in states) is Outlook.MET:
         return
     _insert(pool, tx, {GateKey(row.id, chains.WHOLE): states})

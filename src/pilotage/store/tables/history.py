@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 from pilotage.core.ids import JobId
 from pilotage.store.engine.connection import Connection, Cursor, array_literal, in_list, lock_clause
 from pilotage.store.engine.rows import columns
-from pilotage.store.tables import chains, chunks, job_counts, parallel_limits, partitions
+from pilotage.store.tables import (
+    chains,
+    chunks,
+    handed_outputs,
+    job_counts,
+    parallel_limits,
+    partitions,
+)
 from pilotage.store.tables.job_counts import HOT, NOT_COUNTED, CountChange
 
 _SHARED = (
@@ -229,6 +236,7 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         chains.delete_of_submissions(connection, gone)
         parallel_limits.delete_of_submissions(connection, gone)
 
+        handed_outputs.delete_of_submissions(connection, gone)
 
 def ended_between(
     connection: Connection, begin: float, before: float, most: int

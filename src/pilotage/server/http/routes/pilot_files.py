@@ -21,18 +21,26 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
+from pilotage.server.http.routes.jobs import output_response
 from pilotage.server.http.stored_objects import complete_output, object_response
 from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.server.sandbox_objects import delete_outputs_or_leave, signed_request
 from pilotage.services.jobs.data_orders import element_job_of
-from pilotage.services.jobs.payload import has_input
+from pilotage.services.jobs.payload import has_input, job_output_named
 from pilotage.services.jobs.sandbox_objects import sandbox_object
 from pilotage.services.jobs.storage_access import StorageAccess, access_of
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import attempts, listing, submissions
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.wire.limits import Digest, FileName, Id, Int32, Name, Offset
-from pilotage.wire.pilot_calls import READ_INPUT, READ_PROGRAM, STORE_OUTPUT, STORE_STREAM, STORE_TAIL
+from pilotage.wire.pilot_calls import (
+    READ_INPUT,
+    READ_JOB_OUTPUT,
+    READ_PROGRAM,
+    STORE_OUTPUT,
+    STORE_STREAM,
+    STORE_TAIL,
+)
 from pilotage.wire.storage import (
     FIND_INPUT,
     GIVE_ADDRESS,
@@ -111,6 +119,21 @@ def _input_record(context: Context, pilot: PilotId, job: int, digest: str) -> Ob
     if facts is None or not has_input(facts, digest):
         raise NotFound(f"job {job} has no such input")
     return context.disk.sandbox.input_objects.find(facts.owner, digest)
+
+
+@router.call(READ_JOB_OUTPUT)
+def fetch_job_output(job: Id, name: FileName, context: TheContext, pilot: ThePilot) -> Response:
+    """The bytes of an input that is the output of another job. `name`: of the input."""
+    _check_own_job(context, pilot, job, None)
+    connection = context.readers.connection()
+    facts = listing.job_facts(connection, job)
+    source = None if facts is None else job_output_named(facts, job, name)
+    parent = None if source is None else listing.job_facts(connection, source.number)
+    if source is None:
+        raise NotFound(f"job {job} has no such input")
+    if parent is None:
+        raise NotFound(f"job {source.number} was deleted, with its output {source.path}")
+    return output_response(context, parent, source.number, source.path)
 
 
 @router.call(STORE_OUTPUT)

@@ -1,0 +1,76 @@
+"""Outputs of jobs that are inputs of other jobs. The retention keeps them until the jobs that read them have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pilotage.core.ids import JobId, SubmissionId
+from pilotage.store.engine.bulk_statements import RowWriter, insert
+from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
+
+
+class HandedOutput(NamedTuple):
+    submission: SubmissionId
+    """Its jobs read the output."""
+    number: int
+    job: JobId
+    """It writes the output."""
+    name: str
+
+
+_COLUMNS = columns(HandedOutput, submission="submission_id", job="job_id")
+add = RowWriter[HandedOutput](insert("handed_outputs", _COLUMNS.split(", ")))
+
+
+def of_submissions(connection: Connection, submissions: Sequence[int]) -> list[HandedOutput]:
+    """The outputs that jobs of these submissions read, in the order of their inputs."""
+    them, value = in_list(connection, "submission_id", submissions)
+    sql = f"SELECT {_COLUMNS} FROM handed_outputs WHERE {them} ORDER BY submission_id, number"
+    return [HandedOutput(*row) for row in connection.execute(sql, (value,))]
+
+
+def keep(connection: Connection, jobs: Sequence[JobId]) -> set[JobId]:
+    """The jobs among these whose outputs others read. The outputs are deleted when `end_readers` returns them."""
+    them, value = in_list(connection, "job_id", jobs)
+    kept = {row[0] for row in connection.execute(f"SELECT job_id FROM handed_outputs WHERE {them}", (value,))}
+    if kept:
+        connection.execute(f"UPDATE handed_outputs SET expired = 1 WHERE {them}", (value,))
+    return kept
+
+
+def ended_readers(connection: Connection) -> list[int]:
+    """Submissions that read outputs, and whose jobs have all ended."""
+    sql = (
+        "SELECT DISTINCT h.submission_id FROM handed_outputs h JOIN submissions s ON s.id = h.submission_id"
+        " WHERE s.state = 'closed' AND NOT EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
+        " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
+        " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)))"
+    )
+    return [row[0] for row in connection.execute(sql)]
+
+
+def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tuple[JobId, int]]:
+    """Forget what these submissions read.
+
+    Returns the archived jobs whose outputs can be deleted now, with their epochs.
+    """
+    them, value = in_list(connection, "submission_id", submissions)
+    sql = f"SELECT DISTINCT job_id FROM handed_outputs WHERE expired = 1 AND {them}"
+    expired = [row[0] for row in connection.execute(sql, (value,))]
+    delete_of_submissions(connection, submissions)
+    if not expired:
+        return []
+    jobs, values = in_list(connection, "id", expired)
+    sql = (
+        f"SELECT id, epoch FROM history WHERE {jobs}"
+        " AND NOT EXISTS (SELECT 1 FROM handed_outputs h WHERE h.job_id = history.id) ORDER BY id"
+    )
+    return [(JobId(row[0]), row[1]) for row in connection.execute(sql, (values,))]
+
+
+def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
+    """Forget what deleted submissions read."""
+    them, value = in_list(connection, "submission_id", submissions)
+    connection.execute(f"DELETE FROM handed_outputs WHERE {them}", (value,))
