@@ -123,6 +123,8 @@ def _parse_options(options: JobOptions) -> _ParsedOptions:
         "container": options.container,
         "requirements": options.requirements,
         "retries": options.retries,
+        "mail_type": _split([options.mail_type]) if options.mail_type else None,
+        "mail_user": options.mail_user,
         "on_cutoff": options.on_cutoff,
         "after": _parents(options.after),
         "after_ok": _parents(options.after_ok),
@@ -190,11 +192,11 @@ def _inputs(words: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Path]
                     f"--input {word}: a shared input has an absolute path, the same on all nodes"
                 )
             entries.append({"path": path, "mode": "shared", "name": name or Path(path).name})
-        elif "://" in text:
-            tail = text.partition("://")[2].partition("?")[0].rstrip("/")
         elif text.startswith("job:"):
             path = text.removeprefix("job:")
             entries.append({"path": path, "mode": "job", "name": name or Path(path).name})
+        elif "://" in text:
+            tail = text.partition("://")[2].partition("?")[0].rstrip("/")
             if not name and "/" not in tail:
                 raise InvalidInput(f"--input {word}: give the file a name: --input {word}=NAME")
             entries.append({"url": text, "name": name or tail.rpartition("/")[2]})

@@ -71,6 +71,15 @@ class JobOptions(OptionGroup):
             "--priority", metavar="N", help="Priority among your own jobs: 0 to 10, 10 starts first"
         ),
     ] = None
+    mail_type: Annotated[
+        str,
+        CommandOption(
+            "--mail-type", metavar="EVENTS", help="Mail at the end and at the first failure: end,fail"
+        ),
+    ] = ""
+    mail_user: Annotated[
+        str, CommandOption("--mail-user", metavar="ADDRESS", help="The address for mail; default: your own")
+    ] = ""
     inputs: Annotated[
         Values,
         _repeatable(

@@ -77,6 +77,8 @@ OVERRIDES: dict[str, tuple[tuple[str, ...], str, Any]] = {
     "after_ok": (("--after-ok", "12", "--after-ok", "13"), "after_ok", ["12", "13"]),
     "after_fail": (("--after-fail", "s:12"), "after_fail", ["s:12"]),
     "hold": (("--hold",), "hold", True),
+    "mail_type": (("--mail-type", "end,fail"), "mail_type", ["end", "fail"]),
+    "mail_user": (("--mail-user", "ada@example.org"), "mail_user", "ada@example.org"),
     "parallel": (("--parallel", "3"), "parallel", 3),
     "after_each": (("--after-each", "s:12"), "after_each", ["s:12"]),
     "on_cutoff": (("--on-cutoff", "continue"), "on_cutoff", None),

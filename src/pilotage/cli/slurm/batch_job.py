@@ -81,12 +81,33 @@ def make_batch_job(
         "parallel": array.parallel if array else 0,
     }
     notes = [f"--export {name}: {name} is not set here, and the job does not get it" for name in unset]
+    notes += _unsent(values)
+    fields |= _mail(values)
     stated = {name: value for name, value in fields.items() if value not in (0, False, "", [])}
     return DescribedBatchJob(stated, array.values if array else None, values.get("account", ""), notes)
 
 
 _OF_TASK: Final = ("ARRAY_TASK_ID", "ARRAY_POSITION", "ARRAY_INDEX")
 """Ends of the names of variables that differ from task to task."""
+
+
+_MAIL: Final = {"END": ["end"], "FAIL": ["fail"], "ALL": ["end", "fail"]}
+
+
+def _mail_words(values: Mapping[str, str]) -> list[str]:
+    return [word for part in values.get("mail-type", "").split(",") if (word := part.strip().upper())]
+
+
+def _mail(values: Mapping[str, str]) -> dict[str, Any]:
+    events = dict.fromkeys(event for word in _mail_words(values) for event in _MAIL.get(word, ()))
+    address = values.get("mail-user", "")
+    # In Slurm a name without a host is an account, whose address the policy has here.
+    return {"mail_type": list(events), "mail_user": address if "@" in address else ""}
+
+
+def _unsent(values: Mapping[str, str]) -> list[str]:
+    others = [word for word in _mail_words(values) if word not in _MAIL and word != "NONE"]
+    return [f"--mail-type {word}: no mail is sent for this; END and FAIL are" for word in others]
 
 
 def _array(values: Mapping[str, str]) -> Array | None:

@@ -9,7 +9,6 @@ from pilotage.cli.slurm.options import OptionTable, Takes, ignored, refused, und
 _ONE_NODE: Final = "a job here runs on one node"
 _LAYOUT: Final = "a job here runs on one node, and its pilot chooses the cores"
 _OF_SITE: Final = "pilots hold the resources, so the batch system's accounting and priorities see pilots only"
-_NO_MAIL: Final = "no mail is sent; `pilotage submission show` and the change feed tell how jobs end"
 _PLACED: Final = "pilots decide when and where a job starts"
 
 SBATCH_OPTIONS = OptionTable(
@@ -45,6 +44,8 @@ SBATCH_OPTIONS = OptionTable(
         understood("hold/H", "The jobs are held until they are released", Takes.NOTHING),
         understood("input/i", "File for standard input", variable="SBATCH_INPUT"),
         understood("job-name/J", "Name of the jobs", variable="SBATCH_JOB_NAME"),
+        understood("mail-type", "`END`, `FAIL` and `ALL`, of the submission as a whole; others send no mail"),
+        understood("mail-user", "The address for mail; without `@` that of the policy"),
         understood("mem", "Memory of the node for the job; units K, M, G, T", variable="SBATCH_MEM_PER_NODE"),
         understood("mem-per-cpu", "Memory for each core", variable="SBATCH_MEM_PER_CPU"),
         understood("mem-per-gpu", "Memory for each GPU", variable="SBATCH_MEM_PER_GPU"),
@@ -107,8 +108,6 @@ SBATCH_OPTIONS = OptionTable(
         ignored("hint", _LAYOUT, variable="SBATCH_HINT"),
         ignored("ignore-pbs", "lines of PBS are never read", Takes.NOTHING, variable="SBATCH_IGNORE_PBS"),
         ignored("kill-on-invalid-dep", "a job whose condition cannot come true is always ended"),
-        ignored("mail-type", _NO_MAIL),
-        ignored("mail-user", _NO_MAIL),
         ignored("mem-bind", _LAYOUT, variable="SBATCH_MEM_BIND"),
         ignored("mincpus", _LAYOUT),
         ignored("network", _LAYOUT, variable="SBATCH_NETWORK"),

@@ -19,6 +19,7 @@ from pilotage.core.jobs.dependencies import (
 from pilotage.core.jobs.in_place import folders_of, in_place_mistakes
 from pilotage.core.jobs.job_outputs import JobOutput, job_output
 from pilotage.core.jobs.stream_names import stream_mistakes
+from pilotage.core.mail import is_mail_address
 
 Scalar: TypeAlias = int | float | str | bool
 
@@ -97,6 +98,8 @@ class JobDescription:
     open_mode: str = TRUNCATE
     folder_mark: str = ""
     umask: str = ""
+    mail_type: tuple[str, ...] = ()
+    mail_user: str = ""
 
     @property
     def dependencies(self) -> list[Dependency]:
@@ -185,6 +188,10 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             hint="the program is warned this long before its end",
             field="warn",
         )
+    if description.mail_user and not is_mail_address(description.mail_user):
+        yield InvalidInput(
+            f"mail_user: {description.mail_user!r:.100} is not an address of mail", field="mail_user"
+        )
     yield from _dependency_mistakes(description)
     yield from path_mistakes(description)
     yield from _in_place_mistakes(description)
@@ -249,6 +256,7 @@ def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
     paths = [(description.std_output, "std_output"), (description.std_error, "std_error")]
     paths += [(name, "output_sandbox") for name in description.output_sandbox]
     paths += [(file.name, "input_sandbox") for file in description.input_sandbox]
+    paths += [(output.path, "input_sandbox") for output in description.job_outputs]
     for path, field in paths:
         try:
             check_relative_path(path, field)
@@ -256,7 +264,6 @@ def path_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             yield error
 
 
-    paths += [(output.path, "input_sandbox") for output in description.job_outputs]
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 

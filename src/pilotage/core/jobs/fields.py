@@ -342,6 +342,20 @@ FIELDS: Final[tuple[Field, ...]] = (
         "text",
         "Rights that files of a job with `folder` do not get, in octal digits as of the command umask; empty: 077.",
     ),
+    Field(
+        "mail_type",
+        ("MailType",),
+        "names",
+        "Events of the submission that mail tells, each once: `end` of all its jobs, and `fail` of the first job"
+        " that is Failed.",
+        choices=("end", "fail"),
+    ),
+    Field(
+        "mail_user",
+        ("MailUser",),
+        "text",
+        "The address for mail; empty: that of the owner in the policy.",
+    ),
 )
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

@@ -80,6 +80,9 @@ class User(_Table, frozen=True):
         str,
         Setting("certificate subject of the user in the ads of jobs and pilots; empty: the name of the user"),
     ] = ""
+    mail: Annotated[
+        str, Setting("address for mail about the user's jobs, if a job names no other; empty: none")
+    ] = ""
 
 
 class Site(_Table, frozen=True):
@@ -158,6 +161,18 @@ class Sandboxes(_Table, frozen=True):
             " empty: to the server"
         ),
     ] = ""
+
+
+class Mail(_Table, frozen=True):
+    server: Annotated[
+        str,
+        Setting("HOST or HOST:PORT of the SMTP server that takes mail about jobs; empty: no mail is sent"),
+    ] = ""
+    sender: Annotated[str, Setting("address that mail comes from")] = ""
+    recipients: Annotated[
+        tuple[str, ...],
+        Setting("ends of the addresses that jobs may name, such as `@example.org`; none: only users.*.mail"),
+    ] = ()
 
 
 class LimitEntry(_Table, frozen=True):
@@ -243,6 +258,7 @@ class Policy(_Table, frozen=True):
     matching: Matching = Matching()
     jobs: Jobs = Jobs()
     sandboxes: Sandboxes = Sandboxes()
+    mail: Mail = Mail()
     director: Director = Director()
     requests: Requests = Requests()
     limits: tuple[LimitEntry, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.mail import is_mail_address
 from pilotage.core.policy.batch_systems import BATCH_SYSTEMS
 from pilotage.core.policy.ce_attributes import attribute_mistakes
 from pilotage.core.policy.ce_model import Ce
@@ -80,6 +81,25 @@ def check_storage(policy: Policy, refuse: Refuser) -> None:
         if chosen and chosen not in services:
             message = f"sandboxes: there is no storage {chosen} of type s3"
             refuse(message, "sandboxes", key, hint=known_names(services))
+
+
+_SMTP_SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[1-9]\d{0,4})?\Z")
+
+
+def check_mail(policy: Policy, refuse: Refuser) -> None:
+    """Refuse addresses that cannot get or send mail."""
+    mail = policy.mail
+    if mail.server and not _SMTP_SERVER.match(mail.server):
+        refuse(f"mail: {mail.server[:80]!r} is no server", "mail", "server", hint="write HOST or HOST:PORT")
+    if (mail.server or mail.sender) and not is_mail_address(mail.sender):
+        refuse(f"mail: {mail.sender[:80]!r} is no address", "mail", "sender", hint="write NAME@HOST")
+    for ending in mail.recipients:
+        if "@" not in ending or not is_mail_address(f"a{ending[ending.index('@') :]}"):
+            hint = "write @HOST, or a whole address"
+            refuse(f"mail: {ending[:80]!r} is no end of an address", "mail", "recipients", hint=hint)
+    for name, user in policy.users.items():
+        if user.mail and not is_mail_address(user.mail):
+            refuse(f"users {name}: {user.mail[:80]!r} is no address", "users", name, "mail")
 
 
 def check_issuers(policy: Policy, refuse: Refuser) -> None:

@@ -21,6 +21,7 @@ from pilotage.core.policy.outside_validation import (
     check_batch_options,
     check_catalogues,
     check_issuers,
+    check_mail,
     check_storage,
 )
 from pilotage.core.policy.refuser import Refuser, known_names
@@ -44,6 +45,7 @@ def validate(policy: Policy, text: str) -> None:
     check_batch_options(policy, refuse)
     check_catalogues(policy, refuse)
     check_issuers(policy, refuse)
+    check_mail(policy, refuse)
     check_storage(policy, refuse)
     _check_limits(policy, refuse)
     _check_director(policy, refuse)

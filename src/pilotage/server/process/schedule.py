@@ -25,6 +25,7 @@ from pilotage.server.duties.intake import IntakeDuty
 from pilotage.server.duties.job_counts import JobCountsDuty
 from pilotage.server.duties.locations import LocationDuty
 from pilotage.server.duties.loop import every, until_stopped
+from pilotage.server.duties.mail import MailDuty
 from pilotage.server.duties.output_blocks import OutputBlockDuty
 from pilotage.server.duties.peers import (
     ClockDuty,
@@ -60,7 +61,7 @@ DUTIES = (
     *("leases", "shares", "queues", "reasons", "retention", "local pilots", "batch pilots"),
     *("servers", "limits", "submissions", "costs", "intake", "agents", "locations", "embedded agent"),
     *("catalogues", "registrations"),
-    *("release", "roll-up", "propagation", "output blocks", "counts"),
+    *("release", "roll-up", "propagation", "output blocks", "counts", "mail"),
 )
 """Duties with a lease: a single server runs each for all servers of its database."""
 
@@ -149,6 +150,7 @@ class DutySchedule:
             run(JobCountsDuty(context)),
             run(DependantsDuty(context), context.wake.dependants),
             run(PropagationDuty(context)),
+            run(MailDuty(context)),
             run(FeedDuty(context), context.duties.feed.wanted),
         ]
 

@@ -23,8 +23,8 @@ from pilotage.core.queues.identity import QueueIdentity, cpu_bucket, size_bucket
 from pilotage.services.pool.state import Pool
 from pilotage.services.submission.gates import check_parents, count_blocked, insert_whole_gate
 from pilotage.services.submission.job_creation import ChunkRows, cut, files_named
+from pilotage.services.submission.mails import insert_mails
 from pilotage.store.tables import chunks as chunk_rows
-from pilotage.store.tables import parallel_limits
 from pilotage.store.tables import submissions as rows
 from pilotage.store.tables.chunks import ChunkRow
 from pilotage.store.writer.transaction import Transaction
@@ -295,11 +295,9 @@ def begin(
         expected=prepared.expected,
     )
     rows.insert(tx.connection, submission)
-    if prepared.description.parallel:
-        parallel_limits.save(tx.connection, submission.id, prepared.description.parallel)
-    if prepared.description.is_dependent:
-        expected = submission if state == rows.OPEN else replace(submission, expected=prepared.count)
-        insert_whole_gate(pool, tx, expected, prepared.description)
+    insert_mails(tx, pool.policy, submission, prepared.description)
+    expected = submission if state == rows.OPEN else replace(submission, expected=prepared.count)
+    insert_whole_gate(pool, tx, expected, prepared.description)
     return submission
 
 

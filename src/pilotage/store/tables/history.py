@@ -18,6 +18,7 @@ from pilotage.store.tables import (
     chunks,
     handed_outputs,
     job_counts,
+    mails,
     parallel_limits,
     partitions,
 )
@@ -235,8 +236,9 @@ def _count_deleted(connection: Connection, forgotten: Counter[int]) -> None:
         chunks.delete_of_submissions(connection, gone)
         chains.delete_of_submissions(connection, gone)
         parallel_limits.delete_of_submissions(connection, gone)
-
         handed_outputs.delete_of_submissions(connection, gone)
+        mails.delete_of_submissions(connection, gone)
+
 
 def ended_between(
     connection: Connection, begin: float, before: float, most: int

@@ -14,7 +14,7 @@ from pilotage.core.queues.identity import QueueIdentity
 from pilotage.store.engine import bulk_statements
 from pilotage.store.engine.connection import Connection, in_list, lock_clause
 from pilotage.store.engine.rows import columns, insertion, values
-from pilotage.store.tables import handed_outputs, job_counts
+from pilotage.store.tables import handed_outputs, job_counts, mails
 from pilotage.store.tables.job_counts import NOT_COUNTED, CountChange
 
 OPEN, STAGED, CLOSED = "open", "staged", "closed"
@@ -110,6 +110,7 @@ def delete_staged(connection: Connection, submission: SubmissionId) -> None:
     """Delete a submission that was not accepted. Its chunks must be deleted before."""
     connection.execute("DELETE FROM submissions WHERE id = ? AND state = 'staged'", (submission,))
     handed_outputs.delete_of_submissions(connection, [submission])
+    mails.delete_of_submissions(connection, [submission])
 
 
 def idle_open(connection: Connection, before: float, most: int) -> list[SubmissionId]:

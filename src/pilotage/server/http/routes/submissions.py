@@ -31,6 +31,7 @@ from pilotage.services.submission.accept import (
     response,
 )
 from pilotage.services.submission.job_creation import JobCreator
+from pilotage.services.submission.mails import mail_warnings
 from pilotage.services.submission.warnings import submission_warnings
 from pilotage.store.tables import submissions as rows
 from pilotage.wire.submissions import (
@@ -164,7 +165,10 @@ def prepare_submission(
         rows=submission.parameters,
         inputs=inputs,
         identity=identity,
-        warnings=tuple(submission_warnings(description, submission.names, identity, policy, known_offers)),
+        warnings=(
+            *submission_warnings(description, submission.names, identity, policy, known_offers),
+            *mail_warnings(policy, description, caller.user),
+        ),
         expected=sent.expected,
     )
 

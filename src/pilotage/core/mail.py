@@ -1,0 +1,24 @@
+"""Mail about submissions: the events that it tells, and addresses."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+MAX_ADDRESS: Final = 254
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*@[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+
+
+class MailEvent(StrEnum):
+    """What a mail tells about a submission, once. The values are those of the field `mail_type`."""
+
+    END = "end"
+    """All of its jobs have ended."""
+    FAIL = "fail"
+    """One of its jobs has failed, the first one."""
+
+
+def is_mail_address(text: str) -> bool:
+    """Whether a text is a plain address, in ASCII and without a name."""
+    return len(text) <= MAX_ADDRESS and _ADDRESS.match(text) is not None

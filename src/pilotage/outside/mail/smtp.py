@@ -1,0 +1,81 @@
+"""Sends mail by SMTP to a server that takes it without a password, as the one of a site does.
+
+The outcome tells whether another try is safe. A mail is never tried again if the server may have taken it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import smtplib
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from enum import StrEnum
+
+TIMEOUT = 10.0
+"""Seconds for each answer of the server."""
+PORT = 25
+_POLICY = SMTP.clone(max_line_length=900)
+"""A subject is one line: folded ones get a blank more in some programs. RFC 5321 allows 998 bytes."""
+
+
+class MailOutcome(StrEnum):
+    SENT = "sent"
+    LATER = "later"
+    """It was not taken, and may be taken later."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """The connection broke while it was being sent, so it may have been taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    outcome: MailOutcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMail:
+    sender: str
+    recipient: str
+    subject: str
+    text: str
+
+
+def server_address(text: str) -> tuple[str, int]:
+    """The host and port of `HOST` or `HOST:PORT`."""
+    host, colon, port = text.rpartition(":")
+    return (host, int(port)) if colon else (text, PORT)
+
+
+def send_mail(server: str, mail: OutgoingMail) -> Delivery:
+    """Send one mail. It blocks for some times `TIMEOUT` at most."""
+    message = EmailMessage(_POLICY)
+    message["From"], message["To"], message["Subject"] = mail.sender, mail.recipient, mail.subject
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(mail.text)
+    host, port = server_address(server)
+    try:
+        smtp = smtplib.SMTP(host, port, timeout=TIMEOUT)
+    except (OSError, smtplib.SMTPException) as error:
+        return Delivery(MailOutcome.LATER, f"{server}: {error}")
+    try:
+        smtp.sendmail(mail.sender, [mail.recipient], message.as_bytes())
+    except smtplib.SMTPRecipientsRefused as error:
+        code, _ = error.recipients[mail.recipient]
+        return _refused(code, str(error))
+    except smtplib.SMTPResponseException as error:
+        return _refused(error.smtp_code, str(error))
+    except (OSError, smtplib.SMTPException) as error:
+        return Delivery(MailOutcome.UNKNOWN, f"{server}: {error}")
+    else:
+        return Delivery(MailOutcome.SENT)
+    finally:
+        with contextlib.suppress(OSError, smtplib.SMTPException):
+            smtp.quit()
+        smtp.close()
+
+
+def _refused(code: int, reason: str) -> Delivery:
+    """SMTP has codes from 400 for what may work later, and from 500 for what never will."""
+    return Delivery(MailOutcome.LATER if 400 <= code < 500 else MailOutcome.REFUSED, reason)

@@ -1,0 +1,101 @@
+"""The duty of mail: tells users that their submissions have ended or have failed, as these have asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+
+from pilotage.core.ids import SubmissionId
+from pilotage.core.plurals import plural
+from pilotage.outside.mail.smtp import Delivery, MailOutcome, OutgoingMail, send_mail
+from pilotage.server.daemon_threads import DaemonThreads
+from pilotage.server.duties.duty import Duty
+from pilotage.services.submission.mails import Told, told_now
+from pilotage.store.tables import mails
+from pilotage.store.tables.mails import MailKey, MailRow
+from pilotage.store.writer.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+PERIOD = 30.0
+"""Seconds between two cycles. A recipient gets one mail in a cycle at most."""
+AT_ONCE = 500
+"""Mails that a cycle looks at."""
+LINES = 100
+"""Submissions in one mail."""
+TRIES = 10
+RETRY_DELAY = 60.0
+"""Seconds until the second try; each further one comes after twice as many."""
+_FIRST = MailKey(SubmissionId(0), "")
+
+
+class MailDuty(Duty):
+    """Looks at the submissions with mail in turns. A mail is sent in a thread, by the server that took its rows.
+
+    Rows are deleted before the mail is sent, and stored again only if it was surely not taken. So an event is told once
+    at most, and not at all if the server dies in between.
+    """
+
+    name = lease = "mail"
+    _after = _FIRST
+
+    def period(self) -> float:
+        return PERIOD
+
+    async def work(self) -> None:
+        context = self._context
+        if not context.pool.policy.mail.server:
+            return
+        now, after = context.clock(), self._after
+
+        def look() -> tuple[list[MailRow], list[Told]]:
+            connection = context.readers.connection()
+            pending = mails.pending(connection, now, after, AT_ONCE)
+            return pending, told_now(connection, pending)
+
+        pending, told = await asyncio.to_thread(look)
+        self._after = pending[-1].key if len(pending) == AT_ONCE else _FIRST
+        by_recipient: dict[str, list[Told]] = defaultdict(list)
+        for one in told:
+            by_recipient[one.recipient].append(one)
+        for recipient, of_recipient in by_recipient.items():
+            if context.stop.is_set() or not await self._tell(recipient, of_recipient[:LINES]):
+                # The server of mail does not serve, so it is not asked for the others.
+                return
+
+    async def _tell(self, recipient: str, told: Sequence[Told]) -> bool:
+        """Send one mail. Returns whether the next one may be tried now."""
+        context, policy = self._context, self._context.pool.policy.mail
+        keys = [key for one in told for key in one.keys]
+        taken = await context.writer.acall(lambda tx: mails.take(tx.connection, keys))
+        present = {row.submission for row in taken}
+        lines = [one.line for one in told if one.line and one.keys[0].submission in present]
+        if not lines:
+            return True
+        subject = lines[0] if len(lines) == 1 else plural(len(lines), "submission")
+        mail = OutgoingMail(policy.sender, recipient, f"Pilotage: {subject}", "\n".join(lines) + "\n")
+        send = partial(send_mail, policy.server, mail)
+        delivery = await asyncio.get_running_loop().run_in_executor(
+            DaemonThreads(self.name), lambda: context.pilots.outside.ask("mail", Delivery, send)
+        )
+        if delivery.outcome is not MailOutcome.SENT:
+            log.warning("mail to %s: %s: %s", recipient, delivery.outcome, delivery.reason)
+        if delivery.outcome is not MailOutcome.LATER:
+            return True
+        await context.writer.acall(lambda tx: _try_later(tx, taken, context.clock()))
+        return False
+
+
+def _try_later(tx: Transaction, rows: Sequence[MailRow], now: float) -> None:
+    """Store rows again whose mail was not taken, unless they have had all of their tries."""
+    mails.add(
+        tx.connection,
+        [
+            row._replace(tries=row.tries + 1, not_before=now + RETRY_DELAY * 2**row.tries)
+            for row in rows
+            if row.tries + 1 < TRIES
+        ],
+    )

@@ -1,0 +1,113 @@
+"""Mail about submissions: who gets it, and the words for events that have happened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pilotage.core.ids import SubmissionId
+from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.states import JobState
+from pilotage.core.mail import MailEvent
+from pilotage.core.plurals import plural
+from pilotage.core.policy import Policy
+from pilotage.services.submission.gates import EVERYBODY
+from pilotage.store.engine.connection import Connection
+from pilotage.store.tables import chains, job_counts, listing, mails, submissions
+from pilotage.store.tables.mails import MailKey, MailRow
+from pilotage.store.tables.selections import JobSelection
+from pilotage.store.tables.submissions import SubmissionRow
+from pilotage.store.writer.transaction import Transaction
+
+MOST_TEXT = 200
+"""Characters of a name or a reason in a mail."""
+
+
+def _recipient(policy: Policy, description: JobDescription, owner: str) -> str:
+    """The address for mail about a submission; "": none is known, or it is forbidden."""
+    user = policy.users.get(owner)
+    own = user.mail if user is not None else ""
+    wanted = description.mail_user or own
+    ends = tuple(ending.lower() for ending in policy.mail.recipients)
+    return wanted if wanted == own or wanted.lower().endswith(ends) else ""
+
+
+def mail_warnings(policy: Policy, description: JobDescription, owner: str) -> Iterator[str]:
+    """Why nobody will get the mail that a description asks for."""
+    if not description.mail_type:
+        return
+    if not policy.mail.server:
+        yield "no mail will be sent: mail.server of the policy is empty"
+    elif not _recipient(policy, description, owner) and description.mail_user:
+        ends = ", ".join(policy.mail.recipients) or f"users.{owner}.mail only"
+        yield f"no mail will be sent to {description.mail_user}: the policy allows {ends}"
+    elif not _recipient(policy, description, owner):
+        yield f"no mail will be sent: give mail_user, or users.{owner}.mail in the policy"
+
+
+def insert_mails(tx: Transaction, policy: Policy, row: SubmissionRow, description: JobDescription) -> None:
+    """Let the duty watch a new submission for the events of its description."""
+    if not (description.mail_type and policy.mail.server):
+        return
+    if recipient := _recipient(policy, description, row.owner):
+        mails.add(tx.connection, [MailRow(row.id, event, recipient) for event in description.mail_type])
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Mails of one submission whose events have happened, or cannot happen any more."""
+
+    keys: tuple[MailKey, ...]
+    recipient: str
+    line: str
+    """"": there is nothing to tell."""
+
+
+def told_now(connection: Connection, rows: Sequence[MailRow]) -> list[Told]:
+    """What can be told of these mails, which are sorted by submission."""
+    found = []
+    for submission, of_submission in groupby(rows, key=lambda row: row.submission):
+        told = _told(connection, submission, list(of_submission))
+        if told is not None:
+            found.append(told)
+    return found
+
+
+def _told(connection: Connection, id_: SubmissionId, rows: Sequence[MailRow]) -> Told | None:
+    events = {row.event: row.key for row in rows}
+    submission = submissions.by_id(connection, id_)
+    if submission is None:
+        return Told(tuple(events.values()), rows[0].recipient, "")
+    closed = submission.state == submissions.CLOSED
+    if closed and not chains.has_unfinished(connection, id_):
+        wanted = MailEvent.END in events or _first_failure(connection, id_)
+        line = f"{_named(submission)}: {_ends(connection, submission)}" if wanted else ""
+        return Told(tuple(events.values()), rows[0].recipient, line)
+    failure = _first_failure(connection, id_) if MailEvent.FAIL in events else ""
+    if not failure:
+        return None
+    return Told((events[MailEvent.FAIL],), rows[0].recipient, f"{_named(submission)}: {failure}")
+
+
+def _named(submission: SubmissionRow) -> str:
+    name = f" ({_plain(submission.job_name)})" if submission.job_name else ""
+    return f"submission {submission.id}{name}"
+
+
+def _ends(connection: Connection, submission: SubmissionRow) -> str:
+    states = job_counts.by_state(connection, JobSelection(submission=submission.id), EVERYBODY)
+    ends = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()) if number)
+    return f"{plural(submission.count, 'job')} ended: {ends}"
+
+
+def _first_failure(connection: Connection, submission: int) -> str:
+    failed = JobSelection(submission=submission, states=[JobState.FAILED])
+    rows = listing.jobs(connection, failed, EVERYBODY, 0, 1)
+    return f"job {rows[0].id} failed: {_plain(rows[0].reason)}" if rows else ""
+
+
+def _plain(text: str) -> str:
+    """A text of a user on one line of a mail."""
+    return re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", text)[:MOST_TEXT]
