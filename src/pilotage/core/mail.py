@@ -11,7 +11,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=-]*@[A-Za-z0-9][A-Za-z0-
 
 
 class MailEvent(StrEnum):
-    """What a mail tells about a submission, once. The values are those of the field `mail_type`."""
+    """An event of a submission that a mail tells once. The field `mail_type` has these values."""
 
     END = "end"
     """All of its jobs have ended."""

@@ -70,8 +70,8 @@ def _outputs(connection: Connection, _: Sequence[Any], before: float, most: int)
 
 def _handed_outputs(connection: Connection, keys: Sequence[Any], _: float, most: int) -> int:
     """Delete expired outputs that no other job reads any more."""
-    ended = handed_outputs.end_readers(connection, keys[:most])
-    _delete_outputs(connection, [history.JobEpoch(*one) for one in ended])
+    unread = handed_outputs.end_readers(connection, keys[:most])
+    _delete_outputs(connection, [history.JobEpoch(job, epoch) for job, epoch in unread])
     return len(keys[:most])
 
 

@@ -188,10 +188,6 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
             hint="the program is warned this long before its end",
             field="warn",
         )
-    if description.mail_user and not is_mail_address(description.mail_user):
-        yield InvalidInput(
-            f"mail_user: {description.mail_user!r:.100} is not an address of mail", field="mail_user"
-        )
     yield from _dependency_mistakes(description)
     yield from path_mistakes(description)
     yield from _in_place_mistakes(description)
@@ -201,13 +197,20 @@ def _mistakes(description: JobDescription) -> Iterator[InvalidInput]:
         description.executable,
         [(item.name, item.mode == COPY) for item in description.input_sandbox],
     )
+    yield from _mail_and_name_mistakes(description)
+    if description.sites and set(description.sites) <= set(description.banned_sites):
+        yield InvalidInput("all requested sites are also in banned_sites", field="sites")
+
+
+def _mail_and_name_mistakes(description: JobDescription) -> Iterator[InvalidInput]:
+    if description.mail_user and not is_mail_address(description.mail_user):
+        text = f"mail_user: {description.mail_user!r:.100} is not an address of mail"
+        yield InvalidInput(text, field="mail_user")
     names: set[str] = set()
     for file in description.input_sandbox:
         if file.name in names:
             yield InvalidInput(f"two input files have the name {file.name!r}", field="input_sandbox")
         names.add(file.name)
-    if description.sites and set(description.sites) <= set(description.banned_sites):
-        yield InvalidInput("all requested sites are also in banned_sites", field="sites")
 
 
 def _in_place_mistakes(description: JobDescription) -> Iterator[InvalidInput]:

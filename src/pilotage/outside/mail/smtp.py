@@ -77,5 +77,5 @@ def send_mail(server: str, mail: OutgoingMail) -> Delivery:
 
 
 def _refused(code: int, reason: str) -> Delivery:
-    """SMTP has codes from 400 for what may work later, and from 500 for what never will."""
+    """SMTP uses codes from 400 to 499 for refusals that may pass, and higher codes for the others."""
     return Delivery(MailOutcome.LATER if 400 <= code < 500 else MailOutcome.REFUSED, reason)

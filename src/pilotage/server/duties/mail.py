@@ -13,7 +13,7 @@ from pilotage.core.plurals import plural
 from pilotage.outside.mail.smtp import Delivery, MailOutcome, OutgoingMail, send_mail
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
-from pilotage.services.submission.mails import Told, told_now
+from pilotage.services.submission.mails import MailReport, mail_reports
 from pilotage.store.tables import mails
 from pilotage.store.tables.mails import MailKey, MailRow
 from pilotage.store.writer.transaction import Transaction
@@ -51,28 +51,29 @@ class MailDuty(Duty):
             return
         now, after = context.clock(), self._after
 
-        def look() -> tuple[list[MailRow], list[Told]]:
+        def look() -> tuple[list[MailRow], list[MailReport]]:
             connection = context.readers.connection()
             pending = mails.pending(connection, now, after, AT_ONCE)
-            return pending, told_now(connection, pending)
+            return pending, mail_reports(connection, pending)
 
-        pending, told = await asyncio.to_thread(look)
+        pending, reports = await asyncio.to_thread(look)
         self._after = pending[-1].key if len(pending) == AT_ONCE else _FIRST
-        by_recipient: dict[str, list[Told]] = defaultdict(list)
-        for one in told:
-            by_recipient[one.recipient].append(one)
+        by_recipient: dict[str, list[MailReport]] = defaultdict(list)
+        for report in reports:
+            by_recipient[report.recipient].append(report)
         for recipient, of_recipient in by_recipient.items():
             if context.stop.is_set() or not await self._tell(recipient, of_recipient[:LINES]):
                 # The server of mail does not serve, so it is not asked for the others.
                 return
 
-    async def _tell(self, recipient: str, told: Sequence[Told]) -> bool:
+    async def _tell(self, recipient: str, reports: Sequence[MailReport]) -> bool:
         """Send one mail. Returns whether the next one may be tried now."""
         context, policy = self._context, self._context.pool.policy.mail
-        keys = [key for one in told for key in one.keys]
+        keys = [key for report in reports for key in report.keys]
         taken = await context.writer.acall(lambda tx: mails.take(tx.connection, keys))
         present = {row.submission for row in taken}
-        lines = [one.line for one in told if one.line and one.keys[0].submission in present]
+        shown = [report for report in reports if report.line and report.keys[0].submission in present]
+        lines = [report.line for report in shown]
         if not lines:
             return True
         subject = lines[0] if len(lines) == 1 else plural(len(lines), "submission")

@@ -56,7 +56,7 @@ def insert_mails(tx: Transaction, policy: Policy, row: SubmissionRow, descriptio
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MailReport:
     """Mails of one submission whose events have happened, or cannot happen any more."""
 
     keys: tuple[MailKey, ...]
@@ -65,30 +65,30 @@ class Told:
     """"": there is nothing to tell."""
 
 
-def told_now(connection: Connection, rows: Sequence[MailRow]) -> list[Told]:
-    """What can be told of these mails, which are sorted by submission."""
-    found = []
+def mail_reports(connection: Connection, rows: Sequence[MailRow]) -> list[MailReport]:
+    """The reports for which these mails wait, as far as their events have happened. `rows` are sorted by submission."""
+    reports = []
     for submission, of_submission in groupby(rows, key=lambda row: row.submission):
-        told = _told(connection, submission, list(of_submission))
-        if told is not None:
-            found.append(told)
-    return found
+        report = _report(connection, submission, list(of_submission))
+        if report is not None:
+            reports.append(report)
+    return reports
 
 
-def _told(connection: Connection, id_: SubmissionId, rows: Sequence[MailRow]) -> Told | None:
+def _report(connection: Connection, id_: SubmissionId, rows: Sequence[MailRow]) -> MailReport | None:
     events = {row.event: row.key for row in rows}
     submission = submissions.by_id(connection, id_)
     if submission is None:
-        return Told(tuple(events.values()), rows[0].recipient, "")
+        return MailReport(tuple(events.values()), rows[0].recipient, "")
     closed = submission.state == submissions.CLOSED
     if closed and not chains.has_unfinished(connection, id_):
         wanted = MailEvent.END in events or _first_failure(connection, id_)
         line = f"{_named(submission)}: {_ends(connection, submission)}" if wanted else ""
-        return Told(tuple(events.values()), rows[0].recipient, line)
+        return MailReport(tuple(events.values()), rows[0].recipient, line)
     failure = _first_failure(connection, id_) if MailEvent.FAIL in events else ""
     if not failure:
         return None
-    return Told((events[MailEvent.FAIL],), rows[0].recipient, f"{_named(submission)}: {failure}")
+    return MailReport((events[MailEvent.FAIL],), rows[0].recipient, f"{_named(submission)}: {failure}")
 
 
 def _named(submission: SubmissionRow) -> str:

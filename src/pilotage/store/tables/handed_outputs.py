@@ -52,7 +52,7 @@ def ended_readers(connection: Connection) -> list[int]:
 
 
 def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tuple[JobId, int]]:
-    """Forget what these submissions read.
+    """Forget the outputs that these submissions read.
 
     Returns the archived jobs whose outputs can be deleted now, with their epochs.
     """
@@ -71,6 +71,6 @@ def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tupl
 
 
 def delete_of_submissions(connection: Connection, submissions: Sequence[int]) -> None:
-    """Forget what deleted submissions read."""
+    """Forget the outputs that deleted submissions read."""
     them, value = in_list(connection, "submission_id", submissions)
     connection.execute(f"DELETE FROM handed_outputs WHERE {them}", (value,))

@@ -1,4 +1,4 @@
-"""Mails that submissions have asked for. Whoever deletes a row sends its mail, so it is sent at most once."""
+"""Mails that submissions have asked for. The server that deletes a row sends its mail, so it is sent at most once."""
 
 from __future__ import annotations
 
