@@ -24,12 +24,12 @@ LISTS = {
     "names": lambda texts: [f"{place}{text}" for place, text in enumerate(texts)],
     "inputs": lambda texts: [f"d/{place}{text}" for place, text in enumerate(texts)],
 }
-FORMS = {"folder_mark", "umask"}
+FORMS = {"folder_mark", "umask", "mail_user"}
 """Texts of a fixed form, which bounds them."""
 TEXTS = [
     one
     for one in BY_NAME.values()
-    if one.kind in (*ONE_TEXT, *LISTS) and one.name not in {"pilot_types", *FORMS}
+    if one.kind in (*ONE_TEXT, *LISTS) and not (one.kind == "names" and one.choices) and one.name not in FORMS
 ]
 
 
