@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pilotage.core.jobs.durations import format_duration
-from pilotage.twin.report.scales import SECONDS_LABELS, LogScale
-from pilotage.twin.report.svg import Drawing
+from pilotage.documents.scales import SECONDS_LABELS, LogScale
+from pilotage.documents.svg import Drawing
 
 WIDTH, HEIGHT = 620.0, 300.0
 LEFT, TOP, RIGHT, BOTTOM = 52.0, 74.0, 600.0, 250.0

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,7 @@ from pilotage import wire
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, parse_duration
+from pilotage.cli.time_format import format_instant, parse_duration, utc_period
 from pilotage.core.errors import InvalidInput
 from pilotage.core.plurals import plural
 
@@ -230,8 +229,8 @@ def export(
 
     An attempt counts in the month in which it ended; failed attempts count too. Times are in seconds.
     """
-    since = _date(begin)[0] if begin else None
-    until = _date(end)[1] if end else None
+    since = utc_period(begin)[0] if begin else None
+    until = utc_period(end)[1] if end else None
     if since is not None and until is not None and since >= until:
         raise InvalidInput(
             f"the period from {begin} until {end} is empty", hint="--from must be before --until"
@@ -275,17 +274,3 @@ def _cell(value: object) -> object:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
         return f"'{value}"
     return value
-
-
-def _date(text: str) -> tuple[float, float]:
-    """A month or a day in UTC, as the instants where it begins and ends."""
-    for pattern in ("%Y-%m-%d", "%Y-%m"):
-        try:
-            first = datetime.strptime(text, pattern).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-        if pattern == "%Y-%m-%d":
-            return first.timestamp(), first.timestamp() + 86400
-        following = datetime(first.year + first.month // 12, first.month % 12 + 1, 1, tzinfo=UTC)
-        return first.timestamp(), following.timestamp()
-    raise InvalidInput(f"{text!r} is not a date", hint="write a month, 2026-11, or a day, 2026-11-05")

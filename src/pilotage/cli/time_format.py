@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pilotage.core.errors import InvalidInput
 from pilotage.core.jobs.durations import clock_seconds
@@ -69,6 +69,20 @@ def parse_end(text: str, now: float) -> float:
     except InvalidInput:
         hint = "write in how long (90s, 2h, 3d) or a date (2026-11-05, 2026-11-05 14:30)"
         raise InvalidInput(f"{text!r} is not a time", hint=hint) from None
+
+
+def utc_period(text: str) -> tuple[float, float]:
+    """A month or a day in UTC, as the instants where it begins and ends."""
+    for pattern in ("%Y-%m-%d", "%Y-%m"):
+        try:
+            first = datetime.strptime(text, pattern).replace(tzinfo=UTC)
+            following = datetime(first.year + first.month // 12, first.month % 12 + 1, 1, tzinfo=UTC)
+        except ValueError:
+            continue
+        if pattern == "%Y-%m-%d":
+            return first.timestamp(), first.timestamp() + 86400
+        return first.timestamp(), following.timestamp()
+    raise InvalidInput(f"{text!r} is not a date", hint="write a month, 2026-11, or a day, 2026-11-05")
 
 
 def format_size(size: int) -> str:

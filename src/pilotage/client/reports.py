@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pilotage import wire
+from pilotage.client import selections
 from pilotage.client.typed_requests import TypedRequests, verb
 
 if TYPE_CHECKING:
-    pass
+    from pilotage.wire.attempts import JobAttempt
+    from pilotage.wire.jobs import Selection
 
 
 class ReportMethods(TypedRequests):
@@ -23,3 +26,8 @@ class ReportMethods(TypedRequests):
     duties = verb(lambda: wire.duties.LIST_DUTIES)
 
     costs = verb(lambda: wire.costs.COSTS)
+
+    def attempts(self, which: Selection) -> Iterator[JobAttempt]:
+        """Iterate over the attempts of the selected jobs, by ascending id of the job."""
+        asked = wire.attempts.AttemptsQuery(**selections.given_conditions(which))
+        return self._pages(wire.attempts.LIST_ATTEMPTS, asked, lambda answer: answer.attempts)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
         agents as agents,
     )
     from pilotage.wire import (
+        attempts as attempts,
+    )
+    from pilotage.wire import (
         bans as bans,
     )
     from pilotage.wire import (

@@ -113,6 +113,12 @@ WORDS: dict[str, list[list[str]]] = {
     "ce enable": [["ce", "enable", "local"]],
     "ce disable": [["ce", "disable", "local"]],
     "cost": [["cost"], ["cost", "--since", "yesterday"]],
+    "report": [
+        ["report", "1"],
+        ["report", "request:1"],
+        ["report", "x"],
+        ["report", "--month", "2026-11", "--html", "/nonexist/x"],
+    ],
     "server duties": [["server", "duties"]],
     "director": [["director", "--explain"], ["director"]],
     "ban": [["ban", "bob"], ["ban"]],

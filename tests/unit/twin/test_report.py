@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import Conflict, InvalidInput
+from pilotage.documents.scales import LinearScale, LogScale, axis_end, round_highest, ticks, time_ticks
 from pilotage.twin.measures import measure_run
 from pilotage.twin.report.differences import compare_policies
 from pilotage.twin.report.files import DOCUMENT, PAGE, open_folder, write_report
 from pilotage.twin.report.pictures import pictures_of
-from pilotage.twin.report.scales import LinearScale, LogScale, axis_end, round_highest, ticks, time_ticks
 from pilotage.twin.report.study import PolicyRuns, Study, describe_fits
 from pilotage.twin.report.tables import over_seeds, tables_of
 from pilotage.twin.workload import TraceJobs

@@ -13,7 +13,8 @@ import numpy as np
 from pilotage.core.shares.correction import Memory
 from pilotage.core.shares.use import Entity, Ledger, Outage, UseBucket
 from pilotage.store.engine.bulk_statements import delete, insert
-from pilotage.store.engine.connection import Connection
+from pilotage.store.engine.connection import Connection, in_list
+from pilotage.store.engine.rows import columns
 from pilotage.store.tables import attempts
 
 BATCH_SIZE = 50_000
@@ -189,6 +190,10 @@ def save_correction(connection: Connection, at: float, remembered: Memory, text:
     connection.execute(_SAVE_MEMORY, (at, memory, text))
 
 
+_WALL = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
+"""The pilot's measurement or, without one, the time from confirmation to end; 0 while an attempt runs."""
+
+
 class AccountUsage(NamedTuple):
     """The use of attempts that ended in a period, for one site and owner; in seconds."""
 
@@ -207,21 +212,57 @@ class AccountUsage(NamedTuple):
 def usage_by_account(
     connection: Connection, begin: float, end: float, owner: str | None = None
 ) -> list[AccountUsage]:
-    """The use of attempts that ended in [begin, end) by site, group and owner. `owner`: only this owner.
-
-    Wall time is the pilot's measurement or, without one, the time from confirmation to end.
-    """
-    wall = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
+    """The use of attempts that ended in [begin, end) by site, group and owner. `owner`: only this owner."""
     sql = (
         "SELECT site, grp, owner, count(*), sum(CASE WHEN outcome = 'applied' THEN 1 ELSE 0 END), sum(wall),"
         " sum(wall * processors), sum(cpu),"
         " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
-        f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {wall} AS wall FROM attempts"
+        f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {_WALL} AS wall FROM attempts"
         f" WHERE ended >= ? AND ended < ?{'' if owner is None else ' AND owner = ?'}) AS ended_then"
         " GROUP BY site, grp, owner"
     )
     values = (begin, end) if owner is None else (begin, end, owner)
     return sorted(AccountUsage(*row) for row in connection.execute(sql, values))
+
+
+class AttemptUse(NamedTuple):
+    """One attempt of a job with its use. It has the fields of `wire.attempts.JobAttempt`."""
+
+    job: int
+    attempt: int
+    site: str
+    ce: str
+    started: float
+    ended: float | None
+    outcome: str
+    exit_code: int | None
+    failure: str
+    wall: float
+    cpu: float
+    processors: int
+
+
+_ATTEMPT_USE = columns(
+    AttemptUse,
+    "a.",
+    job="a.job_id",
+    site="coalesce(p.site, a.site)",
+    ce="coalesce(p.ce, '')",
+    started="a.started",
+    ended="a.ended",
+    outcome="coalesce(a.outcome, '')",
+    wall="a.used_wall",
+)
+
+
+def attempts_of(connection: Connection, jobs: Sequence[int]) -> list[AttemptUse]:
+    """The confirmed attempts of these jobs, by job and epoch."""
+    condition, values = in_list(connection, "job_id", jobs)
+    sql = (
+        f"SELECT {_ATTEMPT_USE} FROM (SELECT *, {_WALL} AS used_wall FROM attempts WHERE {condition}) a"
+        " LEFT JOIN pilots p ON p.id = a.pilot_id ORDER BY a.job_id, a.epoch"
+    )
+    return [AttemptUse(*row) for row in connection.execute(sql, (values,))]
 
 
 def attempt_counts(connection: Connection, begin: float, end: float) -> dict[Entity, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pilotage.twin.report.scales import LinearScale, axis_end, ticks, time_ticks
-from pilotage.twin.report.svg import Drawing, Point
+from pilotage.documents.scales import LinearScale, axis_end, ticks, time_ticks
+from pilotage.documents.svg import Drawing, Point
 
 _TICKS: Final = 4
 

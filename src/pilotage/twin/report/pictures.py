@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pilotage.core.jobs.durations import format_duration
+from pilotage.documents.scales import SECONDS_LABELS, LinearScale, LogScale, axis_end, ticks
+from pilotage.documents.svg import COLOURS, Drawing
 from pilotage.twin.measures import RunMeasures, TwinCurves
 from pilotage.twin.report.panels import Panel
 from pilotage.twin.report.quantities import core_hours
-from pilotage.twin.report.scales import SECONDS_LABELS, LinearScale, LogScale, axis_end, ticks
 from pilotage.twin.report.study import PolicyRuns, Study
-from pilotage.twin.report.svg import COLOURS, Drawing
 
 WIDTH: Final = 860.0
 GROUPS_SHOWN: Final = 12

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from pilotage.core.jobs.durations import format_duration
+from pilotage.documents.html_file import ReportTable
 from pilotage.twin.measures import CeMeasures, PartyMeasures, RunMeasures
 from pilotage.twin.report.quantities import core_hours, percent
 from pilotage.twin.report.study import QUANTILE_NAMES, PolicyRuns
 
 OWNERS_SHOWN: Final = 30
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    title: str
-    note: str
-    """One sentence below the title."""
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    texts: int = 1
-    """The first columns are text, the others numbers."""
 
 
 def tables_of(policy: PolicyRuns) -> list[ReportTable]:
