@@ -467,6 +467,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/duties": EDGES,
     "GET /v1/jobs": EDGES,
     "GET /v1/attempts": EDGES,
+    "GET /v1/audit": EDGES,
     "GET /v1/counts": EDGES,
     "GET /v1/changes": EDGES,
     "GET /v1/jobs/{job}": EDGES,

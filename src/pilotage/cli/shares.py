@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
 from pilotage.cli.console import Column
+from pilotage.cli.csv_cells import csv_cell
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.cli.time_format import format_instant, parse_duration, utc_period
@@ -263,14 +264,5 @@ def _as_csv(rows: Sequence[AccountRow]) -> Iterator[str]:
     writer.writeheader()
     for row in rows:
         values = asdict(row)
-        writer.writerow({name: _cell(values[name]) for name in names})
+        writer.writerow({name: csv_cell(values[name]) for name in names})
     yield buffer.getvalue()
-
-
-def _cell(value: object) -> object:
-    """Seconds to the millisecond; a text that a spreadsheet would take for a formula is quoted."""
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
-        return f"'{value}"
-    return value

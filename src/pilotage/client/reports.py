@@ -11,6 +11,7 @@ from pilotage.client.typed_requests import TypedRequests, verb
 
 if TYPE_CHECKING:
     from pilotage.wire.attempts import JobAttempt
+    from pilotage.wire.audit import AuditEntry
     from pilotage.wire.jobs import Selection
 
 
@@ -26,6 +27,11 @@ class ReportMethods(TypedRequests):
     duties = verb(lambda: wire.duties.LIST_DUTIES)
 
     costs = verb(lambda: wire.costs.COSTS)
+
+    def audit(self, *, since: float = 0.0, user: str = "") -> Iterator[AuditEntry]:
+        """Iterate over the changes that people made since an instant, newest first. `user`: by this user only."""
+        asked = wire.audit.AuditQuery(since=since, user=user)
+        return self._pages(wire.audit.LIST_AUDIT, asked, lambda answer: answer.entries)
 
     def attempts(self, which: Selection) -> Iterator[JobAttempt]:
         """Iterate over the attempts of the selected jobs, by ascending id of the job."""

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,12 @@ class Caller:
     """The trusted issuer at which the user has signed in."""
     capabilities: frozenset[str] | None = None
     """The rights of a token of an issuer (`core.identity.claims`); None: all rights of its user."""
+    address: str = ""
+    """The address that the request comes from."""
+
+    def at(self, client: tuple[str, int] | None) -> Caller:
+        """The caller of a request from this address."""
+        return replace(self, address=client[0]) if client else self
 
     @property
     def administrator(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from pilotage.core.policy import Policy
 from pilotage.core.slice_pace import SlicePace
 from pilotage.store.engine.connection import Connection
-from pilotage.store.tables import costs, handed_outputs, history, retention
+from pilotage.store.tables import audit_log, costs, handed_outputs, history, retention
 
 SLICE = 0.002
 """Seconds that a slice should take in the writer's thread, so that no write takes over 5 ms."""
@@ -109,6 +109,10 @@ def _events(connection: Connection, _: Sequence[Any], before: float, most: int) 
     return retention.delete_events(connection, before, most)
 
 
+def _audit(connection: Connection, _: Sequence[Any], before: float, most: int) -> int:
+    return audit_log.delete_before(connection, before, most)
+
+
 def _reasons(connection: Connection, keys: Sequence[Any], before: float, most: int) -> int:
     return retention.delete_reasons(connection, keys[:most])
 
@@ -151,6 +155,7 @@ RULES = (
     Rule("attempts", Policy.attempt_retention, _attempts),
     Rule("costs", Policy.attempt_retention, _costs),
     Rule("events", lambda policy: policy.retention.events, _events, month=retention.drop_month_of_events),
+    Rule("audit", lambda policy: policy.retention.events, _audit),
     Rule("reasons", lambda policy: policy.retention.reasons, _reasons, retention.expired_reasons),
     Rule("pilots", Policy.pilot_retention, _pilots, retention.expired_pilots),
     Rule("uploads", lambda policy: policy.retention.uploads, _uploads, _find_uploads),

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         attempts as attempts,
     )
     from pilotage.wire import (
+        audit as audit,
+    )
+    from pilotage.wire import (
         bans as bans,
     )
     from pilotage.wire import (

@@ -32,7 +32,7 @@ class JobAttempt:
     started: float
     ended: Optional[float]
     outcome: str
-    """As in `Attempt`: "" while it runs, "applied", or why it was not."""
+    """The outcome as in `Attempt`: "" while it runs, "applied", or why it was not."""
     exit_code: Optional[int]
     failure: str
     wall: float
@@ -46,7 +46,7 @@ class JobAttempt:
 @dataclass
 class AttemptsPage:
     attempts: List[JobAttempt]
-    """By job, then in the order of their starts."""
+    """Ordered by job, then by their starts."""
     next: Optional[int] = None
     """`after` of the next page; None: this was the last."""
 

@@ -113,6 +113,7 @@ WORDS: dict[str, list[list[str]]] = {
     "ce enable": [["ce", "enable", "local"]],
     "ce disable": [["ce", "disable", "local"]],
     "cost": [["cost"], ["cost", "--since", "yesterday"]],
+    "audit": [["audit"], ["audit", "--since", "yesterday"], ["audit", "--csv"]],
     "report": [
         ["report", "1"],
         ["report", "request:1"],

@@ -143,6 +143,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extended(core / "policy" / "model.py", "class Jobs(_Table, frozen=True):\n", KEY)
     (root / "pilotage" / "wire" / "medals.py").write_text(MESSAGES)
     (root / "pilotage" / "server" / "http" / "routes" / "medals.py").write_text(ROUTE)
+    extended(
+        root / "pilotage" / "server" / "http" / "auditing.py",
+        "NOT_AUDITED: Mapping[str, str] = {\n",
+        '    "POST /v1/medals": "has no effect",\n',
+    )
     (root / "pilotage" / "cli" / "medals.py").write_text(COMMAND)
     commands = root / "pilotage" / "cli" / "commands.py"
     extended(

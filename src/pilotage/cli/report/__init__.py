@@ -1,1 +1,1 @@
-"""`pilotage report`: what became of a submission, a request or a month, as text or as one HTML file."""
+"""`pilotage report`: the work of a submission, a request or a month, as text or as one HTML file."""

@@ -38,7 +38,7 @@ def report(
     """Report on a submission, a request or a month, for a ticket or a paper.
 
     Jobs by state, failures by cause with their last line, attempts by site and CE, core-seconds, and versions.
-    The HTML file also has a timeline of the attempts. It has no script and loads nothing. You see what you may see.
+    The HTML file also has a timeline of the attempts. It has no script and loads nothing. Users see their own jobs.
     """
     now = time.time()
     if bool(subject) == bool(month):

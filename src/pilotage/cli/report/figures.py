@@ -44,7 +44,7 @@ class Timeline:
     ended: array[float] = field(default_factory=lambda: array("d"))
     kinds: bytearray = field(default_factory=bytearray)
     labels: list[str] = field(default_factory=list)
-    """Of the first attempts: such as "12.1", the first attempt of job 12."""
+    """The names of the first attempts: such as "12.1", the first attempt of job 12."""
 
 
 LABELS: Final = 60
@@ -112,12 +112,12 @@ class FailureCause:
     example: str
     """Such as "job 12"."""
     last_line: str
-    """Of the standard error of the example; empty: not known."""
+    """The end of the standard error of the example; empty: not known."""
 
 
 @dataclass
 class WorkReport:
-    """What one report shows."""
+    """The contents of one report."""
 
     title: str
     facts: list[tuple[str, str]]
@@ -129,4 +129,4 @@ class WorkReport:
     sums: AttemptSums | None = None
     """None: single attempts are not read, as for a month."""
     document: Mapping[str, object] = field(default_factory=dict)
-    """What `--json` prints."""
+    """The document of `--json`."""

@@ -120,7 +120,7 @@ def _add_span(rise: list[float], first: float, last: float) -> None:
 
 
 def sentence(line: Timeline) -> str:
-    """What the drawing shows, for readers who do not see it."""
+    """The contents of the drawing, for readers who do not see it."""
     counts = [
         f"{line.kinds.count(kind):,} {name}" for kind, name in enumerate(KIND_NAMES) if kind in line.kinds
     ]

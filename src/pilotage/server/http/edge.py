@@ -16,6 +16,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from pilotage.core.errors import InvalidInput
+from pilotage.server.http.auditing import check_audit_rule
 from pilotage.server.http.identity import check_sender
 from pilotage.server.http.json_bodies import LARGE, check_leaves, decode_unchecked, is_doubtful
 from pilotage.wire.call import all_calls
@@ -60,6 +61,7 @@ class CheckedRoute(APIRoute):
         call = _calls().get(key)
         if call is None:
             raise LookupError(f"{key} is not in the table of calls (wire/call.py)")
+        check_audit_rule(call)
 
         async def handle_checked(request: Request) -> Response:
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:

@@ -35,6 +35,8 @@ async def identify(context: Context, scope: Scope) -> bool:
         identity = await _identify_sender(context, scope["path"], bearer(header))
     except PilotageError as error:
         identity = error
+    if isinstance(identity, Caller):
+        identity = identity.at(scope.get("client"))
     state = scope.setdefault("state", {})
     state["identity"] = identity
     if isinstance(identity, PilotageError):

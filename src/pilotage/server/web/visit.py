@@ -72,7 +72,8 @@ class Visit:
         def read(token: str) -> Caller:
             return context.tokens.issuer.read(token, context.pool.policy, context.clock())
 
-        self.session, self.caller = context.tokens.sessions.find(key, read, context.clock(), idle=idle)
+        self.session, caller = context.tokens.sessions.find(key, read, context.clock(), idle=idle)
+        self.caller = caller.at(self.request.scope.get("client"))
         state["identity"] = self.caller
         if "connection" in state:
             state["connection"].trust()

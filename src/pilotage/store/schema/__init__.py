@@ -6,6 +6,7 @@ A new database is made from it. Migrations (store/migrations) lead to it from th
 from __future__ import annotations
 
 from pilotage.store.schema import (
+    audit,
     bans,
     catalogues,
     chains,
@@ -27,6 +28,7 @@ from pilotage.store.schema import (
 from pilotage.store.schema.base import metadata
 
 __all__ = [
+    "audit",
     "bans",
     "catalogues",
     "chains",

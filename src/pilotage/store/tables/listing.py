@@ -274,6 +274,23 @@ def facts_of_jobs(connection: Connection, jobs: Sequence[int]) -> dict[int, JobF
     return {job: rows[job] for job in jobs if job in rows}
 
 
+class OwnedJob(NamedTuple):
+    owner: str
+    state: str
+
+
+def jobs_of_others(connection: Connection, jobs: Sequence[int], user: str) -> dict[int, OwnedJob]:
+    """The owner and state of those of these jobs that are not the user's, by id."""
+    condition, values = in_list(connection, "j.id", jobs)
+    sql = (
+        f"SELECT j.id, s.owner, j.state FROM jobs j JOIN submissions s ON s.id = j.submission_id"
+        f" WHERE {condition} AND s.owner <> ?"
+        f" UNION ALL SELECT j.id, j.owner, j.state FROM history j WHERE {condition} AND j.owner <> ?"
+    )
+    rows = connection.execute(sql, (values, user, values, user))
+    return {job: OwnedJob(owner, state) for job, owner, state in rows}
+
+
 def restrict_to_submission(selection: JobSelection, submission: int) -> JobSelection:
     """Narrow a selection to one submission. A selection of another submission becomes empty."""
     if selection.submission not in (None, submission):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 
 from fastapi import Response
 
 from pilotage import __version__
-from pilotage.core.errors import InvalidInput
+from pilotage.core.errors import InvalidInput, Overloaded
 from pilotage.server.context import Context
 from pilotage.server.http.app import LIVE as ALIVE
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.edge import binary_response
+from pilotage.services.audit import audited
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import agents, job_counts, listing, retention
 from pilotage.wire.identity import WHOAMI, Identity
@@ -41,6 +44,12 @@ async def shutdown(body: Shutdown, context: TheContext, caller: TheCaller) -> Sh
     """Stop the server. The answer is sent at once; the server has ended when its address no longer answers."""
     if body.pilots not in ("drain", "keep", "cancel"):
         raise InvalidInput(f"pilots: {body.pilots!r} is not one of drain, keep, cancel")
+    called = audited_call(context, caller, SHUTDOWN, f"server {context.address.instance}")
+    # A full disk or a lost database must not keep the server from its end.
+    with contextlib.suppress(Overloaded):
+        await context.writer.acall(
+            audited(called, lambda tx: None, made=lambda _: f"stopped; pilots: {body.pilots}")
+        )
     context.stop.mode = body.pilots
     context.stop.set()
     return body

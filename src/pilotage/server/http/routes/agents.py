@@ -9,10 +9,12 @@ from functools import partial
 from pilotage.core.errors import NotFound, Superseded
 from pilotage.core.policy import ADMINISTRATOR
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.loop_turns import in_turns
 from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.workqueue import membership, splitting
 from pilotage.services.workqueue.custody import AgentUser
 from pilotage.services.workqueue.loads import AgentLoad
@@ -20,6 +22,7 @@ from pilotage.services.workqueue.sync import sync
 from pilotage.store.tables import agents, element_masks, elements
 from pilotage.store.tables.agents import AgentRow
 from pilotage.store.tables.elements import ElementRow
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
 from pilotage.wire.agents import (
     DRAIN_AGENT,
@@ -45,6 +48,7 @@ from pilotage.wire.agents import (
     SyncRequest,
     SyncResponse,
 )
+from pilotage.wire.call import ApiCall
 from pilotage.wire.queries import EndedQuery
 
 router = CallRouter("agents")
@@ -203,22 +207,33 @@ def _summary(context: Context, row: AgentRow, now: float) -> AgentSummary:
 @router.call(DRAIN_AGENT)
 async def drain_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """Let an agent take no more elements and give back unsplit ones. Administrators, and its user."""
-    return await _set_draining(context, caller, body.name, draining=True)
+    return await _set_draining(context, caller, DRAIN_AGENT, body.name, draining=True)
 
 
 @router.call(ENABLE_AGENT)
 async def enable_agent(body: AgentAction, context: TheContext, caller: TheCaller) -> AgentSummary:
     """Let an agent take elements again. Administrators, and its user."""
-    return await _set_draining(context, caller, body.name, draining=False)
+    return await _set_draining(context, caller, ENABLE_AGENT, body.name, draining=False)
 
 
-async def _set_draining(context: Context, caller: Caller, name: str, *, draining: bool) -> AgentSummary:
+async def _set_draining(
+    context: Context,
+    caller: Caller,
+    call: ApiCall[type[AgentAction], AgentSummary],
+    name: str,
+    *,
+    draining: bool,
+) -> AgentSummary:
     agent = _need_authority(context, caller, name)
     work_queue, now = context.work.work_queue, context.clock()
     jobs = (await _load(context, agent.id, now)).jobs
     row = await context.writer.acall(
-        lambda tx: membership.set_draining(
-            work_queue, tx, name, jobs, draining=draining, by=caller.user, now=now
+        audited(
+            audited_call(context, caller, call, f"agent {name}"),
+            lambda tx: membership.set_draining(
+                work_queue, tx, name, jobs, draining=draining, by=caller.user, now=now
+            ),
+            state=lambda tx: _status(tx, name, now),
         )
     )
     return _summary(context, row, now)
@@ -230,9 +245,18 @@ async def remove_agent(body: AgentAction, context: TheContext, caller: TheCaller
     _need_authority(context, caller, body.name)
     work_queue, now = context.work.work_queue, context.clock()
     row = await context.writer.acall(
-        lambda tx: membership.remove(work_queue, tx, body.name, by=caller.user, now=now)
+        audited(
+            audited_call(context, caller, REMOVE_AGENT, f"agent {body.name}"),
+            lambda tx: membership.remove(work_queue, tx, body.name, by=caller.user, now=now),
+            state=lambda tx: _status(tx, body.name, now),
+        )
     )
     return _summary(context, row, now)
+
+
+def _status(tx: Transaction, name: str, now: float) -> str:
+    row = agents.by_name(tx.connection, name)
+    return row.status(now) if row else ""
 
 
 def _need_authority(context: Context, caller: Caller, name: str) -> AgentRow:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pilotage.core.errors import InvalidInput, NotFound
+from pilotage.server.http.auditing import audited_call, utc_text
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.services.audit import audited
 from pilotage.services.pilots import banned_owners
 from pilotage.services.policy import bans as ban_service
 from pilotage.store.tables import bans
 from pilotage.store.tables.bans import BanRow
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.bans import BAN_USER, LIFT_BAN, LIST_BANS, BanLift, BanList, BanRequest, BanSummary
 from pilotage.wire.queries import EndedQuery
 
@@ -39,8 +42,12 @@ async def ban_user(body: BanRequest, context: TheContext, caller: TheCaller) -> 
     if body.until is not None and body.until <= now:
         raise InvalidInput("until: the instant is in the past", field="until")
     row = await context.writer.acall(
-        lambda tx: ban_service.ban(
-            pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now, until=body.until
+        audited(
+            audited_call(context, caller, BAN_USER, _target(body.user, body.site), body.reason),
+            lambda tx: ban_service.ban(
+                pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now, until=body.until
+            ),
+            state=lambda tx: _ban_text(tx, body.user, body.site),
         )
     )
     while await context.writer.acall(lambda tx: banned_owners.send_away(pool, tx)):
@@ -57,12 +64,28 @@ async def lift_ban(body: BanLift, context: TheContext, caller: TheCaller) -> Ban
     caller.need_site_administrator(context.pool.policy, body.site)
     pool, now = context.pool, context.clock()
     row = await context.writer.acall(
-        lambda tx: ban_service.lift(
-            pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
+        audited(
+            audited_call(context, caller, LIFT_BAN, _target(body.user, body.site), body.reason),
+            lambda tx: ban_service.lift(
+                pool, tx, body.user, body.site, by=caller.user, reason=body.reason, now=now
+            ),
+            state=lambda tx: _ban_text(tx, body.user, body.site),
         )
     )
     context.wake.local_ces.set()
     return _summary(row._replace(ended=now, ended_by=caller.user))
+
+
+def _target(user: str, site: str) -> str:
+    return f"{user} at {f'site {site}' if site else 'all sites'}"
+
+
+def _ban_text(tx: Transaction, user: str, site: str) -> str:
+    """The ban in force, for the audit log."""
+    for row in bans.in_force(tx.connection):
+        if (row.owner, row.site) == (user, site):
+            return "banned" if row.until is None else f"banned until {utc_text(row.until)}"
+    return "not banned"
 
 
 def _summary(row: BanRow) -> BanSummary:

@@ -10,8 +10,10 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.core.provisioning.probe import ProbeStep, StepState
 from pilotage.outside.batch.pilot_logs import read_log_tail
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.services.audit import audited
 from pilotage.services.director.probes import account, is_open, request_probe
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ce_probes, pilots
@@ -27,7 +29,11 @@ async def probe_ce(body: CeProbeRequest, context: TheContext, caller: TheCaller)
     ce = ce_by_name(context.pool.policy, body.name)
     pool, clock = context.pool, context.clock
     row = await context.writer.acall(
-        lambda tx: request_probe(pool.ids, tx, body.name, by=caller.user, now=clock())
+        audited(
+            audited_call(context, caller, PROBE_CE, f"CE {body.name}"),
+            lambda tx: request_probe(pool.ids, tx, body.name, by=caller.user, now=clock()),
+            made=lambda probe: f"probe {probe.number}",
+        )
     )
     context.wake.local_ces.set()
     return await context.quick_read(lambda connection: _show(connection, row, ce, clock()))

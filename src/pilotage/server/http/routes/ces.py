@@ -14,15 +14,18 @@ from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.server.context import Context
 from pilotage.server.duties.batch_clients import COMMAND_TIMEOUT, server_machine, waiting_adapter
 from pilotage.server.duties.ce_recording import record_rehearsal
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.director.ce_jobs import listed_jobs
 from pilotage.services.director.ce_record import switch_ce
 from pilotage.services.director.ce_status import USE_WINDOW, clocks_off, failure, recent_use, summaries
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ces
 from pilotage.store.tables.ces import CeSwitch
+from pilotage.wire.call import ApiCall
 from pilotage.wire.ces import (
     CHECK_CE,
     DESCRIBE_BATCH_SYSTEM,
@@ -164,7 +167,7 @@ def report_ce(asked: CeQuery, context: TheContext, caller: TheCaller) -> CeRepor
 @router.call(ENABLE_CE)
 async def enable_ce(body: CeChange, context: TheContext, caller: TheCaller) -> CeSummary:
     """Submit pilots to a CE again, and end its pause. Administrators only."""
-    return await _switch(context, caller, body, CeSwitch.ON)
+    return await _switch(context, caller, ENABLE_CE, body, CeSwitch.ON)
 
 
 @router.call(DISABLE_CE)
@@ -172,14 +175,26 @@ async def disable_ce(body: CeChange, context: TheContext, caller: TheCaller) -> 
     """Submit no more pilots to a CE until it is enabled. Its pilots go on. Administrators only."""
     if not body.reason:
         raise InvalidInput("reason: say why the CE is disabled", field="reason")
-    return await _switch(context, caller, body, CeSwitch.DISABLED)
+    return await _switch(context, caller, DISABLE_CE, body, CeSwitch.DISABLED)
 
 
-async def _switch(context: Context, caller: Caller, body: CeChange, switch: CeSwitch) -> CeSummary:
+async def _switch(
+    context: Context,
+    caller: Caller,
+    call: ApiCall[type[CeChange], CeSummary],
+    body: CeChange,
+    switch: CeSwitch,
+) -> CeSummary:
     ce_by_name(context.pool.policy, body.name)
     pool, now = context.pool, context.clock()
     await context.writer.acall(
-        lambda tx: switch_ce(pool.ids, tx, body.name, switch, by=caller.user, reason=body.reason, now=now)
+        audited(
+            audited_call(context, caller, call, f"CE {body.name}", body.reason),
+            lambda tx: switch_ce(
+                pool.ids, tx, body.name, switch, by=caller.user, reason=body.reason, now=now
+            ),
+            state=lambda tx: str(ces.by_name(tx.connection, body.name).switch) or "enabled",
+        )
     )
     context.wake.local_ces.set()
     rows = await context.quick_read(lambda connection: _summaries(context, connection))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 from fastapi import Response
 
@@ -22,17 +23,22 @@ from pilotage.core.datasets.facts import (
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import Policy
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.submissions import group_of
 from pilotage.server.loop_turns import in_turns
+from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.catalogue import locations, registration, reports
 from pilotage.services.catalogue.locations import BLOCKS_AT_ONCE, ReplicaChange
 from pilotage.services.catalogue.registration import FILES_AT_ONCE, LUMIS_AT_ONCE, Added
 from pilotage.services.catalogue.visibility import hidden_data_warnings, unknown_storage_warnings
 from pilotage.store.tables import datasets
 from pilotage.store.tables.datasets import BlockRow, DataSetRow, Totals
+from pilotage.store.writer.transaction import Transaction
+from pilotage.wire.call import ApiCall
 from pilotage.wire.datasets import (
     ADD_FILES,
     CHANGE_REPLICAS,
@@ -59,6 +65,7 @@ from pilotage.wire.datasets import (
     ReplicasChanged,
 )
 
+Result = TypeVar("Result")
 router = CallRouter("data sets")
 
 
@@ -123,13 +130,19 @@ async def add_files(body: FilesAdd, context: TheContext, caller: TheCaller) -> F
         sent += len(part)
         entry, complete = BlockEntry(name, tuple(part), places), body.complete and sent == len(files)
         added = await context.writer.acall(
-            partial(
-                registration.add_block,
-                name=body.dataset,
-                entry=entry,
-                changer=caller.viewer(),
-                complete=complete,
-                now=context.clock(),
+            _audited(
+                context,
+                caller,
+                ADD_FILES,
+                body.dataset,
+                partial(
+                    registration.add_block,
+                    name=body.dataset,
+                    entry=entry,
+                    changer=caller.viewer(),
+                    complete=complete,
+                    now=context.clock(),
+                ),
             )
         )
         total = Added(total.files + added.files, total.known + added.known, total.closed + added.closed)
@@ -211,7 +224,13 @@ async def change_replicas(body: ReplicasChange, context: TheContext, caller: The
     for first in range(0, len(ids), BLOCKS_AT_ONCE):
         part = ids[first : first + BLOCKS_AT_ONCE]
         moved += await context.writer.acall(
-            partial(locations.change_replicas, blocks=part, change=change, now=context.clock())
+            _audited(
+                context,
+                caller,
+                CHANGE_REPLICAS,
+                body.dataset,
+                partial(locations.change_replicas, blocks=part, change=change, now=context.clock()),
+            )
         )
     context.wake.locations.set()
     return ReplicasChanged(len(ids), moved)
@@ -229,7 +248,15 @@ def _block(context: Context, row: DataSetRow, name: str) -> BlockRow:
 @router.call(CLOSE_DATASET)
 async def close_dataset(body: DataSetChange, context: TheContext, caller: TheCaller) -> DataSetSummary:
     """Close a data set and its open blocks: no more files will come. Its owner, or an administrator."""
-    row = await context.writer.acall(lambda tx: registration.close(tx, body.name, changer=caller.viewer()))
+    row = await context.writer.acall(
+        _audited(
+            context,
+            caller,
+            CLOSE_DATASET,
+            body.name,
+            lambda tx: registration.close(tx, body.name, changer=caller.viewer()),
+        )
+    )
     context.wake.intake.set()
     return await _read_summary(context, row)
 
@@ -240,10 +267,37 @@ async def remove_dataset(body: DataSetChange, context: TheContext, caller: TheCa
     name = body.name
     summary = await _read_summary(context, registration.find(context.readers.connection(), name))
     await context.writer.acall(
-        lambda tx: registration.remove(tx, name, changer=caller.viewer(), now=context.clock())
+        _audited(
+            context,
+            caller,
+            REMOVE_DATASET,
+            name,
+            lambda tx: registration.remove(tx, name, changer=caller.viewer(), now=context.clock()),
+        )
     )
     context.wake.locations.set()
     return summary
+
+
+def _audited(
+    context: Context,
+    caller: Caller,
+    call: ApiCall[Any, Any],
+    name: str,
+    change: Callable[[Transaction], Result],
+) -> Callable[[Transaction], Result]:
+    """`change` of a data set, with a row of the audit log if it is another user's."""
+
+    def state(tx: Transaction) -> str:
+        row = datasets.by_name(tx.connection, name)
+        return f"{'open' if row.open else 'closed'}, of {row.owner}" if row else "not there"
+
+    def owner(tx: Transaction) -> str:
+        row = datasets.by_name(tx.connection, name)
+        return row.owner if row else ""
+
+    called = audited_call(context, caller, call, f"data set {name}")
+    return audited(called, change, state=state, owner=owner)
 
 
 async def _read_summary(context: Context, row: DataSetRow) -> DataSetSummary:

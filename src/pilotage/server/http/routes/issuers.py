@@ -15,7 +15,8 @@ from pilotage.server.context import Context
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import expiry
-from pilotage.services.policy.apply import apply_policy
+from pilotage.services.audit import AuditedCall, audited
+from pilotage.services.policy.apply import apply_policy, in_force
 from pilotage.services.tokens import changes
 from pilotage.store.tables import instance
 from pilotage.wire.identity import TokenResponse
@@ -120,5 +121,10 @@ async def _accept_new_user(context: Context, name: str, claims: Mapping[str, Any
             now=context.clock(),
             expect=current.version,
         )
+        target = f"policy: new user {account.user}"
+        new = AuditedCall(
+            account.user, "", "", EXCHANGE_TOKEN.key, target, f"signed in at issuer {name}", context.clock()
+        )
+        changed = audited(new, add, state=lambda tx: f"version {in_force(tx)}")
         with contextlib.suppress(Conflict):  # somebody else has applied a policy meanwhile
-            await context.writer.acall(add)
+            await context.writer.acall(changed)

@@ -15,6 +15,7 @@ from pilotage.core.ids import JobId
 from pilotage.core.jobs.json_format import description_to_json, hide_environment_values
 from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.edge import binary_response
@@ -31,7 +32,8 @@ from pilotage.server.http.stored_outputs import (
 )
 from pilotage.server.sandbox_objects import delete_outputs_or_leave, pieces_of, read_object
 from pilotage.server.tokens import Caller
-from pilotage.services.jobs.actions import CHUNK, ActionOutcome, act, check_verb
+from pilotage.services.jobs.actions import CHUNK, ActionOutcome, check_verb
+from pilotage.services.jobs.audited_actions import act_audited
 from pilotage.services.jobs.dependants import count_needing
 from pilotage.services.jobs.payload import parameter_values, stored_description
 from pilotage.services.pilots import leases
@@ -219,7 +221,6 @@ async def action(
     """
     check_verb(verb, body.priority)
     selection = selection_of(body.selection)
-    pool, clock = context.pool, context.clock
     answer, after, killed = ActionResponse(0, 0), 0, list[int]()
     while True:
         ids = await asyncio.to_thread(_ids, context, selection, caller, after)
@@ -227,13 +228,11 @@ async def action(
             break
         outcome: ActionOutcome = await context.writer.acall(
             partial(
-                act,
-                pool,
+                act_audited,
+                context.pool,
                 verb=verb,
                 ids=ids,
-                actor=f"user:{caller.user}",
-                reason=body.reason,
-                now=clock(),
+                called=audited_call(context, caller, ACT_ON_JOBS, verb, body.reason),
                 dry_run=body.dry_run,
                 priority=body.priority,
             )

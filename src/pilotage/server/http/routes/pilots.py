@@ -14,11 +14,14 @@ from pilotage.core.pilots.orders import LeaveOrder
 from pilotage.core.policy.lookup import ce_by_name
 from pilotage.outside.batch.pilot_logs import read_log_from
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
-from pilotage.services.pilots.orders import CHUNK, order_to_leave
+from pilotage.services.audit import audited
+from pilotage.services.jobs.audited_actions import ranges_text
+from pilotage.services.pilots.orders import CHUNK, Ordered, order_to_leave
 from pilotage.store.tables import jobs, listing, pilot_demand
 from pilotage.store.tables import pilots as pilot_rows
 from pilotage.store.tables.listing import PilotSummaryRow
@@ -141,18 +144,19 @@ async def kill_pilots(body: PilotKill, context: TheContext, caller: TheCaller) -
     order, answer = LeaveOrder(body.order), PilotKillResponse(0, 0)
     pool, clock = context.pool, context.clock
     async for ids in _chunks(context, body):
-        ordered = await context.writer.acall(
-            partial(
-                order_to_leave,
-                pool,
-                ids=ids,
-                asked=order,
-                actor=f"user:{caller.user}",
-                reason=body.reason,
-                now=clock(),
-                dry_run=body.dry_run,
-            )
+        change = partial(
+            order_to_leave,
+            pool,
+            ids=ids,
+            asked=order,
+            actor=f"user:{caller.user}",
+            reason=body.reason,
+            now=clock(),
+            dry_run=body.dry_run,
         )
+        called = audited_call(context, caller, KILL_PILOTS, f"pilots {ranges_text(ids)}", body.reason)
+        made = partial(_orders_text, order)
+        ordered = await context.writer.acall(change if body.dry_run else audited(called, change, made=made))
         answer.matched += len(ids)
         answer.done += len(ordered.done)
         answer.not_called += ordered.not_called
@@ -162,6 +166,11 @@ async def kill_pilots(body: PilotKill, context: TheContext, caller: TheCaller) -
         ce_by_name(context.pool.policy, body.ce)
     context.wake.local_ces.set()
     return answer
+
+
+def _orders_text(order: LeaveOrder, ordered: Ordered) -> str:
+    """The orders that were given, for the audit log."""
+    return f"{order} ordered: {ranges_text(ordered.done) or 'none'}"
 
 
 async def _chunks(context: Context, body: PilotKill) -> AsyncIterator[list[PilotId]]:

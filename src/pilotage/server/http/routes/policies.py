@@ -11,14 +11,17 @@ from pilotage.core.brokering.policy_suspicions import policy_suspicions
 from pilotage.core.errors import InvalidInput, NotFound
 from pilotage.core.policy import ADMINISTRATOR, Policy, known_properties, parse, warnings
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.ce_checks import machine_warnings
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
-from pilotage.services.policy.apply import apply_policy, need_version, roll_back
+from pilotage.services.audit import audited
+from pilotage.services.policy.apply import apply_policy, in_force, need_version, roll_back
 from pilotage.services.policy.impact import stranded_work
 from pilotage.store.tables import instance, pilots
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
 from pilotage.wire.policy import (
     CHANGE_POLICY,
@@ -57,8 +60,12 @@ async def change_policy(body: PolicyChange, context: TheContext, caller: TheCall
     pool, now = context.pool, context.clock()
     changed = _changed_ces(pool.policy, new)
     version = await context.writer.acall(
-        lambda tx: apply_policy(
-            pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
+        audited(
+            audited_call(context, caller, CHANGE_POLICY, "policy", body.reason),
+            lambda tx: apply_policy(
+                pool, tx, new, body.text, by=caller.user, reason=body.reason, now=now, expect=body.expect
+            ),
+            state=_version_text,
         )
     )
     context.wake.local_ces.set()
@@ -96,8 +103,12 @@ async def rollback(body: PolicyRollback, context: TheContext, caller: TheCaller)
     pool, now = context.pool, context.clock()
     changed = _changed_ces(pool.policy, old)
     version = await context.writer.acall(
-        lambda tx: roll_back(
-            pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
+        audited(
+            audited_call(context, caller, ROLL_BACK, f"policy, to version {body.version}", body.reason),
+            lambda tx: roll_back(
+                pool, tx, old, earlier, by=caller.user, reason=body.reason, now=now, expect=body.expect
+            ),
+            state=_version_text,
         )
     )
     context.wake.local_ces.set()
@@ -118,6 +129,11 @@ async def _with_checks(
 def _changed_ces(before: Policy, after: Policy) -> list[str]:
     """The CEs that are new or have other keys."""
     return [name for name, ce in after.ces.items() if before.ces.get(name) != ce]
+
+
+def _version_text(tx: Transaction) -> str:
+    """For the audit log: the texts of all versions are kept, and `pilotage policy diff` compares them."""
+    return f"version {in_force(tx)}"
 
 
 def _current(context: Context) -> instance.PolicyRow:

@@ -15,11 +15,13 @@ from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.step_changes import StepChanges
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.catalogues import ensure_followed
 from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.catalogue.following import catalogue_of
 from pilotage.services.requests import changes, copies, progress, submission
 from pilotage.services.requests.changes import Change, SiteLists
@@ -27,7 +29,7 @@ from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
 from pilotage.store.tables import requests as rows
 from pilotage.store.tables import submissions
-from pilotage.store.tables.requests import RequestFilter, RequestRow
+from pilotage.store.tables.requests import ALL_SITES, RequestFilter, RequestRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
 from pilotage.wire.call import ApiCall
@@ -216,9 +218,38 @@ def request_elements(
 Verb = Callable[[Transaction, Change], RequestRow]
 
 
-async def _change(context: Context, caller: Caller, reason: str, verb: Verb) -> RequestSummary:
+async def _change(
+    context: Context,
+    caller: Caller,
+    call: ApiCall[Any, RequestSummary],
+    request: int,
+    reason: str,
+    verb: Verb,
+) -> RequestSummary:
     change = Change(_actor(caller), context.clock(), reason)
-    return progress.summary_of(await context.writer.acall(lambda tx: verb(tx, change)))
+    changed = audited(
+        audited_call(context, caller, call, f"request {request}", reason),
+        lambda tx: verb(tx, change),
+        state=lambda tx: _state_text(rows.by_id(tx.connection, request)),
+        owner=lambda tx: _owner(rows.by_id(tx.connection, request)),
+    )
+    return progress.summary_of(await context.writer.acall(changed))
+
+
+def _owner(row: RequestRow | None) -> str:
+    return row.owner if row else ""
+
+
+def _state_text(row: RequestRow | None) -> str:
+    """What verbs change of a request, for the audit log."""
+    if row is None:
+        return ""
+    sites = "all sites" if row.sites == ALL_SITES else f"sites {', '.join(row.sites) or 'none'}"
+    parts = [str(row.state), "paused" if row.paused else "", f"of {row.owner}", f"priority {row.priority}"]
+    parts += [f"team {row.team}" if row.team else "no team", sites]
+    parts += [f"not {', '.join(row.banned_sites)}" if row.banned_sites else ""]
+    parts += ["trusts input" if row.trust_input else "", "trusts pile-up" if row.trust_pileup else ""]
+    return ", ".join(filter(None, parts))
 
 
 def _serve(
@@ -231,7 +262,9 @@ def _serve(
     async def change_request(
         request: limits.Id, body: RequestChange, context: TheContext, caller: TheCaller
     ) -> RequestSummary:
-        return await _change(context, caller, body.reason, lambda tx, change: verb(tx, request, change))
+        return await _change(
+            context, caller, call, request, body.reason, lambda tx, change: verb(tx, request, change)
+        )
 
     change_request.__name__, change_request.__doc__ = f"{verb.__name__}_request", effect
     router.call(call)(change_request)
@@ -268,6 +301,8 @@ async def assign_request(
     return await _change(
         context,
         caller,
+        ASSIGN_REQUEST,
+        request,
         body.reason,
         lambda tx, change: changes.assign(tx, request, body.team, lists, policy, change, steps),
     )
@@ -281,6 +316,8 @@ async def set_request_priority(
     return await _change(
         context,
         caller,
+        SET_REQUEST_PRIORITY,
+        request,
         body.reason,
         lambda tx, change: changes.set_priority(tx, request, body.priority, change),
     )
@@ -295,7 +332,12 @@ async def set_request_sites(
     if lists.is_empty:
         raise InvalidInput("no list and no flag is given", hint="give sites, banned_sites or a trust flag")
     return await _change(
-        context, caller, body.reason, lambda tx, change: changes.set_sites(tx, request, lists, policy, change)
+        context,
+        caller,
+        SET_REQUEST_SITES,
+        request,
+        body.reason,
+        lambda tx, change: changes.set_sites(tx, request, lists, policy, change),
     )
 
 

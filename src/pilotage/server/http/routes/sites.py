@@ -13,16 +13,19 @@ from pilotage.core.queues.fit import site_allowed
 from pilotage.core.queues.indexed_queue import IndexedQueue
 from pilotage.core.sites import SiteState
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call, utc_text
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.policy.site_states import set_site_state as set_state
 from pilotage.services.pool.records import RecordedReason
 from pilotage.services.shares.table import STRANDED
 from pilotage.services.why.wait_history import last_reasons
-from pilotage.store.tables import listing
+from pilotage.store.tables import listing, site_states
 from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pool import COUNT_WAITING, LIST_QUEUES, QueuesQuery, QueueSummary, WaitingJobs
 from pilotage.wire.sites import LIST_SITES, SET_SITE_STATE, SiteStateRequest, SiteSummary
 
@@ -163,17 +166,29 @@ async def set_site_state(body: SiteStateRequest, context: TheContext, caller: Th
             f"no such state of a site: {body.state}", hint="normal, drain or down", field="state"
         )
     await context.writer.acall(
-        lambda tx: set_state(
-            pool,
-            tx,
-            body.site,
-            SiteState(body.state),
-            by=caller.user,
-            reason=body.reason,
-            now=now,
-            until=body.until,
+        audited(
+            audited_call(context, caller, SET_SITE_STATE, f"site {body.site}", body.reason),
+            lambda tx: set_state(
+                pool,
+                tx,
+                body.site,
+                SiteState(body.state),
+                by=caller.user,
+                reason=body.reason,
+                now=now,
+                until=body.until,
+            ),
+            state=lambda tx: _state_text(tx, body.site),
         )
     )
     context.wake.local_ces.set()
     [summary] = await asyncio.to_thread(_summaries, context, caller, [body.site])
     return summary
+
+
+def _state_text(tx: Transaction, site: str) -> str:
+    """The state of a site, for the audit log."""
+    row = site_states.load(tx.connection).get(site)
+    if row is None:
+        return str(SiteState.NORMAL)
+    return str(row.state) if row.until is None else f"{row.state} until {utc_text(row.until)}"

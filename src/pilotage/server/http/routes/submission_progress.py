@@ -6,15 +6,19 @@ from fastapi import Response
 
 from pilotage.core.errors import NotFound
 from pilotage.core.ids import SubmissionId
+from pilotage.core.plurals import plural
 from pilotage.server.context import Context
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
+from pilotage.services.audit import audited
 from pilotage.services.jobs.parallel import set_limit
 from pilotage.services.submission.progress import progress_of
-from pilotage.store.tables import submission_listing
+from pilotage.store.tables import parallel_limits, submission_listing
 from pilotage.store.tables.submission_listing import SubmissionFigures
+from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.limits import Id
 from pilotage.wire.submission_progress import (
     LIMIT_SUBMISSION,
@@ -54,10 +58,23 @@ async def limit(
     submission_id: Id, body: ParallelRequest, context: TheContext, caller: TheCaller
 ) -> SubmissionSummary:
     """Change the number of jobs of a submission that run at once; 0: all."""
-    _visible_submission(context, caller, submission_id)
+    owner = _visible_submission(context, caller, submission_id).owner
     pool = context.pool
-    await context.writer.acall(lambda tx: set_limit(pool, tx, SubmissionId(submission_id), body.running))
+    await context.writer.acall(
+        audited(
+            audited_call(context, caller, LIMIT_SUBMISSION, f"submission {submission_id} of {owner}"),
+            lambda tx: set_limit(pool, tx, SubmissionId(submission_id), body.running),
+            state=lambda tx: _limit_text(tx, submission_id),
+            owner=lambda _: owner,
+        )
+    )
     return SubmissionSummary(*_visible_submission(context, caller, submission_id))
+
+
+def _limit_text(tx: Transaction, submission: int) -> str:
+    """The limit of a submission, for the audit log."""
+    found = parallel_limits.find(tx.connection, SubmissionId(submission))
+    return f"at most {plural(found.running, 'job')} at once" if found and found.running else "no limit"
 
 
 def _visible_submission(context: Context, caller: Caller, submission: int) -> SubmissionFigures:

@@ -7,9 +7,11 @@ import contextlib
 from fastapi import Response
 
 from pilotage.core.errors import Forbidden, InvalidInput, NotFound, Overloaded
+from pilotage.server.http.auditing import audited_call
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.tokens import expiry
+from pilotage.services.audit import audited
 from pilotage.services.tokens import changes
 from pilotage.store.tables import tokens
 from pilotage.store.tables.tokens import TokenRow
@@ -46,8 +48,12 @@ async def create_token(body: TokenRequest, context: TheContext, caller: TheCalle
     now, pool = context.clock(), context.pool
     expires = expiry(now, body.lifetime)
     number = await context.writer.acall(
-        lambda tx: changes.create_token(
-            pool.ids, tx, body.user, group, expires=expires, by=caller.user, now=now
+        audited(
+            audited_call(context, caller, CREATE_TOKEN, f"tokens of {body.user} ({group})"),
+            lambda tx: changes.create_token(
+                pool.ids, tx, body.user, group, expires=expires, by=caller.user, now=now
+            ),
+            made=lambda number: f"token {number}, for {expires - now:.0f} s",
         )
     )
     token, expires = context.tokens.issuer.issue(body.user, group, now, body.lifetime, number=number)
@@ -65,6 +71,12 @@ async def list_tokens(asked: PageQuery, context: TheContext, caller: TheCaller) 
     return TokensPage(shown, shown[-1].id if len(rows) > asked.limit else None)
 
 
+def _token_text(row: TokenRow | None) -> str:
+    if row is None:
+        return ""
+    return f"{'valid' if row.revoked is None else 'revoked'}, of {row.owner} ({row.group})"
+
+
 def _summary(row: TokenRow) -> TokenSummary:
     return TokenSummary(
         row.id, row.owner, row.group, row.issued, row.expires, row.issued_by, row.revoked, row.revoked_by
@@ -79,17 +91,37 @@ async def revoke(body: RevokeRequest, context: TheContext, caller: TheCaller) ->
     pool, writer, now, by = context.pool, context.writer, context.clock(), caller.user
     if body.pilot:
         caller.need_administrator()
-        await writer.acall(lambda tx: changes.revoke_pilot(pool, tx, body.pilot, by=by, now=now))
+        called = audited_call(context, caller, REVOKE_TOKENS, f"token of pilot {body.pilot}")
+        await writer.acall(
+            audited(
+                called,
+                lambda tx: changes.revoke_pilot(pool, tx, body.pilot, by=by, now=now),
+                made=lambda _: "revoked",
+            )
+        )
         context.wake.local_ces.set()
         return RevokeResponse(1)
     if body.user:
         if body.user != caller.user:
             caller.need_administrator()
+        called = audited_call(context, caller, REVOKE_TOKENS, f"tokens of {body.user}")
         return RevokeResponse(
-            await writer.acall(lambda tx: changes.revoke_tokens_of(pool, tx, body.user, by=by, now=now))
+            await writer.acall(
+                audited(
+                    called,
+                    lambda tx: changes.revoke_tokens_of(pool, tx, body.user, by=by, now=now),
+                    made=lambda count: f"all revoked, {count:,} of them listed",
+                )
+            )
         )
     owner = None if caller.administrator else caller.user
-    await writer.acall(lambda tx: changes.revoke_token(pool, tx, body.id, owner=owner, by=by, now=now))
+    await writer.acall(
+        audited(
+            audited_call(context, caller, REVOKE_TOKENS, f"token {body.id}"),
+            lambda tx: changes.revoke_token(pool, tx, body.id, owner=owner, by=by, now=now),
+            state=lambda tx: _token_text(tokens.by_id(tx.connection, body.id)),
+        )
+    )
     return RevokeResponse(1)
 
 
@@ -98,7 +130,11 @@ async def rotate_key(body: RotateKeyRequest, context: TheContext, caller: TheCal
     """Sign new tokens with a new key. Administrators only. Use renews tokens, so nobody notices within the grace."""
     pool, now, salt = context.pool, context.clock(), context.pool.secrets.token_urlsafe(32)
     number = await context.writer.acall(
-        lambda tx: changes.rotate_key(pool, tx, salt, grace=body.grace, by=caller.user, now=now)
+        audited(
+            audited_call(context, caller, ROTATE_KEY, "key that signs tokens"),
+            lambda tx: changes.rotate_key(pool, tx, salt, grace=body.grace, by=caller.user, now=now),
+            made=lambda number: f"key {number}; tokens of others are accepted for {body.grace:.0f} s",
+        )
     )
     return RotateKeyResponse(number, now + body.grace)
 
