@@ -466,6 +466,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/director": EDGES,
     "GET /v1/duties": EDGES,
     "GET /v1/jobs": EDGES,
+    "GET /v1/accounting/attempts": EDGES,
     "GET /v1/attempts": EDGES,
     "GET /v1/audit": EDGES,
     "GET /v1/counts": EDGES,

@@ -28,6 +28,10 @@ def test_a_report_has_the_attempts_of_its_submission_for_those_who_may_see_it(tm
         assert sum(place["attempts"] for place in shown["places"]) == len(rows)
         core_seconds = sum(place["core_seconds"] for place in shown["places"])
         assert core_seconds == pytest.approx(sum(row.wall * row.processors for row in rows))
+        exported = instance.cli("accounting", "export", "--format", "auditor")
+        assert len(json.loads(exported.stdout)) == len(rows), exported.stderr
+        words = ["accounting", "export", "--format", "apel", "--benchmark", "hepscore23=10"]
+        assert instance.cli(*words).stdout.count("%%") == 1
         file = tmp_path / "report.html"
         written = instance.cli("report", str(sent.submission), "--html", str(file))
         assert written.returncode == 0, written.stderr

@@ -178,6 +178,7 @@ def test_a_new_user_is_accepted_where_the_policy_says_so(instance: Instance, tmp
         assert "logged in as carol (others)" in done.stdout, done.stderr
         history = instance.cli("policy", "history").stdout
         assert "signed in at issuer iam" in history
+        assert "policy: new user carol" in instance.cli("audit", "--user", "carol").stdout
     finally:
         instance.policy = before
         instance.apply()

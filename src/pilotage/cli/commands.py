@@ -141,7 +141,9 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "share list": _here("shares", "share_list", "Show shares, usage and priorities of groups and owners"),
     "fairness check": _here("shares", "fairness", "Compare usage with the shares"),
-    "accounting export": _here("shares", "export", "Export usage by month, site, group and owner"),
+    "accounting export": _here(
+        "accounting", "export", "Export usage as CSV or JSON, or as records of APEL or AUDITOR"
+    ),
     "policy show": _here("policy.versions", "show", "Print the policy in force"),
     "policy init": _here("policy.files", "init", "Write an annotated example policy"),
     "policy check": _here("policy.versions", "check", "Check a policy file without applying it"),

@@ -1,28 +1,19 @@
-"""`pilotage share list`, `fairness check` and `accounting export`."""
+"""`pilotage share list` and `fairness check`."""
 
 from __future__ import annotations
 
-import csv
-import io
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pilotage import wire
 from pilotage.cli.console import Column
-from pilotage.cli.csv_cells import csv_cell
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import Session, connected
-from pilotage.cli.time_format import format_instant, parse_duration, utc_period
+from pilotage.cli.time_format import format_instant, parse_duration
 from pilotage.core.errors import InvalidInput
-from pilotage.core.plurals import plural
 
 if TYPE_CHECKING:
-    from pilotage.wire.shares import AccountRow, FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
+    from pilotage.wire.shares import FairnessReport, FairnessRow, ShareRow, ShareSlice, ShareTable
 
 
 @connected
@@ -204,65 +195,3 @@ def _fairness_cells(row: FairnessRow, terminal: bool) -> Sequence[object]:
     parts = [_part(part) for part in (row.entitled, row.expected, row.used)]
     numbers = [*parts, f"±{row.bound:.1%}", _part(row.demand), row.waiting]
     return (*whose, *numbers, *([] if terminal else [f"{row.running:.2f}"]), row.verdict)
-
-
-class Format(StrEnum):
-    CSV = "csv"
-    JSON = "json"
-
-
-@connected
-def export(
-    session: Session,
-    format: Annotated[Format, CommandOption("--format", help="Output format: csv or json")] = Format.CSV,
-    begin: Annotated[
-        str,
-        CommandOption("--from", metavar="DATE", help="First month or day (UTC): 2026-11, 2026-11-05"),
-    ] = "",
-    end: Annotated[
-        str, CommandOption("--until", metavar="DATE", help="Last month or day (UTC), included")
-    ] = "",
-    file: Annotated[
-        str, CommandOption("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output")
-    ] = "",
-) -> None:
-    """Export usage by month, site, group and owner: wall and CPU time, also normalised to reference cores.
-
-    An attempt counts in the month in which it ended; failed attempts count too. Times are in seconds.
-    """
-    since = utc_period(begin)[0] if begin else None
-    until = utc_period(end)[1] if end else None
-    if since is not None and until is not None and since >= until:
-        raise InvalidInput(
-            f"the period from {begin} until {end} is empty", hint="--from must be before --until"
-        )
-    with session.client() as client:
-        rows = client.accounting(since, until)
-    if session.as_json:
-        format = Format.JSON
-    text = _as_json(rows) if format is Format.JSON else "".join(_as_csv(rows))
-    if not file:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as trouble:
-        raise InvalidInput(f"cannot write {file}: {trouble.strerror}") from trouble
-    session.screen.note(f"{file} has {plural(len(rows), 'row')}")
-
-
-def _as_json(rows: Sequence[AccountRow]) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
-
-
-def _as_csv(rows: Sequence[AccountRow]) -> Iterator[str]:
-    names = [column.name for column in fields(wire.shares.AccountRow)]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        values = asdict(row)
-        writer.writerow({name: csv_cell(values[name]) for name in names})
-    yield buffer.getvalue()

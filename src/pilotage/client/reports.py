@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pilotage import wire
@@ -10,6 +11,7 @@ from pilotage.client import selections
 from pilotage.client.typed_requests import TypedRequests, verb
 
 if TYPE_CHECKING:
+    from pilotage.wire.accounting import AccountedAttempt
     from pilotage.wire.attempts import JobAttempt
     from pilotage.wire.audit import AuditEntry
     from pilotage.wire.jobs import Selection
@@ -27,6 +29,16 @@ class ReportMethods(TypedRequests):
     duties = verb(lambda: wire.duties.LIST_DUTIES)
 
     costs = verb(lambda: wire.costs.COSTS)
+
+    def accounted_attempts(self, begin: float, end: float) -> Iterator[AccountedAttempt]:
+        """Iterate over the attempts that ended in [begin, end), by their end, with the names that accounting uses."""
+        asked = wire.accounting.AccountedQuery(begin, end)
+        while True:
+            page = self.call(wire.accounting.LIST_ACCOUNTED, asked)
+            yield from page.attempts
+            if page.next is None:
+                return
+            asked = replace(asked, **vars(page.next))
 
     def audit(self, *, since: float = 0.0, user: str = "") -> Iterator[AuditEntry]:
         """Iterate over the changes that people made since an instant, newest first. `user`: by this user only."""

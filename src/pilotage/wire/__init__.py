@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pilotage.wire import (
+        accounting as accounting,
+    )
+    from pilotage.wire import (
         agents as agents,
     )
     from pilotage.wire import (

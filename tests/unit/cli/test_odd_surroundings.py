@@ -128,7 +128,11 @@ WORDS: dict[str, list[list[str]]] = {
     "trace": [["trace", "--batch-id", "7"], ["trace"]],
     "share list": [["share", "list"]],
     "fairness check": [["fairness", "check"]],
-    "accounting export": [["accounting", "export"]],
+    "accounting export": [
+        ["accounting", "export"],
+        ["accounting", "export", "--format", "apel", "--benchmark", "hepscore23=1"],
+        ["accounting", "export", "--format", "auditor", "-o", "/nonexist/x"],
+    ],
     "policy show": [["policy", "show"]],
     "policy init": [["policy", "init"]],
     "policy preset": [["policy", "preset", "dirac"], ["policy", "preset", "nothing"]],

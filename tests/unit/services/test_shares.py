@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pilotage.cli.shares import _as_csv
+from pilotage.cli.accounting import _as_csv
 from pilotage.core import policy as policies
 from pilotage.services.pilots import leases
 from pilotage.services.pilots.lifecycle import PilotEnd, end_silent_pilot

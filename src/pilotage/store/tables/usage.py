@@ -190,7 +190,7 @@ def save_correction(connection: Connection, at: float, remembered: Memory, text:
     connection.execute(_SAVE_MEMORY, (at, memory, text))
 
 
-_WALL = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
+WALL = "CASE WHEN wall > 0 THEN wall WHEN ended > started THEN ended - started ELSE 0 END"
 """The pilot's measurement or, without one, the time from confirmation to end; 0 while an attempt runs."""
 
 
@@ -217,7 +217,7 @@ def usage_by_account(
         "SELECT site, grp, owner, count(*), sum(CASE WHEN outcome = 'applied' THEN 1 ELSE 0 END), sum(wall),"
         " sum(wall * processors), sum(cpu),"
         " sum(wall * processors * cpu_power), sum(cpu * cpu_power) FROM"
-        f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {_WALL} AS wall FROM attempts"
+        f" (SELECT site, grp, owner, outcome, processors, cpu, cpu_power, {WALL} AS wall FROM attempts"
         f" WHERE ended >= ? AND ended < ?{'' if owner is None else ' AND owner = ?'}) AS ended_then"
         " GROUP BY site, grp, owner"
     )
@@ -259,7 +259,7 @@ def attempts_of(connection: Connection, jobs: Sequence[int]) -> list[AttemptUse]
     """The confirmed attempts of these jobs, by job and epoch."""
     condition, values = in_list(connection, "job_id", jobs)
     sql = (
-        f"SELECT {_ATTEMPT_USE} FROM (SELECT *, {_WALL} AS used_wall FROM attempts WHERE {condition}) a"
+        f"SELECT {_ATTEMPT_USE} FROM (SELECT *, {WALL} AS used_wall FROM attempts WHERE {condition}) a"
         " LEFT JOIN pilots p ON p.id = a.pilot_id ORDER BY a.job_id, a.epoch"
     )
     return [AttemptUse(*row) for row in connection.execute(sql, (values,))]
