@@ -26,6 +26,9 @@ SERVER_COMMANDS = {
     "policy apply": LazyCommand(
         "pilotage.main.policy_apply", "apply", "Put a policy file into force; first try it on recorded work"
     ),
+    "completion": LazyCommand(
+        "pilotage.main.completion", "completion", "Print a script that completes words in bash, zsh or fish"
+    ),
     "twin run": LazyCommand(
         "pilotage.main.twin",
         "run",

@@ -114,6 +114,7 @@ WORDS: dict[str, list[list[str]]] = {
     "ce disable": [["ce", "disable", "local"]],
     "cost": [["cost"], ["cost", "--since", "yesterday"]],
     "audit": [["audit"], ["audit", "--since", "yesterday"], ["audit", "--csv"]],
+    "completion": [["completion", "bash"], ["completion", "words", "--", "why", ""], ["completion", "csh"]],
     "report": [
         ["report", "1"],
         ["report", "request:1"],
