@@ -1,4 +1,4 @@
-"""Log lines of an agent: one JSON object a line."""
+"""Log lines of agents and servers: one JSON object a line."""
 
 from __future__ import annotations
 

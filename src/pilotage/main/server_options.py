@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pilotage.cli.parser import CommandOption
 
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogOptions(NamedTuple):
+    """The log of a server, which is its error output."""
+
+    verbose: bool
+    format: LogFormat
+
+
+LogFormatOption = Annotated[
+    LogFormat,
+    CommandOption(
+        envvar="PILOTAGE_LOG_FORMAT", help="Form of the log: lines of text, or a JSON object a line"
+    ),
+]
 PortOption = Annotated[
     int,
     CommandOption(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pwd
@@ -26,6 +27,9 @@ from pilotage.main.server_options import (
     ConnectionsOption,
     ConnectionsPerAddressOption,
     LeastFreeOption,
+    LogFormat,
+    LogFormatOption,
+    LogOptions,
     PolicyOption,
     PortOption,
     RecordLimitOption,
@@ -72,6 +76,7 @@ def up(
     record: RecordOption = None,
     record_limit: RecordLimitOption = 1000,
     verbose: Annotated[bool, CommandOption("--verbose", "-v", help="Log more")] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> int:
     """Start the server, with pilots on this machine. Creates the home folder at the first start."""
     from pilotage.server.http.addresses import parse_listen
@@ -87,11 +92,12 @@ def up(
         "connections_per_address": connections_per_address,
         "least_free": least_free,
     }
+    log = LogOptions(verbose, log_format)
     if detach:
         return _start_detached(
-            place, address, pilot_server, policy, sandboxes, verbose, database_url, room, record, record_limit
+            place, address, pilot_server, policy, sandboxes, log, database_url, room, record, record_limit
         )
-    _serve(place, address, pilot_server, given, sandboxes, verbose, room, record, record_limit)
+    _serve(place, address, pilot_server, given, sandboxes, log, room, record, record_limit)
     return 0
 
 
@@ -119,7 +125,7 @@ def _serve(
     pilot_server: str,
     policy: str,
     sandboxes: Path | None,
-    verbose: bool,
+    log: LogOptions,
     room: dict[str, int],
     record: Path | None,
     record_limit: int,
@@ -128,11 +134,7 @@ def _serve(
     from pilotage.server.process.run import serve
     from pilotage.server.process.settings import Settings
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _begin_log(log)
     os.umask(0o077)
     settings = Settings(
         home=home,
@@ -141,7 +143,7 @@ def _serve(
         pilot_server=pilot_server,
         owner=_account_name(),
         node=find_node(os.environ).node,
-        announce=lambda url: _announce(home.folder, url),
+        announce=lambda url: _announce(home.folder, url, log.format),
         policy=policy,
         sandboxes=sandboxes.expanduser().absolute() if sandboxes is not None else None,
         record=record.expanduser().absolute() if record is not None else None,
@@ -161,14 +163,28 @@ def _account_name() -> str:
         return f"uid{os.getuid()}"
 
 
-def _announce(folder: Path, url: str) -> None:
+def _begin_log(log: LogOptions) -> None:
+    from pilotage.agent.log import JsonLines
+
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if log.format is LogFormat.JSON else text)
+    logging.basicConfig(level=logging.INFO if log.verbose else logging.WARNING, handlers=[handler])
+
+
+def _announce(folder: Path, url: str, format: LogFormat) -> None:
     from pilotage.main.payload_python import describe_payload_python
 
-    print(
-        f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.\n"
-        f"{describe_payload_python(os.environ)}",
-        flush=True,
-    )
+    lines = [
+        f"Pilotage serves {folder} at {url} (process {os.getpid()}). Ctrl-C stops it; pilots go on.",
+        describe_payload_python(os.environ),
+    ]
+    if format is LogFormat.JSON:
+        # Everything that a detached server prints goes into its log, where each line is an object.
+        at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        facts = {"at": at, "level": "INFO", "logger": "pilotage", "url": url, "process": os.getpid()}
+        lines = [json.dumps({**facts, "event": " ".join(lines)}, ensure_ascii=False)]
+    print("\n".join(lines), flush=True)
 
 
 def _start_detached(
@@ -177,7 +193,7 @@ def _start_detached(
     pilot_server: str,
     policy: str,
     sandboxes: Path | None,
-    verbose: bool,
+    log: LogOptions,
     url: str,
     room: dict[str, int],
     record: Path | None,
@@ -189,7 +205,8 @@ def _start_detached(
     command = [sys.executable, "-m", "pilotage.main", "up", "--home", str(home.folder)]
     host, port = address
     command += ["--listen", f"[{host}]" if ":" in host else host, "--port", str(port)]
-    command += ["--pilot-server", pilot_server, *(["--verbose"] if verbose else [])]
+    command += ["--pilot-server", pilot_server, *(["--verbose"] if log.verbose else [])]
+    command += ["--log-format", log.format.value]
     for name, value in room.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     if policy:
@@ -205,12 +222,12 @@ def _start_detached(
         # As a variable, since it may contain a password.
         environment["PILOTAGE_DATABASE_URL"] = url or home.database.shown
     last, before = home.known_facts(), home.log.stat().st_size if home.log.exists() else 0
-    with home.log.open("ab") as log:
+    with home.log.open("ab") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             cwd="/",
             env=environment,

@@ -22,8 +22,12 @@ ROOT = build(SERVER_COMMANDS)
 
 
 def ask(kind: str, begun: str) -> Iterable[object]:
-    known = {"jobs": [12, 123, 7], "sites": ["T2", "here", "a b", "$(rm x)", "x'y"], "states": ["Done"]}
-    return known.get(kind, [kind])
+    known: dict[str, list[object]] = {
+        "jobs": [12, 123, 7],
+        "sites": ["T2", "here", "a b", "$(rm x)", "x'y"],
+        "states": ["Done"],
+    }
+    return known.get(kind) or [kind]
 
 
 @pytest.mark.parametrize(
