@@ -31,7 +31,7 @@ def audit(
     as_csv: Annotated[bool, CommandOption("--csv", help="Print all columns as CSV")] = False,
     limit: LimitOption = None,
 ) -> None:
-    """List who changed what, from where, and how it was before and after, newest first (administrators).
+    """List the changes that people made, newest first: by whom, from where, before and after (administrators).
 
     Changes through the API that are not work of one's own: of the policy, tokens, bans, sites, CEs and pilots,
     and of jobs, submissions, requests and data sets of others.

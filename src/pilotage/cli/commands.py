@@ -132,7 +132,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "dataset close": _here("datasets.show", "close", "Close a data set: no more files will come"),
     "dataset remove": _here("datasets.show", "remove", "Remove a data set from the catalogue"),
     "cost": _here("cost", "cost", "Show where the core-hours of pilots went"),
-    "audit": _here("audit", "audit", "List who changed what, from where and when (administrators)"),
+    "audit": _here("audit", "audit", "List the changes that people made through the API (administrators)"),
     "report": _here(
         "report.command", "report", "Report on a submission, a request or a month; --html writes one file"
     ),

@@ -91,10 +91,10 @@ def completions(root: Root, words: Sequence[str], ask: Ask) -> list[str]:
         return []  # the command of a job
     before = _without_shared(before)
     name, rest = _command(root, before)
-    found: list[object] = list(_members(root, name)) if not rest else []
+    offered: list[object] = list(_members(root, name)) if not rest else []
     if name in root.commands:
-        found += _of_command(name, parser_of(root.commands[name]), rest, begun, ask)
-    shown = dict.fromkeys(str(word) for word in found if str(word).startswith(begun))
+        offered += _of_command(name, parser_of(root.commands[name]), rest, begun, ask)
+    shown = dict.fromkeys(str(word) for word in offered if str(word).startswith(begun))
     return [word for word in shown if _SAFE.fullmatch(word)]
 
 

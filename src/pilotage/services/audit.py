@@ -18,7 +18,7 @@ StateReader = Callable[[Transaction], str]
 
 @dataclass(frozen=True, slots=True)
 class AuditedCall:
-    """Who calls what, from where and why."""
+    """A call with its sender, address and reason."""
 
     user: str
     group: str

@@ -23,7 +23,7 @@ class AuditQuery:
 
 @dataclass
 class AuditEntry:
-    """A change by a person: who, from where, what, before and after."""
+    """A change by a person, with the address and the state before and after."""
 
     id: int
     at: float

@@ -68,6 +68,7 @@ def read_request(client: Client, number: int, now: float) -> WorkReport:
         ("jobs", f"{row.done_jobs:,} of {row.jobs:,} done, {row.failed_jobs:,} failed for good"),
         ("estimated end", "" if detail.estimated_end is None else utc(detail.estimated_end)),
         *_use_facts(sums.total),
+        ("note", "jobs of others are not shown" if row.done_jobs and not sums.places else ""),
         *version_facts(client, now),
     ]
     shown = [tables.steps_table(detail), tables.request_places_table(detail)]

@@ -17,7 +17,7 @@ audit_log = sa.Table(
     sa.Column("address", sa.Text, nullable=False, server_default=""),
     # The API call, such as "POST /v1/bans".
     sa.Column("call", sa.Text, nullable=False),
-    # What was changed, and its state before and after, in words without secrets.
+    # The changed object, and its state before and after, in words without secrets.
     sa.Column("target", sa.Text, nullable=False),
     sa.Column("before", sa.Text, nullable=False, server_default=""),
     sa.Column("after", sa.Text, nullable=False, server_default=""),

@@ -41,7 +41,7 @@ def _cut(text: str) -> str:
 def page(
     connection: Connection, after: int, limit: int, since: float, user: str
 ) -> list[tuple[int, AuditRow]]:
-    """(id, row) with ids below `after` (0: all), newest first. `user`: only of this one; empty: of all."""
+    """(id, row) with ids below `after` (0: all), newest first. `user`: only this user; empty: all."""
     conditions, given = ["at >= ?"], [since]
     if after:
         conditions.append("id < ?")

@@ -280,7 +280,7 @@ class OwnedJob(NamedTuple):
 
 
 def jobs_of_others(connection: Connection, jobs: Sequence[int], user: str) -> dict[int, OwnedJob]:
-    """The owner and state of those of these jobs that are not the user's, by id."""
+    """The owner and state of each of these jobs that another user owns, by id."""
     condition, values = in_list(connection, "j.id", jobs)
     sql = (
         f"SELECT j.id, s.owner, j.state FROM jobs j JOIN submissions s ON s.id = j.submission_id"

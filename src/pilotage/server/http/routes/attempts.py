@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fastapi import Response
+
 from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
+from pilotage.server.http.pages import encoded
 from pilotage.server.http.routes.jobs import selection_of
 from pilotage.store.engine.rows import from_row
 from pilotage.store.tables import listing, usage
@@ -15,9 +18,11 @@ _attempt_of = from_row(JobAttempt)
 
 
 @router.call(LIST_ATTEMPTS)
-def list_attempts(asked: AttemptsQuery, context: TheContext, caller: TheCaller) -> AttemptsPage:
+def list_attempts(asked: AttemptsQuery, context: TheContext, caller: TheCaller) -> Response:
     """The attempts of the selected jobs that the caller may see, with the core time that usage counts."""
     connection = context.readers.connection()
     jobs = listing.job_ids(connection, selection_of(asked), caller.viewer(), asked.after, asked.limit)
     rows = usage.attempts_of(connection, jobs)
-    return AttemptsPage([_attempt_of(row) for row in rows], jobs[-1] if len(jobs) == asked.limit else None)
+    return encoded(
+        AttemptsPage([_attempt_of(row) for row in rows], jobs[-1] if len(jobs) == asked.limit else None)
+    )

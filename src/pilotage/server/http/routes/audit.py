@@ -17,6 +17,6 @@ router = CallRouter("administration")
 
 @router.call(LIST_AUDIT)
 def list_audit(asked: AuditQuery, context: TheContext, caller: TheCaller) -> Response:
-    """The changes that people made, newest first: who, from where, what, before and after. Administrators only."""
+    """The changes that people made, newest first: by whom, from where, before and after. Administrators only."""
     rows = audit_log.page(context.readers.connection(), asked.after, asked.limit, asked.since, asked.user)
     return page("entries", ((id_, AuditEntry(id_, **asdict(row))) for id_, row in rows), asked.limit)

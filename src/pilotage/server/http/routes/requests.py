@@ -241,7 +241,7 @@ def _owner(row: RequestRow | None) -> str:
 
 
 def _state_text(row: RequestRow | None) -> str:
-    """What verbs change of a request, for the audit log."""
+    """The facts of a request that verbs change, for the audit log."""
     if row is None:
         return ""
     sites = "all sites" if row.sites == ALL_SITES else f"sites {', '.join(row.sites) or 'none'}"

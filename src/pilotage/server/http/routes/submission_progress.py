@@ -73,8 +73,8 @@ async def limit(
 
 def _limit_text(tx: Transaction, submission: int) -> str:
     """The limit of a submission, for the audit log."""
-    found = parallel_limits.find(tx.connection, SubmissionId(submission))
-    return f"at most {plural(found.running, 'job')} at once" if found and found.running else "no limit"
+    limit = parallel_limits.find(tx.connection, SubmissionId(submission))
+    return f"at most {plural(limit.running, 'job')} at once" if limit and limit.running else "no limit"
 
 
 def _visible_submission(context: Context, caller: Caller, submission: int) -> SubmissionFigures:
