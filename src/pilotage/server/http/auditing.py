@@ -91,6 +91,8 @@ NOT_AUDITED: Mapping[str, str] = {
     "POST /v1/web/codes": _SIGN_IN,
     "PUT /v1/submissions/{submission_id}/chunks/{number}": _OWN_WORK,
     "PUT /v1/uploads": _UPLOAD,
+    "POST /v1/uploads/{digest}/address": _UPLOAD,
+    "POST /v1/uploads/{digest}/object": _UPLOAD,
     "PUT /v1/uploads/{digest}": _UPLOAD,
 }
 """Changing methods without a row in the audit log, each with its reason."""

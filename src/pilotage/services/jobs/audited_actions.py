@@ -22,8 +22,12 @@ def act_audited(
     *,
     called: AuditedCall,
     dry_run: bool,
+    priority: int | None = None,
 ) -> ActionOutcome:
-    """Apply `verb` to at most CHUNK jobs, with a row for each other owner of changed jobs. A dry run has none."""
+    """Apply `verb` to at most CHUNK jobs, with a row for each other owner of changed jobs. A dry run has none.
+
+    `priority`: as for `act`.
+    """
     before = {} if dry_run else listing.jobs_of_others(tx.connection, ids, called.user)
     outcome = act(
         pool,
@@ -34,13 +38,15 @@ def act_audited(
         reason=called.reason,
         now=called.at,
         dry_run=dry_run,
+        priority=priority,
     )
     changed = [job for job in outcome.done if job in before]
     if changed:
+        words = verb if priority is None else f"{verb} {priority}:"
         after = listing.jobs_of_others(tx.connection, changed, called.user)
         for owner in sorted({before[job].owner for job in changed}):
             jobs = [job for job in changed if before[job].owner == owner]
-            target = f"{verb} {plural(len(jobs), 'job')} of {owner}: {ranges_text(jobs)}"
+            target = f"{words} {plural(len(jobs), 'job')} of {owner}: {ranges_text(jobs)}"
             states = [_states(known[job].state for job in jobs if job in known) for known in (before, after)]
             record_change(tx, replace(called, target=target), before=states[0], after=states[1])
     return outcome

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from functools import partial
 
 from fastapi import Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
 from pilotage.core.errors import NotFound, Overloaded
 from pilotage.core.ids import JobId
@@ -21,12 +21,11 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page
-from pilotage.server.http.stored_objects import object_response
 from pilotage.server.http.stored_outputs import (
     STREAMS,
-    has_applied_result,
     inline_streams,
     listed_outputs,
+    output_response,
     stored_files,
     stream_names,
 )
@@ -140,23 +139,6 @@ def output(job: limits.Id, name: limits.FileName, context: TheContext, caller: T
     """The bytes of one output."""
     _, facts = _visible_job(context, caller, job)
     return output_response(context, facts, job, name)
-
-
-def output_response(context: Context, facts: JobFacts, job: int, name: str) -> Response:
-    """The bytes of one output. Raises NotFound."""
-    epoch = facts.finished_epoch
-    result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
-    inline = inline_streams(facts, job, result).get(name)
-    if inline is not None:
-        return Response(inline, media_type="application/octet-stream")
-    if not (result is not None and has_applied_result(facts)) and name not in stored_files(
-        context.disk.sandbox, facts, job, result
-    ):
-        raise NotFound(f"job {job} has no output {name}")
-    stored = context.disk.sandbox.open_output(job, epoch, name)
-    if not isinstance(stored, ObjectRecord):
-        return FileResponse(stored, media_type="application/octet-stream")
-    return object_response(context, stored)
 
 
 @router.call(READ_OUTPUTS, responses=binary_response("application/x-tar"))
