@@ -249,6 +249,7 @@ def test_a_persons_token_is_no_pilots_and_the_other_way_round(shared: Instance) 
     with httpx.Client(base_url=shared.client().url, headers=headers) as raw:
         assert raw.post("/v1/pilot/exchange", json={"incarnation": 1}).status_code == 401
         assert raw.get(f"/v1/pilot/jobs/1/inputs/{'0' * 64}").status_code == 401
+        assert raw.get("/v1/pilot/jobs/1/outputs/x").status_code == 401
         assert raw.put("/v1/pilot/jobs/1/1/outputs/x", content=b"x").status_code == 401
 
 

@@ -179,6 +179,16 @@ def test_changes_need_our_own_form(world: World) -> None:
     assert world.pool.job(world.waiting).state == "Waiting"
 
 
+def test_a_page_gives_jobs_another_priority(world: World) -> None:
+    with world.browser("alice") as browser:
+        assert 'name="priority"' in browser.get(f"/jobs/all/priority?ids={world.waiting}").text
+        form = {"ids": str(world.waiting), "reason": "soon"}
+        assert browser.post("/jobs/all/priority", data={**form, "priority": "11"}).status_code == 400
+        assert browser.post("/jobs/all/priority", data=form).status_code == 400
+        assert browser.post("/jobs/all/priority", data={**form, "priority": "7"}).status_code == 303
+    assert world.pool.job(world.waiting).user_priority == 7
+
+
 def test_a_change_that_why_proposes_starts_the_job(world: World) -> None:
     alice = world.pool.client("alice")
     waits = alice.submit({"executable": "echo", "arguments": ["%s"], "tags": ["zq-tag"]}, values=["a", "b"])
