@@ -12,7 +12,6 @@ from pilotage.core.jobs.dependencies import EACH, RunAfter, order_of, parse_pare
 from pilotage.core.jobs.description import OF_JOB, InputFile
 from pilotage.core.jobs.fields import BY_NAME
 from pilotage.core.jobs.job_outputs import FIELD, job_output, source_of
-from pilotage.core.jobs.value_readers import READERS
 
 JOBS: Final = "jobs"
 """The attribute with the named jobs."""
@@ -86,6 +85,9 @@ def _named_job(name: str, job: Any, defaults: Mapping[str, Any]) -> NamedJob:
 
 
 def _sources(inputs: Any) -> tuple[str, ...]:
+    # Commands that read no document start without the expression language.
+    from pilotage.core.jobs.value_readers import READERS
+
     field = BY_NAME[FIELD]
     return sources_of(READERS[field.kind](field, inputs))
 
