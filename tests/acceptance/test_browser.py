@@ -127,10 +127,11 @@ def test_a_site_is_drained_by_keyboard_without_script(
         tab_to(profile, "Drain cellar")
         page.keyboard.press("Enter")
         page.wait_for_url("**/sites/drain?*")
+        page.locator("#reason:focus").wait_for()
         page.keyboard.type("new disks")
         page.keyboard.press("Enter")
         page.wait_for_url("**/ces")
-        assert "new disks" in page.locator("main").inner_text()
+        page.get_by_text("new disks").wait_for()
     [site] = [site for site in client.sites() if site.name == "cellar"]
     assert (site.state, site.reason) == ("drain", "new disks")
 
