@@ -24,6 +24,10 @@ class ReportMethods(TypedRequests):
 
     fairness = verb(lambda: wire.shares.FAIRNESS)
 
+    use_of_shares = verb(lambda: wire.shares.USE)
+
+    waiting_jobs = verb(lambda: wire.pool.COUNT_WAITING)
+
     accounting = verb(lambda: wire.shares.ACCOUNTING)
 
     duties = verb(lambda: wire.duties.LIST_DUTIES)

@@ -1,4 +1,4 @@
-"""One request of a browser: who it is, its form, and the answer as a page."""
+"""One request of a browser: who it is, its question, and the answer as a page."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Visit:
             self.context.tokens.sessions.end(self.session.key)
         response.set_cookie(self.cookie_name, "", max_age=0, path=None, httponly=True, samesite="strict")
 
-    # --- its form
+    # --- its question
 
     @property
     def query(self) -> Mapping[str, str]:
