@@ -13,7 +13,8 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
-from tests.faults.test_slurm import Faulty, assert_all_done, submit
+from tests.faults.batch_frame import Faulty, end_pause
+from tests.faults.test_slurm import SLURM, FaultyCluster, assert_all_done, submit
 from tests.faults.test_slurm_lies import SETTLE, attempts, let_end, running, wait_for_listings
 from tests.instance import Instance, until
 
@@ -25,15 +26,15 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Faulty:
-    return Faulty(cluster, tmp_path_factory.mktemp("faulty"))
+def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
+    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture(scope="module")
-def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def server(faulty: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     folder = tmp_path_factory.mktemp("server")
     with instance_on(
-        faulty.cluster, folder, environment=faulty.environment, settle=str(SETTLE), max_waiting="6"
+        faulty.system, folder, environment=faulty.environment, settle=str(SETTLE), max_waiting="6"
     ) as made:
         # Pilots shall wait in a partition that is down, which the director would not submit them to.
         head, mark, rest = made.policy.partition("[director]")
@@ -42,11 +43,9 @@ def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def instance(server: Instance, faulty: Faulty) -> Instance:
-    """The one server of all tests. A change of the CE ends the pause that the last test has caused."""
-    old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
-    server.policy = server.policy.replace(old, new)
-    server.apply()
+def instance(server: Instance, faulty: FaultyCluster) -> Instance:
+    """The one server of all tests."""
+    end_pause(server)
     faulty.clear()
     return server
 
@@ -77,31 +76,31 @@ def has_ended_again(cluster: slurm.Cluster, batch_job: str) -> bool:
     return facts.get("Restarts") == "1" and facts["JobState"] in ("COMPLETED", "FAILED")
 
 
-def running_batch_jobs(faulty: Faulty) -> list[str]:
-    return faulty.cluster.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()
+def running_batch_jobs(faulty: FaultyCluster) -> list[str]:
+    return faulty.system.run("squeue", "-h", "-t", "RUNNING", "-o", "%A").split()
 
 
-def test_suspended_pilots_go_on(instance: Instance, faulty: Faulty) -> None:
+def test_suspended_pilots_go_on(instance: Instance, faulty: FaultyCluster) -> None:
     jobs = running(instance, 2)
     ids = running_batch_jobs(faulty)
     for job in ids:
-        faulty.cluster.run("scontrol", "suspend", job)
+        faulty.system.run("scontrol", "suspend", job)
     until(
-        lambda: faulty.cluster.run("squeue", "-h", "-o", "%T").split().count("SUSPENDED") == 2,
+        lambda: faulty.system.run("squeue", "-h", "-o", "%T").split().count("SUSPENDED") == 2,
         what="the suspension",
     )
     wait_for_listings(instance, 2 * SETTLE)
     for job in ids:
-        faulty.cluster.run("scontrol", "resume", job)
+        faulty.system.run("scontrol", "resume", job)
     let_end(instance, faulty, jobs, 2)
     assert attempts(instance, jobs) == [1, 1]
 
 
 def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
-    instance: Instance, faulty: Faulty
+    instance: Instance, faulty: FaultyCluster
 ) -> None:
     """An administrator allows the requeue that the submission forbids. The first program says goodbye."""
-    cluster, client = faulty.cluster, instance.client()
+    cluster, client = faulty.system, instance.client()
     jobs = running(instance, 1)
     [first] = [pilot for pilot in client.pilots() if not pilot.ended]
     [batch_job] = running_batch_jobs(faulty)
@@ -119,8 +118,8 @@ def test_a_batch_job_that_is_started_again_leaves_without_an_alarm(
     assert "alarm" not in kinds_of_events(instance)
 
 
-def test_a_partition_and_a_reservation_that_change(instance: Instance, faulty: Faulty) -> None:
-    cluster, client = faulty.cluster, instance.client()
+def test_a_partition_and_a_reservation_that_change(instance: Instance, faulty: FaultyCluster) -> None:
+    cluster, client = faulty.system, instance.client()
 
     def reasons() -> set[str]:
         """The reasons of the waits that the site ends by itself, or that are cancelled."""
@@ -149,9 +148,9 @@ SITE = ("site", "cancel")
 
 
 def test_a_partition_that_takes_no_submission_is_no_failure_of_jobs(
-    instance: Instance, faulty: Faulty
+    instance: Instance, faulty: FaultyCluster
 ) -> None:
-    cluster = faulty.cluster
+    cluster = faulty.system
     cluster.run("scontrol", "update", "partitionname=short", "state=inactive")
     jobs = submit(instance, count=2)
     until(lambda: "partition not available" in instance.cli("ce", "list").stdout, what="the pause")
@@ -160,9 +159,9 @@ def test_a_partition_that_takes_no_submission_is_no_failure_of_jobs(
     assert_all_done(instance, cluster, jobs, 2)
 
 
-def test_batch_jobs_that_can_never_start_are_cancelled(instance: Instance, faulty: Faulty) -> None:
+def test_batch_jobs_that_can_never_start_are_cancelled(instance: Instance, faulty: FaultyCluster) -> None:
     """The feature that they ask for goes after their release."""
-    cluster, client = faulty.cluster, instance.client()
+    cluster, client = faulty.system, instance.client()
     attributes = "[ces.slurm.attributes]"
     with changed_policy(instance, attributes, f'[ces.slurm.slurm]\nconstraint = "first"\n{attributes}'):
         cluster.run("scontrol", "update", "partitionname=short", "state=down")
@@ -183,11 +182,11 @@ def test_batch_jobs_that_can_never_start_are_cancelled(instance: Instance, fault
 
 
 def test_two_servers_of_one_account_leave_each_other_alone(
-    instance: Instance, faulty: Faulty, tmp_path: Path
+    instance: Instance, faulty: FaultyCluster, tmp_path: Path
 ) -> None:
     ours = running(instance, 2)
     other = Instance(tmp_path)
-    other.policy, other.environment = instance.policy, faulty.cluster.environment
+    other.policy, other.environment = instance.policy, faulty.system.environment
     try:
         other.start()
         other.apply()
@@ -207,9 +206,9 @@ def test_two_servers_of_one_account_leave_each_other_alone(
     assert attempts(instance, ours) == [1, 1]
 
 
-def test_nodes_of_several_sizes(instance: Instance, faulty: Faulty) -> None:
+def test_nodes_of_several_sizes(instance: Instance, faulty: FaultyCluster) -> None:
     """Pilots of six cores fit the wide node only; the others wait for it and are not cancelled."""
-    cluster, client = faulty.cluster, instance.client()
+    cluster, client = faulty.system, instance.client()
     with changed_policy(instance, "pilot_processors = 2", "pilot_processors = 6"):
         jobs = running(instance, 3)
         until(lambda: "n1|RUNNING" in cluster.run("squeue", "-h", "-o", "%N|%T"), what="a pilot")
@@ -223,10 +222,10 @@ def array_of(batch_id: str) -> str:
 
 
 def test_pilots_of_one_array_that_are_preempted_before_their_first_job(
-    instance: Instance, faulty: Faulty
+    instance: Instance, faulty: FaultyCluster
 ) -> None:
     """They count as one. The command line tells the pause that they cause, and ends it."""
-    cluster, client = faulty.cluster, instance.client()
+    cluster, client = faulty.system, instance.client()
     before = {pilot.id for pilot in client.pilots()}
 
     def started() -> list[str]:

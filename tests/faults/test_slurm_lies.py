@@ -12,7 +12,8 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
-from tests.faults.test_slurm import Faulty, assert_all_done, submit
+from tests.faults.batch_frame import Faulty, end_pause
+from tests.faults.test_slurm import SLURM, FaultyCluster, assert_all_done, submit
 from tests.instance import Instance, until
 
 SETTLE = 2.0
@@ -25,14 +26,14 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Faulty:
-    return Faulty(cluster, tmp_path_factory.mktemp("faulty"))
+def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
+    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
 
 
 @pytest.fixture(scope="module")
-def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def server(faulty: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     folder = tmp_path_factory.mktemp("server")
-    with instance_on(faulty.cluster, folder, environment=faulty.environment, settle=str(SETTLE)) as made:
+    with instance_on(faulty.system, folder, environment=faulty.environment, settle=str(SETTLE)) as made:
         # Pilots shall wait in a partition that is down, which the director would not submit them to.
         head, mark, rest = made.policy.partition("[director]")
         made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
@@ -40,11 +41,9 @@ def server(faulty: Faulty, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def instance(server: Instance, faulty: Faulty) -> Instance:
-    """The one server of all tests. A change of the CE ends the pause that the last test has caused."""
-    old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
-    server.policy = server.policy.replace(old, new)
-    server.apply()
+def instance(server: Instance, faulty: FaultyCluster) -> Instance:
+    """The one server of all tests."""
+    end_pause(server)
     faulty.clear()
     return server
 
@@ -68,9 +67,9 @@ def running(instance: Instance, count: int) -> Selection:
     return jobs
 
 
-def let_end(instance: Instance, faulty: Faulty, jobs: Selection, count: int) -> None:
+def let_end(instance: Instance, faulty: FaultyCluster, jobs: Selection, count: int) -> None:
     (instance.home / "gate").touch()
-    assert_all_done(instance, faulty.cluster, jobs, count)
+    assert_all_done(instance, faulty.system, jobs, count)
 
 
 def attempts(instance: Instance, jobs: Selection) -> list[int]:
@@ -78,7 +77,7 @@ def attempts(instance: Instance, jobs: Selection) -> list[int]:
 
 
 def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
-    instance: Instance, faulty: Faulty
+    instance: Instance, faulty: FaultyCluster
 ) -> None:
     client = instance.client()
     jobs = running(instance, 5)
@@ -101,22 +100,22 @@ def test_a_listing_that_says_nothing_for_longer_than_settle_ends_no_work(
     assert {pilot.state for pilot in client.pilots() if pilot.id in alive} == {"Done"}
 
 
-def test_a_release_that_lies_is_given_again(instance: Instance, faulty: Faulty) -> None:
+def test_a_release_that_lies_is_given_again(instance: Instance, faulty: FaultyCluster) -> None:
     used = faulty.set("release", "empty")
     jobs = submit(instance, count=4)
     until(lambda: not used.exists(), what="the fault")
-    assert_all_done(instance, faulty.cluster, jobs, 4)
+    assert_all_done(instance, faulty.system, jobs, 4)
 
 
-def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faulty) -> None:
+def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: FaultyCluster) -> None:
     faulty.set("release", "always-empty")
     client = instance.client()
     jobs = submit(instance, count=2)
     until(lambda: "after 5 releases" in client.ce("slurm").ce.reason, what="the limit")
-    until(lambda: not faulty.cluster.run("squeue", "-h"), what="the cancel")
+    until(lambda: not faulty.system.run("squeue", "-h"), what="the cancel")
     faulty.clear()
     instance.cli("ce", "enable", "slurm")
-    assert_all_done(instance, faulty.cluster, jobs, 2)
+    assert_all_done(instance, faulty.system, jobs, 2)
 
 
 @pytest.mark.parametrize(
@@ -129,22 +128,22 @@ def test_releases_that_never_have_an_effect_end(instance: Instance, faulty: Faul
         ("release", "fail-after"),
     ],
 )
-def test_a_command_that_lies(instance: Instance, faulty: Faulty, command: str, fault: str) -> None:
+def test_a_command_that_lies(instance: Instance, faulty: FaultyCluster, command: str, fault: str) -> None:
     used = faulty.set(command, fault)
     jobs = submit(instance, count=6)
     until(lambda: not used.exists(), what="the fault")
-    assert_all_done(instance, faulty.cluster, jobs, 6)
+    assert_all_done(instance, faulty.system, jobs, 6)
 
 
-def test_a_cold_start_of_the_controller(instance: Instance, faulty: Faulty) -> None:
+def test_a_cold_start_of_the_controller(instance: Instance, faulty: FaultyCluster) -> None:
     """It has forgotten all jobs, waiting and running, and begins its ids anew."""
     jobs = submit(instance, seconds=1, count=8)
     client = instance.client()
     until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
-    faulty.cluster.kill()
-    faulty.cluster.start_controller(cold=True)
+    faulty.system.kill()
+    faulty.system.start_controller(cold=True)
     try:
-        assert_all_done(instance, faulty.cluster, jobs, 8)
+        assert_all_done(instance, faulty.system, jobs, 8)
     finally:
         # Slurm drains a node that still has a job with an id that it gives again.
-        faulty.cluster.run("scontrol", "update", "nodename=n1,n2", "state=resume")
+        faulty.system.run("scontrol", "update", "nodename=n1,n2", "state=resume")

@@ -12,8 +12,9 @@ from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
 from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
+from tests.faults.batch_frame import Faulty
 from tests.faults.pair import Pair
-from tests.faults.test_slurm import Faulty
+from tests.faults.test_slurm import SLURM, FaultyCluster
 from tests.instance import Instance, until
 from tests.postgres import server
 
@@ -38,12 +39,12 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture
-def faulty(cluster: slurm.Cluster, tmp_path: Path) -> Faulty:
-    return Faulty(cluster, tmp_path)
+def faulty(cluster: slurm.Cluster, tmp_path: Path) -> FaultyCluster:
+    return Faulty(cluster, SLURM, tmp_path)
 
 
 @pytest.fixture
-def pair(faulty: Faulty, tmp_path: Path) -> Iterator[Pair]:
+def pair(faulty: FaultyCluster, tmp_path: Path) -> Iterator[Pair]:
     database = server().empty()
     made = PairAtOneAddress(tmp_path, server().tcp(database), lease=60, heartbeat=0.5)
     limits = {"settle": "2", "max_waiting": str(MAX_WAITING), "max_running": str(MAX_RUNNING)}
@@ -61,7 +62,7 @@ def pair(faulty: Faulty, tmp_path: Path) -> Iterator[Pair]:
 @pytest.mark.parametrize("command", ["sbatch", "release"])
 @pytest.mark.parametrize("fault", ["kill-server-before", "kill-server-after"])
 def test_the_server_with_the_duty_dies_in_a_call(
-    pair: Pair, faulty: Faulty, command: str, fault: str
+    pair: Pair, faulty: FaultyCluster, command: str, fault: str
 ) -> None:
     """Between intent and id, between id and release, before and after Slurm has acted: the other server goes on."""
     pair.start()
@@ -77,13 +78,13 @@ def test_the_server_with_the_duty_dies_in_a_call(
 
     def is_done() -> bool:
         nonlocal most
-        listed = faulty.cluster.run("squeue", "-h", "--array", "-o", "%i").split()
+        listed = faulty.system.run("squeue", "-h", "--array", "-o", "%i").split()
         most = max(most, len(listed))
         return client.counts(jobs).states.get("Done") == JOBS
 
     until(is_done, 2 * PATIENCE, f"the end of {JOBS} jobs by the other server")
     assert most <= MAX_RUNNING + MAX_WAITING, "no submission was doubled"
-    until(lambda: not faulty.cluster.run("squeue", "-h"), what="the end of all batch jobs")
+    until(lambda: not faulty.system.run("squeue", "-h"), what="the end of all batch jobs")
     until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
     open_submissions = "SELECT stamp FROM pilot_submissions WHERE ended IS NULL"
     until(lambda: not pair.sql(open_submissions), what="a listing without any of its pilots")

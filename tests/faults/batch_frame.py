@@ -1,0 +1,248 @@
+"""The faults that every batch system has: of its commands, of its daemon, and of the server between two steps.
+
+A module of a system has its shape, its fixtures and a class that inherits `BatchFaults`. The server finds wrappers of
+the commands first on its PATH. A wrapper makes a fault once, or until it is cleared.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import pytest
+
+from pilotage.wire.jobs import Selection
+from tests.deadlines import PATIENCE
+from tests.instance import Instance, until
+
+WRAPPER = """\
+#!/bin/sh
+# usage: the command's own. The fault is taken from a file: once, or each time if it begins with always-.
+FAULTS={faults}
+name=${{0##*/}}
+real=$(PATH={path} command -v "$name")
+{renamed}
+fault=
+if [ -e "$FAULTS/$name" ]; then fault=$(cat "$FAULTS/$name"); fi
+case $fault in "") ;; always-*) fault=${{fault#always-}} ;; *) rm -f "$FAULTS/$name" ;; esac
+case $fault in
+  kill-server-before) kill -9 $PPID; exit 1 ;;
+  kill-server-after) "$real" "$@" >/dev/null; kill -9 $PPID; exit 1 ;;
+  kill-me-before) kill -9 $$ ;;
+  kill-me-after) "$real" "$@" >/dev/null; kill -9 $$ ;;
+  silent-after) "$real" "$@" >/dev/null; exit 0 ;;
+  kill-daemon-after) "$real" "$@"; kill -9 "$(cat "$FAULTS/daemon")" ;;
+  partial) "$real" "$@" | head -c {part} ;;
+  empty) exit 0 ;;
+  garbage) echo {garbage}; exit 0 ;;
+  fail) echo {failure} >&2; exit 1 ;;
+  {more}
+  *) exec "$real" "$@" ;;
+esac
+"""
+
+
+class BatchDaemon(Protocol):
+    """A real batch system of the tests."""
+
+    environment: dict[str, str]
+
+    def pid(self) -> int: ...
+    def kill(self) -> None: ...
+    def stopped(self) -> AbstractContextManager[None]: ...
+    def run(self, *command: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """What differs between batch systems."""
+
+    ce: str
+    submit_command: str
+    release: str
+    listings: tuple[tuple[str, str], ...]
+    """Commands that list, each with a fault."""
+    commands: tuple[str, ...]
+    """All commands that have wrappers."""
+    queue: tuple[str, ...]
+    """The command that prints the batch jobs, and nothing if there are none."""
+    part: int
+    """Bytes of an answer that was cut."""
+    garbage: str
+    failure: str
+    start: Callable[[Any], None]
+    """Starts the daemon that was killed."""
+    jobs: int = 8
+    unclear: tuple[str, ...] = ("kill-me-before", "kill-me-after", "silent-after")
+    """Faults of a submission without a clear answer."""
+    renamed: str = ":"
+    """A line of shell that gives one use of a command another name."""
+    more: str = ""
+    """Faults of this system only, as cases of the shell."""
+
+    def submit(self, instance: Instance, seconds: float = 0.2, count: int = 0) -> Selection:
+        """So many jobs that sleep; 0: the number of the shape."""
+        values = range(count or self.jobs)
+        sent = instance.client().submit({"executable": "sleep", "arguments": [str(seconds)]}, values=values)
+        return Selection(submission=sent.submission)
+
+    def assert_all_done(
+        self, instance: Instance, system: BatchDaemon, jobs: Selection, count: int = 0
+    ) -> None:
+        """Every job is done and was applied once; no pilot and no batch job is left."""
+        client, count = instance.client(), count or self.jobs
+        until(lambda: client.counts(jobs).states.get("Done") == count, what=f"the end of {count} jobs")
+        until(lambda: not system.run(*self.queue), what="the end of all batch jobs")
+        until(lambda: all(pilot.ended for pilot in client.pilots()), what="the end of all pilots")
+        for job in client.jobs(jobs):
+            assert instance.events(job.id).count("finished") == 1
+
+
+System = TypeVar("System", bound=BatchDaemon)
+
+
+class Faulty(Generic[System]):
+    """A batch system whose commands can be made to fail."""
+
+    def __init__(self, system: System, shape: BatchShape, folder: Path, *, path: str = "") -> None:
+        """`path`: where the real commands are; empty: on the PATH of the system."""
+        self.system = system
+        self._faults, programs = folder / "faults", folder / "programs"
+        for made in (self._faults, programs):
+            made.mkdir()
+        own = system.environment["PATH"]
+        # The server hands only some variables down, so the wrappers have all in their text.
+        text = WRAPPER.format(
+            faults=self._faults,
+            path=path or own,
+            renamed=shape.renamed,
+            part=shape.part,
+            garbage=shlex.quote(shape.garbage),
+            failure=shlex.quote(shape.failure),
+            more=shape.more,
+        )
+        for name in shape.commands:
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        self.environment = {**system.environment, "PATH": f"{programs}:{own}"}
+
+    def clear(self) -> None:
+        """Forget the faults that no call has had."""
+        for fault in self._faults.iterdir():
+            fault.unlink()
+
+    def set(self, command: str, fault: str) -> Path:
+        """The next call of `command` has this fault; the file is there until then. always-FAULT: all calls have it."""
+        (self._faults / "daemon").write_text(str(self.system.pid()))
+        (self._faults / command).write_text(fault)
+        return self._faults / command
+
+
+@contextmanager
+def server_with(faulty: Faulty[System], folder: Path, ce: str) -> Iterator[Instance]:
+    """A server whose only CE is `ce`."""
+    instance = Instance(folder)
+    begin, _, rest = instance.policy.partition("[ces.local]")
+    instance.policy = begin + ce + "[jobs]" + rest.partition("[jobs]")[2]
+    instance.environment = faulty.environment
+    try:
+        instance.start()
+        instance.apply()
+        yield instance
+    finally:
+        instance.close()
+
+
+def end_pause(server: Instance) -> None:
+    """A change of the CE ends the pause that a test has caused."""
+    old, new = ("lease = 60", "lease = 61") if "lease = 60" in server.policy else ("lease = 61", "lease = 60")
+    server.policy = server.policy.replace(old, new)
+    server.apply()
+
+
+def wait_for_use(fault: Path) -> None:
+    until(lambda: not fault.exists(), what="the fault")
+
+
+def restarted(instance: Instance) -> None:
+    """Wait for the death of the server, and start it again."""
+    until(lambda: instance.process is not None and instance.process.poll() is not None, what="its death")
+    instance.start()
+
+
+class BatchFaults:
+    """The faults of all batch systems. A class of a module inherits it and names its shape."""
+
+    shape: ClassVar[BatchShape]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make the tests of a fault by the shape."""
+        assert metafunc.cls is not None
+        shape: BatchShape = metafunc.cls.shape
+        for names, values in (
+            (("call",), (shape.submit_command, shape.release)),
+            (("unclear",), shape.unclear),
+            (("lister", "fault"), shape.listings),
+        ):
+            if names[0] in metafunc.fixturenames:
+                metafunc.parametrize(",".join(names), values)
+
+    @pytest.mark.parametrize("death", ["kill-server-before", "kill-server-after"])
+    def test_a_server_that_dies_in_a_call(
+        self, instance: Instance, faulty: Faulty[Any], call: str, death: str
+    ) -> None:
+        """Between intent and id, between id and release; before and after the daemon has acted."""
+        faulty.set(call, death)
+        jobs = self.shape.submit(instance)
+        restarted(instance)
+        self.shape.assert_all_done(instance, faulty.system, jobs)
+
+    def test_a_submission_without_a_clear_answer(
+        self, instance: Instance, faulty: Faulty[Any], unclear: str
+    ) -> None:
+        used = faulty.set(self.shape.submit_command, unclear)
+        jobs = self.shape.submit(instance)
+        wait_for_use(used)
+        self.shape.assert_all_done(instance, faulty.system, jobs)
+        ids = [pilot.batch_id for pilot in instance.client().pilots() if pilot.batch_id]
+        assert len(ids) == len(set(ids))
+
+    @pytest.mark.parametrize("silent", ["kill-me-before", "kill-me-after"])
+    def test_a_release_without_an_answer(self, instance: Instance, faulty: Faulty[Any], silent: str) -> None:
+        used = faulty.set(self.shape.release, silent)
+        jobs = self.shape.submit(instance)
+        wait_for_use(used)
+        self.shape.assert_all_done(instance, faulty.system, jobs)
+
+    def test_a_listing_that_is_no_listing(
+        self, instance: Instance, faulty: Faulty[Any], lister: str, fault: str
+    ) -> None:
+        client = instance.client()
+        before = {pilot.id for pilot in client.pilots()}
+        jobs = self.shape.submit(instance, seconds=1, count=6)
+        until(lambda: client.counts(jobs).states.get("Running"), what="a running job")
+        for _ in range(3):
+            wait_for_use(faulty.set(lister, fault))
+        self.shape.assert_all_done(instance, faulty.system, jobs, 6)
+        assert {pilot.state for pilot in client.pilots() if pilot.id not in before} == {"Done"}
+
+    def test_a_daemon_that_hangs_during_a_submission(self, instance: Instance, faulty: Faulty[Any]) -> None:
+        with faulty.system.stopped():
+            jobs = self.shape.submit(instance)
+            until(lambda: f"CE {self.shape.ce}:" in instance.log(), 2 * PATIENCE, "the failure of a call")
+        self.shape.assert_all_done(instance, faulty.system, jobs)
+
+    def test_a_daemon_that_crashes_right_after_its_answer(
+        self, instance: Instance, faulty: Faulty[Any]
+    ) -> None:
+        """HTCondor has its queue on disk. Slurm forgets most arrays, and gives their ids to the next ones."""
+        used = faulty.set(self.shape.submit_command, "kill-daemon-after")
+        jobs = self.shape.submit(instance)
+        wait_for_use(used)
+        faulty.system.kill()
+        self.shape.start(faulty.system)
+        self.shape.assert_all_done(instance, faulty.system, jobs)
