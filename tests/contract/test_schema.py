@@ -83,9 +83,9 @@ def test_upgrading_a_filled_database_again_changes_nothing(store: Store, connect
     assert [list(connection.execute(f"SELECT * FROM {table}")) for table in metadata.tables] == before
 
 
-EARLIER = sorted(revisions.known_revisions() - {head_revision()})
 SCHEMAS = Path(__file__).parent / "schemas"
-"""The statements that made the tables of each earlier revision, for each kind of database."""
+"""The statements that made the tables of each revision of a release, for each kind of database."""
+EARLIER = sorted({path.name.partition(".")[0] for path in SCHEMAS.iterdir()})
 
 
 def _make_earlier(connection: sa.Connection, revision: str) -> None:
@@ -94,6 +94,11 @@ def _make_earlier(connection: sa.Connection, revision: str) -> None:
         connection.execute(sa.text(statement.replace(":", "\\:")))
     new_database._VERSION.create(connection)
     connection.execute(new_database._VERSION.insert().values(version_num=revision))
+
+
+def test_the_first_schema_has_its_file() -> None:
+    assert EARLIER[0] == revisions.FIRST_REVISION
+    assert set(EARLIER) <= revisions.known_revisions()
 
 
 @pytest.mark.parametrize("revision", EARLIER)
