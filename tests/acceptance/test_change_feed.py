@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilotage.client import Client
-from pilotage.core.errors import CursorExpired, InvalidInput
+from pilotage.core.errors import CursorExpired, InvalidInput, PilotageError, Unreachable
 from pilotage.wire.changes import ChangesQuery, FeedChange
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
@@ -79,6 +79,30 @@ def test_a_cursor_outlives_a_restart(instance: Instance) -> None:
     instance.start()
     found = read_until_final(client, cursor, 1)
     assert [change.state for change in found if change.kind == "job"] == ["Matched", "Running", "Done"]
+
+
+def test_a_server_that_ends_its_pilots_answers_its_listeners(instance: Instance) -> None:
+    job = instance.client().submit({"executable": "sleep", "arguments": ["600"]}).first
+    instance.reaches(job, "Running")
+    trouble: list[PilotageError] = []
+    with Client(instance.client().url, (instance.home / "token").read_text().strip(), patience=0) as client:
+
+        def listen() -> None:
+            try:
+                for _ in client.changes():
+                    pass
+            except PilotageError as error:
+                trouble.append(error)
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        assert instance.cli("down", "--cancel-pilots").returncode == 0
+        listener.join(PATIENCE)
+    assert [type(error) for error in trouble] == [Unreachable], trouble
+    assert instance.process is not None
+    assert instance.process.wait(PATIENCE) == 0
+    assert "Exception in ASGI" not in instance.log()
+    instance.start()
 
 
 def test_nobody_sees_the_jobs_of_others(instance: Instance) -> None:
