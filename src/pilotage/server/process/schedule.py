@@ -203,7 +203,7 @@ class DutySchedule:
         while not context.stop.is_set() and await asyncio.to_thread(self._has_running_pilots):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stop.wait(), DRAIN_POLL)
-        context.stop.set()  # those who listen to the change feed get their answers
+        context.stop.set()  # listeners of the change feed get their answers
 
     def _has_running_pilots(self) -> bool:
         return self._local_ces.has_running_pilots() or self._batch_ces.has_running_pilots()
