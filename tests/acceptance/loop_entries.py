@@ -386,6 +386,7 @@ DUTIES = {
     "LocalInformationDuty": "the local CE",
     "LeaseDuty": "a pilot with 1,500 jobs",
     "LocalCesDuty": "queues of a million waiting jobs",
+    "MailDuty": "no server of mail: it is asked in a thread",
     "LocationDuty": "data sets with blocks of 5,000 files",
     "OutputBlockDuty": "data sets of requests",
     "PriorityDuty": "owners of a million waiting jobs",

@@ -1,4 +1,4 @@
-"""Files in S3 places: compared with the files that pilots have written before they are registered, and passed on.
+"""Files in S3 places: compared with the files that pilots have written before they are registered.
 
 A service is asked outside of transactions, so one that is slow holds up the call of one pilot only.
 """
@@ -8,18 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
-
-from fastapi.responses import StreamingResponse
 
 from pilotage.core.errors import Conflict, Overloaded, TooLarge
 from pilotage.core.policy import Policy
-from pilotage.outside.sandbox.object_records import ObjectRecord
 from pilotage.outside.storage.operations import StoredObject
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
-from pilotage.server.sandbox_objects import pieces_of
 from pilotage.wire.data import StoredFile
 from pilotage.wire.pilot import Finish
 from pilotage.wire.storage import SentOutput
@@ -74,14 +69,6 @@ async def complete_output(context: Context, path: Path, sent: SentOutput) -> Non
     if reason := _difference(sent, there):
         raise Conflict(f"{sent.name[:80]!r} at {storage[0]}: {reason}", hint="send it again")
     await asyncio.to_thread(records.complete, path, sent.size, sent.etag)
-
-
-def object_response(context: Context, record: ObjectRecord) -> StreamingResponse:
-    """The bytes of an object. A refusal of the service is raised before the answer begins."""
-    pieces = pieces_of(context, record)
-    first = next(pieces, b"")
-    headers = {"Content-Length": str(record.size)}
-    return StreamingResponse(chain([first], pieces), headers=headers, media_type="application/octet-stream")
 
 
 async def _problems(context: Context, files: Sequence[StoredFile]) -> dict[int, str]:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi import Response
-from fastapi.responses import FileResponse
-
-from pilotage.core.errors import NotFound
-from pilotage.core.ids import JobId
 from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.outside.sandbox.directory import DirectorySandbox
-from pilotage.outside.sandbox.object_records import ObjectRecord
-from pilotage.server.context import Context
-from pilotage.server.http.stored_objects import object_response
 from pilotage.services.jobs.payload import stored_description
 from pilotage.store.tables import attempts
 from pilotage.store.tables.listing import JobFacts
@@ -67,20 +59,3 @@ def listed_outputs(
     inline = {name: len(data) for name, data in inline_streams(facts, job, result).items()}
     stored = stored_files(sandbox, facts, job, result)
     return [OutputFile(name, size) for name, size in sorted({**inline, **stored}.items())]
-
-
-def output_response(context: Context, facts: JobFacts, job: int, name: str) -> Response:
-    """The bytes of one output. Raises NotFound."""
-    epoch = facts.finished_epoch
-    result = attempts.result_of(context.readers.connection(), JobId(job), epoch)
-    inline = inline_streams(facts, job, result).get(name)
-    if inline is not None:
-        return Response(inline, media_type="application/octet-stream")
-    if not (result is not None and has_applied_result(facts)) and name not in stored_files(
-        context.disk.sandbox, facts, job, result
-    ):
-        raise NotFound(f"job {job} has no output {name}")
-    stored = context.disk.sandbox.open_output(job, epoch, name)
-    if not isinstance(stored, ObjectRecord):
-        return FileResponse(stored, media_type="application/octet-stream")
-    return object_response(context, stored)

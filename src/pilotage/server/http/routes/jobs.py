@@ -21,11 +21,11 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.output_archive import OutputArchive
 from pilotage.server.http.pages import page
+from pilotage.server.http.stored_file_responses import output_response
 from pilotage.server.http.stored_outputs import (
     STREAMS,
     inline_streams,
     listed_outputs,
-    output_response,
     stored_files,
     stream_names,
 )

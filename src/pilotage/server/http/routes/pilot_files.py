@@ -21,8 +21,9 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheContext
 from pilotage.server.http.edge import binary_response
 from pilotage.server.http.pilot_endpoints import MAX_TAIL
-from pilotage.server.http.stored_objects import complete_output, object_response
-from pilotage.server.http.stored_outputs import STREAMS, output_response, stream_names
+from pilotage.server.http.stored_file_responses import object_response, output_response
+from pilotage.server.http.stored_objects import complete_output
+from pilotage.server.http.stored_outputs import STREAMS, stream_names
 from pilotage.server.sandbox_objects import delete_outputs_or_leave, signed_request
 from pilotage.services.jobs.data_orders import element_job_of
 from pilotage.services.jobs.payload import has_input, job_output_named
