@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.job_selection import (
-    BeforeOption,
-    GroupOption,
     IdsArgument,
-    JobGroupOption,
-    NameOption,
-    OwnerOption,
-    SinceOption,
-    SiteOption,
-    StateOption,
-    SubmissionOption,
-    build_selection,
+    JobConditions,
     describe_selection,
     no_jobs_error,
     require_named_jobs,
     require_selection,
 )
-from pilotage.cli.option_groups import OptionGroup, with_option_groups
+from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.session import Session, connected
 from pilotage.core.errors import Conflict, InvalidInput
@@ -49,24 +39,6 @@ PAST = {
 }
 HARMLESS = frozenset({"hold", "release", "priority"})
 """Verbs that can be taken back, and need no confirmation."""
-
-
-@dataclass(frozen=True)
-class JobConditions(OptionGroup):
-    """Conditions that select jobs without naming them."""
-
-    submission: SubmissionOption = None
-    state: StateOption = None
-    owner: OwnerOption = None
-    group: GroupOption = None
-    job_group: JobGroupOption = None
-    site: SiteOption = None
-    name: NameOption = None
-    since: SinceOption = None
-    before: BeforeOption = None
-
-    def selection(self, ids: list[str] | None) -> Selection:
-        return build_selection(ids, **asdict(self))
 
 
 def _command(verb: str, text: str) -> Callable[..., int | None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 from pilotage import wire
+from pilotage.cli.option_groups import OptionGroup
 from pilotage.cli.parser import CommandArgument, CommandOption
 from pilotage.cli.time_format import format_instant, parse_instant
 from pilotage.client.selections import parse_ids, single_ids
@@ -25,32 +27,47 @@ IdsArgument = Annotated[list[str] | None, CommandArgument(metavar="IDS", help="J
 SubmissionOption = Annotated[
     int | None, CommandOption("-s", "--submission", metavar="N", help="Jobs of this submission", min=1)
 ]
-RequestOption = Annotated[
-    int | None, CommandOption("--request", metavar="N", help="Jobs that work for this request", min=1)
-]
-StateOption = Annotated[
-    list[str] | None, CommandOption("--state", metavar="STATE", help="Jobs in this state; may be repeated")
-]
 OwnerOption = Annotated[str | None, CommandOption("--owner", metavar="USER", help="Jobs of this user")]
-GroupOption = Annotated[str | None, CommandOption("--group", metavar="GROUP", help="Jobs of this group")]
-JobGroupOption = Annotated[
-    str | None, CommandOption("--job-group", metavar="NAME", help="Jobs of this job group")
-]
-SiteOption = Annotated[str | None, CommandOption("--site", metavar="SITE", help="Jobs at this site")]
 
-NameOption = Annotated[str | None, CommandOption("--name", metavar="NAME", help="Jobs with this name")]
-SinceOption = Annotated[
-    str | None,
-    CommandOption(
-        "--since", metavar="WHEN", help="Jobs that ended at or after this time: 2d (ago) or 2026-11-05"
-    ),
-]
-BeforeOption = Annotated[
-    str | None,
-    CommandOption(
-        "--before", metavar="WHEN", help="Jobs that ended before this time: 30d (ago) or 2026-11-05"
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class LastingConditions(OptionGroup):
+    """Conditions that a job meets for all of its life."""
+
+    submission: SubmissionOption = None
+    owner: OwnerOption = None
+    group: Annotated[str | None, CommandOption("--group", metavar="GROUP", help="Jobs of this group")] = None
+    job_group: Annotated[
+        str | None, CommandOption("--job-group", metavar="NAME", help="Jobs of this job group")
+    ] = None
+
+    def selection(self, ids: list[str] | None) -> Selection:
+        """The jobs that meet all conditions, among these if ids are given. Raises InvalidInput."""
+        return build_selection(ids, **asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobConditions(LastingConditions):
+    """All conditions that choose jobs."""
+
+    state: Annotated[
+        list[str] | None,
+        CommandOption("--state", metavar="STATE", help="Jobs in this state; may be repeated"),
+    ] = None
+    site: Annotated[str | None, CommandOption("--site", metavar="SITE", help="Jobs at this site")] = None
+    name: Annotated[str | None, CommandOption("--name", metavar="NAME", help="Jobs with this name")] = None
+    since: Annotated[
+        str | None,
+        CommandOption(
+            "--since", metavar="WHEN", help="Jobs that ended at or after this time: 2d (ago) or 2026-11-05"
+        ),
+    ] = None
+    before: Annotated[
+        str | None,
+        CommandOption(
+            "--before", metavar="WHEN", help="Jobs that ended before this time: 30d (ago) or 2026-11-05"
+        ),
+    ] = None
 
 
 def build_selection(

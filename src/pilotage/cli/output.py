@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.console import Advance
 from pilotage.cli.job_selection import (
-    GroupOption,
     IdsArgument,
-    JobGroupOption,
-    OwnerOption,
-    StateOption,
-    SubmissionOption,
-    build_selection,
+    JobConditions,
     no_jobs_error,
     require_named_jobs,
     require_selection,
 )
+from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import JOB_FAILED, OUTPUT_MISSING, SHOWN, report_incomplete
 from pilotage.cli.output_folders import folders_of, has_placeholders
 from pilotage.cli.parser import CommandOption
@@ -48,14 +44,11 @@ class FetchReport:
 
 
 @connected
+@with_option_groups
 def output(
     session: Session,
+    conditions: JobConditions,
     ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    state: StateOption = None,
-    owner: OwnerOption = None,
-    group: GroupOption = None,
-    job_group: JobGroupOption = None,
     folder: Annotated[
         str,
         CommandOption(
@@ -73,7 +66,7 @@ def output(
     The exit code is 1 if a job is not Done or a download failed.
     It is 8 if all jobs are Done but an output is missing.
     """
-    selection = require_selection(build_selection(ids, submission, state, owner, group, job_group), "output")
+    selection = require_selection(conditions.selection(ids), "output")
     report = FetchReport(folder)
     by_name = has_placeholders(folder)
     with session.client() as client:

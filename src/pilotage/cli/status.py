@@ -12,22 +12,8 @@ from pilotage import wire
 from pilotage.cli.console import Column, CommandOutput, format_counts
 from pilotage.cli.duties import failing_line
 from pilotage.cli.job_facts import job_facts
-from pilotage.cli.job_selection import (
-    BeforeOption,
-    GroupOption,
-    IdsArgument,
-    JobGroupOption,
-    NameOption,
-    OwnerOption,
-    RequestOption,
-    SinceOption,
-    SiteOption,
-    StateOption,
-    SubmissionOption,
-    build_selection,
-    no_jobs_error,
-    require_named_jobs,
-)
+from pilotage.cli.job_selection import IdsArgument, JobConditions, no_jobs_error, require_named_jobs
+from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import note_jobs_continue
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LONG_PATIENCE, PATIENCE, LimitOption, Session, connected
@@ -55,19 +41,14 @@ DEFAULT_JOBS = 50
 
 
 @connected
+@with_option_groups
 def status(
     session: Session,
+    conditions: JobConditions,
     ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    state: StateOption = None,
-    owner: OwnerOption = None,
-    group: GroupOption = None,
-    job_group: JobGroupOption = None,
-    site: SiteOption = None,
-    name: NameOption = None,
-    since: SinceOption = None,
-    before: BeforeOption = None,
-    request: RequestOption = None,
+    request: Annotated[
+        int | None, CommandOption("--request", metavar="N", help="Jobs that work for this request", min=1)
+    ] = None,
     events: Annotated[bool, CommandOption("--events", help="Show the event log of the jobs")] = False,
     watch: Annotated[bool, CommandOption("--watch", help="Refresh until all jobs have ended")] = False,
     limit: LimitOption = None,
@@ -77,8 +58,7 @@ def status(
 
     Without a selection, show your jobs that have not ended. Jobs selected by id are sorted by id.
     """
-    selection = build_selection(ids, submission, state, owner, group, job_group, site, name, since, before)
-    selection = replace(selection, request=request)
+    selection = replace(conditions.selection(ids), request=request)
     if watch and (session.as_json or events):
         raise InvalidInput("--watch cannot be combined with --json or --events")
     most = session.screen.row_limit(limit, DEFAULT_JOBS)

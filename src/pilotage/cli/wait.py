@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pilotage.cli.console import CommandOutput, format_counts
 from pilotage.cli.job_selection import (
-    GroupOption,
     IdsArgument,
-    JobGroupOption,
-    OwnerOption,
-    SubmissionOption,
-    build_selection,
+    LastingConditions,
     no_jobs_error,
     require_named_jobs,
     require_selection,
 )
+from pilotage.cli.option_groups import with_option_groups
 from pilotage.cli.outcome import WaitOutcome, note_jobs_continue, report_outcome
 from pilotage.cli.parser import CommandOption
 from pilotage.cli.session import LONG_PATIENCE, Session, connected
@@ -28,13 +25,11 @@ if TYPE_CHECKING:
 
 
 @connected
+@with_option_groups
 def wait(
     session: Session,
+    conditions: LastingConditions,
     ids: IdsArgument = None,
-    submission: SubmissionOption = None,
-    owner: OwnerOption = None,
-    group: GroupOption = None,
-    job_group: JobGroupOption = None,
     timeout: Annotated[
         str, CommandOption("--timeout", metavar="TIME", help="Stop waiting after this time: 90s, 15m, 2h")
     ] = "",
@@ -43,7 +38,7 @@ def wait(
 
     It is 1 if a job is not Done, and 8 if all are Done but an output is missing.
     """
-    selection = require_selection(build_selection(ids, submission, None, owner, group, job_group), "wait")
+    selection = require_selection(conditions.selection(ids), "wait")
     limit = parse_duration(timeout) if timeout else None
     with session.client(patience=LONG_PATIENCE) as client:
         require_named_jobs(client, ids)

@@ -8,19 +8,16 @@ from pilotage.core.errors import NotFound
 from pilotage.server.web.change_form import ChangeForm, ask_first
 from pilotage.server.web.page import PageRouter
 from pilotage.server.web.visit import Visit
+from pilotage.wire.audit import LIST_AUDIT, AuditQuery
 from pilotage.wire.bans import BAN_USER, LIFT_BAN, LIST_BANS, BanLift, BanRequest
-from pilotage.wire.ces import LIST_CES
 from pilotage.wire.identity import LIST_TOKENS, REVOKE_TOKENS, RevokeRequest
-from pilotage.wire.policy import LIST_VERSIONS, SHOW_POLICY
+from pilotage.wire.policy import SHOW_POLICY
 from pilotage.wire.queries import EndedQuery, PageQuery
-from pilotage.wire.sites import LIST_SITES
 
 pages = PageRouter(menu="Administration", order=8, administrators=True)
 
 ROWS = 50
 CHANGES_SHOWN = 30
-Change = tuple[float, str, str, str]
-"""Time, author, effect, and reason."""
 
 
 @pages.get("/administration")
@@ -35,7 +32,7 @@ async def show(visit: Visit) -> Response:
         tokens=tokens.tokens,
         next=tokens.next,
         bans=bans.bans,
-        changes=await last_changes(visit),
+        changes=(await visit.ask(LIST_AUDIT, AuditQuery(limit=CHANGES_SHOWN))).entries,
     )
 
 
@@ -114,28 +111,3 @@ async def revoke(visit: Visit) -> Response:
     given = visit.form.get("id", "")
     await visit.ask(REVOKE_TOKENS, RevokeRequest(int(given) if given.isdecimal() and len(given) < 19 else 0))
     return visit.redirect("administration")
-
-
-async def last_changes(visit: Visit) -> list[Change]:
-    """The last changes of the policy, tokens, bans, sites and CEs, the newest first."""
-    changes = list[Change]()
-    for version in (await visit.ask(LIST_VERSIONS, PageQuery(limit=CHANGES_SHOWN))).versions:
-        changes.append(
-            (version.applied_at, version.applied_by, f"policy version {version.version}", version.reason)
-        )
-    for token in (await visit.ask(LIST_TOKENS, PageQuery(limit=CHANGES_SHOWN))).tokens:
-        changes.append((token.issued, token.issued_by, f"token {token.id} for {token.user}", ""))
-        if token.revoked is not None:
-            changes.append((token.revoked, token.revoked_by, f"token {token.id} revoked", ""))
-    for row in (await visit.ask(LIST_BANS, EndedQuery(all=True))).bans:
-        where = f"at {row.site}" if row.site else "at all sites"
-        changes.append((row.since, row.by, f"{row.user} banned {where}", row.reason))
-        if row.ended is not None:
-            changes.append((row.ended, row.ended_by, f"ban of {row.user} {where} ended", ""))
-    for site in await visit.ask(LIST_SITES):
-        if site.since is not None and site.changed_by:
-            changes.append((site.since, site.changed_by, f"site {site.name}: {site.state}", site.reason))
-    for ce in await visit.ask(LIST_CES):
-        if ce.since is not None and ce.by:
-            changes.append((ce.since, ce.by, f"CE {ce.name}: {ce.state}", ce.reason))
-    return sorted(changes, reverse=True)[:CHANGES_SHOWN]
