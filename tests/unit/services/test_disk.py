@@ -111,7 +111,7 @@ def test_a_submission_is_warned_of_disk_that_no_node_has(tmp_path: Path) -> None
     assert told(bench, disk=8000) == []
     [warning] = told(bench, disk=12000)
     assert (
-        "it requests 12,000 MB of disk (bucket 12,288 MB), and CE local have at most 9,000 MB free" in warning
+        "it requests 12,000 MB of disk (bucket 12,288 MB); the most free at CE local is 9,000 MB" in warning
     )
     bench.end()
 

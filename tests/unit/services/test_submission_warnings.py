@@ -63,7 +63,7 @@ def told(bench: Bench, *, owner: str = "alice", names: tuple[str, ...] = (), **f
             "its HostRequirements (other.GPUs > 1) are not true at CE local",
         ),
         ({"requirements": "other.GPUs > 1"}, "its Requirements (other.GPUs > 1) are not true at CE local"),
-        ({"processors": 8}, "it requests 8 processors, and CE local offer at most 4"),
+        ({"processors": 8}, "it requests 8 processors; the most offered by CE local is 4"),
         ({"memory": 9000}, "it requests 9,000 MB of memory (bucket"),
         (
             {"cpu_time": 300_000},

@@ -210,14 +210,14 @@ def _required_tags(description: JobDescription, queue: QueueIdentity, offers: Se
 
 def _processors(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.processors for offer in offers)
-    return f"it requests {queue.processors:,} processors, and {_ces(offers)} offer at most {most:,}"
+    return f"it requests {queue.processors:,} processors; the most offered by {_ces(offers)} is {most:,}"
 
 
 def _memory(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.memory for offer in offers)
     step = f" (bucket {queue.memory:,} MB)" if queue.memory != description.memory else ""
     return (
-        f"it requests {description.memory:,} MB of memory{step}, and {_ces(offers)} offer at most {most:,} MB"
+        f"it requests {description.memory:,} MB of memory{step}; the most offered by {_ces(offers)} is {most:,} MB"
     )
 
 
@@ -225,7 +225,7 @@ def _disk(description: JobDescription, queue: QueueIdentity, offers: Sequence[Of
     most = max(offer.disk for offer in offers)
     step = f" (bucket {queue.disk:,} MB)" if queue.disk != description.disk else ""
     return (
-        f"it requests {description.disk:,} MB of disk{step}, and {_ces(offers)} have at most {most:,} MB free"
+        f"it requests {description.disk:,} MB of disk{step}; the most free at {_ces(offers)} is {most:,} MB"
     )
 
 
