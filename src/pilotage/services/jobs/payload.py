@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pilotage.core.jobs.description import COPY, OF_JOB, InputFile, JobDescription
 from pilotage.core.jobs.in_place import NO_ARRAY, filled_name
+from pilotage.core.jobs.job_binding import bound_description, texts_with_placeholders
 from pilotage.core.jobs.job_outputs import JobOutput, job_output
 from pilotage.core.jobs.json_format import description_from_json
-from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.per_job_inputs import PerJobFile, named_values, per_job_files
 from pilotage.services.pool.records import SubmissionFacts
 from pilotage.store.tables.listing import JobFacts
@@ -25,12 +25,14 @@ def payload(facts: SubmissionFacts, job: int, parameters: str | None) -> Payload
     if common is None:
         row = facts.row
         values = json.loads(parameters) if parameters else []
-        bound = _bound(facts.description, row.names, values, job, row.first_job, row.expected or row.count)
+        bound = bound_description(
+            facts.description, row.names, values, job, row.first_job, row.expected or row.count
+        )
         if bound.stdout_file or bound.stderr_file:
             bound = _with_file_names(bound, row, values, job)
         own = per_job_files(facts.description, row.names, values)
         common = _payload(facts, bound, own)
-        if not own and not any("%" in text for text in _bindable(facts.description)):
+        if not own and not any("%" in text for text in texts_with_placeholders(facts.description)):
             facts.common[""] = common
     return common
 
@@ -94,42 +96,8 @@ def stored_description(facts: JobFacts, job: int) -> JobDescription:
     """The description of one job, with its placeholders replaced."""
     values = json.loads(facts.parameters) if facts.parameters else []
     description = description_from_json(json.loads(facts.description))
-    return _bound(description, json.loads(facts.names), values, job, facts.first_job, facts.job_count)
-
-
-def _bound(
-    description: JobDescription, names: Sequence[str], values: Sequence[Any], job: int, first: int, count: int
-) -> JobDescription:
-    bound = bind(description, names, values, job - first, count) if names else description
-    # Any description may contain the placeholder of the job's id.
-    if any("%j" in text for text in _bindable(bound)):
-        bound = _with_id(bound, str(job))
-    return bound
-
-
-def _bindable(description: JobDescription) -> Iterator[str]:
-    """The texts in which placeholders are replaced."""
-    yield description.executable
-    yield from description.arguments
-    yield from (value for _, value in description.environment)
-    yield from description.output_sandbox
-    yield from (description.std_output, description.std_error, description.job_name)
-    yield from (description.stdout_file, description.stderr_file)
-    yield from (text for item in description.input_sandbox for text in (item.name, item.source))
-
-
-def _with_id(description: JobDescription, job: str) -> JobDescription:
-    def fill(text: str) -> str:
-        return text.replace("%j", job)
-
-    return replace(
-        description,
-        arguments=tuple(map(fill, description.arguments)),
-        environment=tuple((name, fill(value)) for name, value in description.environment),
-        output_sandbox=tuple(map(fill, description.output_sandbox)),
-        std_output=fill(description.std_output),
-        std_error=fill(description.std_error),
-        job_name=fill(description.job_name),
+    return bound_description(
+        description, json.loads(facts.names), values, job, facts.first_job, facts.job_count
     )
 
 

@@ -9,9 +9,9 @@ from pilotage.core.errors import InvalidInput
 from pilotage.core.ids import JobId, SubmissionId
 from pilotage.core.jobs.dependencies import Outlook, Parent
 from pilotage.core.jobs.description import JobDescription
+from pilotage.core.jobs.job_binding import bound_description
 from pilotage.core.jobs.job_outputs import FIELD
 from pilotage.core.jobs.json_format import description_from_json
-from pilotage.core.jobs.parametric import bind
 from pilotage.core.jobs.states import JobState
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import attempts, handed_outputs, listing
@@ -56,7 +56,7 @@ def _lacking(connection: Connection, job: int, name: str) -> str:
     result = None if facts is None else attempts.result_of(connection, JobId(job), facts.finished_epoch)
     if facts is None or result is None:
         return f"job {job} has no output {name}: it has none any more"
-    stdout, stderr = _stream_names(facts)
+    stdout, stderr = _stream_names(facts, job)
     streams = {stderr: result.stderr, stdout: result.stdout}
     names = {stream for stream, data in streams.items() if data is not None}
     if facts.state != JobState.KILLED:
@@ -64,13 +64,10 @@ def _lacking(connection: Connection, job: int, name: str) -> str:
     return "" if name in names else f"job {job} has no output {name}"
 
 
-def _stream_names(facts: JobFacts) -> tuple[str, str]:
+def _stream_names(facts: JobFacts, job: int) -> tuple[str, str]:
     """The names of the files for standard output and error."""
     description = description_from_json(json.loads(facts.description))
-    if names := json.loads(facts.names):
-        values = json.loads(facts.parameters) if facts.parameters else []
-        description = bind(description, names, values, facts.id - facts.first_job, facts.job_count)
-    stdout, stderr = (
-        name.replace("%j", str(facts.id)) for name in (description.std_output, description.std_error)
-    )
-    return stdout, stderr
+    values = json.loads(facts.parameters) if facts.parameters else []
+    names = json.loads(facts.names)
+    bound = bound_description(description, names, values, job, facts.first_job, facts.job_count)
+    return bound.std_output, bound.std_error

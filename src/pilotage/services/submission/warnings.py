@@ -216,9 +216,7 @@ def _processors(description: JobDescription, queue: QueueIdentity, offers: Seque
 def _memory(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
     most = max(offer.memory for offer in offers)
     step = f" (bucket {queue.memory:,} MB)" if queue.memory != description.memory else ""
-    return (
-        f"it requests {description.memory:,} MB of memory{step}; the most offered by {_ces(offers)} is {most:,} MB"
-    )
+    return f"it requests {description.memory:,} MB of memory{step}; the most offered by {_ces(offers)} is {most:,} MB"
 
 
 def _disk(description: JobDescription, queue: QueueIdentity, offers: Sequence[Offer]) -> str:
