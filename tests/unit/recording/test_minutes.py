@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from pilotage import __version__
-from pilotage.server.http.routes import jobs
 from pilotage.server.private_files import write_private
 from pilotage.server.process.home import Home
 from pilotage.server.process.recorded_rim import RecordedRim, stream, uuid_of
@@ -37,7 +36,7 @@ from pilotage.server.recording.messages import plain_routes_inline
 from pilotage.server.recording.recorder import Recorder, RecordFile
 from pilotage.server.recording.redaction import Redaction, SeededSecrets
 from pilotage.server.tokens import Issuer
-from pilotage.services.jobs import actions
+from pilotage.services.jobs import actions, audited_actions
 from pilotage.store.tables.digests import digest_of_tables
 from pilotage.twin.replay import TapedFront, replay, settings_of
 from pilotage.wire.pilot import Node
@@ -161,10 +160,10 @@ def test_a_rule_that_changes_in_the_middle_is_found_there(
     """From the tenth minute on, kills leave the last job of a selection alone."""
     changed = BEGIN + 600
 
-    def act(pool: Any, tx: Any, *, ids: list[int], now: float, **more: Any) -> Any:
-        return actions.act(pool, tx, ids=ids[:-1] if now >= changed else ids, now=now, **more)
+    def act(pool: Any, tx: Any, verb: str, ids: list[int], *, now: float, **more: Any) -> Any:
+        return actions.act(pool, tx, verb, ids[:-1] if now >= changed else ids, now=now, **more)
 
-    monkeypatch.setattr(jobs, "act", act)
+    monkeypatch.setattr(audited_actions, "act", act)
     result = replay(path)
     found = re.match(r"at (\d+\.\d+) s: message \d+ \(POST /v1/jobs/kill\)", result.difference)
     assert found is not None, result

@@ -27,6 +27,8 @@ class Takes(StrEnum):
 
     NOTHING = "nothing"
     VALUE = "value"
+    LIST = "list"
+    """A value with commas. An option that is given again adds to it."""
     OPTIONAL = "optional"
     """A value may follow a `=`; for a short option it may follow directly."""
 
@@ -137,7 +139,7 @@ class OptionTable:
         if option.takes is Takes.NOTHING:
             if equals:
                 raise InvalidInput(f"{place}option {option.shown} takes no value")
-        elif option.takes is Takes.VALUE and not equals:
+        elif option.takes in (Takes.VALUE, Takes.LIST) and not equals:
             value = self._next(option, left, place)
         self._take(read, option, value, place)
 
@@ -150,7 +152,7 @@ class OptionTable:
             value = ""
             if option.takes is not Takes.NOTHING:
                 value, letters = letters, ""
-                if not value and option.takes is Takes.VALUE:
+                if not value and option.takes in (Takes.VALUE, Takes.LIST):
                     value = self._next(option, left, place)
             self._take(read, option, value, place)
 
@@ -174,7 +176,8 @@ class OptionTable:
     def _take(self, read: ReadOptions, option: SlurmOption, value: str, place: str) -> None:
         if option.treatment is Treatment.REFUSED:
             raise InvalidInput(f"{place}{option.shown} is refused: {option.text}")
-        read.values[option.name] = value
+        earlier = read.values.get(option.name) if option.takes is Takes.LIST else None
+        read.values[option.name] = value if earlier is None else f"{earlier},{value}"
 
     @property
     def _hint(self) -> str:

@@ -32,11 +32,11 @@ def spelled(draw: st.DrawFn, option: SlurmOption) -> tuple[list[str], str]:
         return [draw(st.sampled_from([option.shown, *([f"-{option.short}"] if option.short else [])]))], ""
     value = draw(VALUES)
     spellings = [[f"{option.shown}={value}"]]
-    if option.takes is Takes.VALUE:
+    if option.takes in (Takes.VALUE, Takes.LIST):
         spellings.append([option.shown, value])
     if option.short:
         spellings.append([f"-{option.short}{value}"])
-        if option.takes is Takes.VALUE:
+        if option.takes in (Takes.VALUE, Takes.LIST):
             spellings.append([f"-{option.short}", value])
     return draw(st.sampled_from(spellings)), value
 
@@ -117,3 +117,11 @@ def test_a_variable_without_value_may_say_no_and_a_refused_one_is_an_error() -> 
     assert SBATCH_OPTIONS.read_variables({"SBATCH_WAIT": "1"}).values == {"wait": ""}
     with pytest.raises(InvalidInput, match="SBATCH_RESERVATION: --reservation is refused"):
         SBATCH_OPTIONS.read_variables({"SBATCH_RESERVATION": "x"})
+
+
+def test_lists_of_sacct_grow_with_each_option() -> None:
+    """As in Slurm: a program asks for several jobs by one option each."""
+    read = SACCT_OPTIONS.read(
+        ["-j", "1", "--jobs=2,3", "-j4", "-o", "JobID", "--format", "State", "-S", "1", "-S", "2"]
+    )
+    assert read.values == {"jobs": "1,2,3,4", "format": "JobID,State", "starttime": "2"}
