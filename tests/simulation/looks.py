@@ -101,7 +101,7 @@ class Looks:
 
     def _the_heard_are_not_stalled(self, connection: Rows) -> None:
         now, found = self._loop.time(), {}
-        heard = {process.stamp: process.link.heard for process in self._sites.pilots if process.link}
+        heard = {process.stamp: process.link.exchanges for process in self._sites.pilots if process.link}
         for job, event, stamp in connection.execute(
             "SELECT j.id, j.last_event, p.stamp FROM jobs j JOIN pilots p ON p.id = j.pilot_id"
             " WHERE j.state = 'Stalled'"

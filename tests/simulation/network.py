@@ -75,8 +75,10 @@ class Letter(Protocol):
 class _PilotLetter:
     """Implements `Letter` with the bytes of the wire."""
 
-    def __init__(self, network: Network, path: str, token: str, body: bytes) -> None:
-        self._network, self._path, self._token, self._body = network, path, token, body
+    def __init__(self, network: Network, exchanges: deque[float], path: str, token: str, body: bytes) -> None:
+        """`exchanges`: takes the instants of answered exchanges."""
+        self._network, self._exchanges = network, exchanges
+        self._path, self._token, self._body = path, token, body
         self.is_report = any(part in body for part in _REPORTS)
         self.has_result = _REPORTS[0] in body
 
@@ -88,6 +90,7 @@ class _PilotLetter:
             return failure_of(error)
         answer = _ANSWERS[self._path].decode(result)
         if isinstance(answer, ExchangeResponse):
+            self._exchanges.append(self._network.loop.time())
             self._network.on_answer(_REQUEST.decode(self._body), answer)
         return answer
 
@@ -111,6 +114,8 @@ class Link:
         """The server that it asks. When that does not answer, it asks the next one."""
         self.heard: deque[float] = deque(maxlen=40)
         """When the server has answered its messages."""
+        self.exchanges: deque[float] = deque(maxlen=40)
+        """When it has answered exchanges of a pilot. A late enrolment is no sign of life for the pilot's jobs."""
 
     def is_cut(self, host: Host) -> bool:
         own = self.cut_until if self.cut_from in (None, host) else 0.0
@@ -128,7 +133,7 @@ class Link:
             self.host = hosts[(hosts.index(host) + 1) % len(hosts)]
 
     def post(self, path: str, token: str, message: Any, reply: Reply) -> None:
-        self.send(_PilotLetter(self._network, path, token, _encode(message)), reply)
+        self.send(_PilotLetter(self._network, self.exchanges, path, token, _encode(message)), reply)
 
     def send(self, letter: Letter, reply: Reply) -> None:
         """Send a letter. `reply` is called once, with the answer or the failure."""
