@@ -31,6 +31,7 @@ SETTLE = 20.0
 """Seconds for the work of a server that has just started."""
 NUMBERS = {"job": 1, "submission": 1, "request": 1, "queue": 1, "version": 1}
 """For the numbers in addresses."""
+QUERIES = {"/ces/one": "?name=ce1", "/shares/group": "?name=g1", "/requests": "?all=yes"}
 WITHOUT = ("/changes", "/signin-at", "/signin-back")
 """A stream, and two that lead elsewhere."""
 
@@ -105,7 +106,8 @@ def _addresses(also: Sequence[str]) -> list[str]:
     """Each address that can be read without a form, with numbers filled in, and those of `also`."""
     read = (address for router in page_routers() for address in router.addresses if address.method == "GET")
     paths = (re.sub(r"\{(\w+):int\}", lambda found: str(NUMBERS[found[1]]), address.path) for address in read)
-    return [*sorted({path for path in paths if "{" not in path and path not in WITHOUT}), *also]
+    whole = {path + QUERIES.get(path, "") for path in paths if "{" not in path and path not in WITHOUT}
+    return [*sorted(whole), *also]
 
 
 def _load(web: httpx.Client, path: str, times: int) -> Loads:
