@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from pilotage.core.errors import Conflict, InvalidInput, PilotageError, TooLarge, Unreachable
 from pilotage.outside.sandbox.object_records import ObjectRecord
@@ -60,15 +60,17 @@ def complete_upload(context: Context, owner: str, digest: str, sent: SentInput) 
     inputs.complete(owner, digest, record)
 
 
-def stored_inputs(context: Context, owner: str, digests: Iterable[str]) -> set[str]:
+def stored_inputs(context: Context, owner: str, digests: Collection[str]) -> set[str]:
     """An owner's uploads whose bytes are there. Raises `Unreachable` if a service does not answer."""
     sandbox = context.disk.sandbox
     stored = {digest for digest in digests if sandbox.input_path(digest).exists()}
-    elsewhere = {digest: sandbox.input_objects.find(owner, digest) for digest in digests}
     by_place: dict[str, list[tuple[str, ObjectRecord]]] = {}
-    for digest, record in elsewhere.items():
+    for digest in dict.fromkeys(digests):
+        if digest in stored:
+            continue
+        record = sandbox.input_objects.find(owner, digest)
         storage = context.pool.policy.storage_with(record.url) if record is not None else None
-        if record is not None and storage is not None and digest not in stored:
+        if record is not None and storage is not None:
             by_place.setdefault(storage[0], []).append((digest, record))
     for place, known in by_place.items():
         for begin in range(0, len(known), ASKED_AT_ONCE):
