@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -15,6 +16,7 @@ from benchmarks.server import served, server_pid
 from pilotage.client import Client
 from pilotage.wire.changes import ChangesQuery
 from pilotage.wire.limits import LONGEST_POLL
+from pilotage.wire.submissions import SubmitResponse
 
 SUMMARY = "% of a core for idle listeners at the change feed, and the ms until a change reaches them"
 
@@ -30,6 +32,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listeners", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=110.0, help="of the idle time")
     parser.add_argument("--changes", type=int, default=20)
+    parser.add_argument(
+        "--all", action="store_true", help="each listener waits for all changes, not for its own submission"
+    )
 
 
 def run(asked: argparse.Namespace) -> Figure:
@@ -37,17 +42,24 @@ def run(asked: argparse.Namespace) -> Figure:
         process = server_pid(Path(name))
         token = (Path(name) / "home" / "token").read_text().strip()
         time.sleep(SETTLE)
+        kept = [_kept_job(client) for _ in range(asked.changes if asked.all else asked.listeners)]
         alone = _cost(process, asked.seconds / 2)
-        idle, delays = asyncio.run(_listen(client, process, token, asked))
+        idle, delays = asyncio.run(_listen(client, process, token, asked, kept))
     delays.sort()
     notes = {
-        "listeners": f"{asked.listeners:,}, each asks again after {WAIT:.0f} s without a change",
+        "listeners": f"{asked.listeners:,}, each for {'all jobs' if asked.all else 'a submission of its own'};"
+        f" each asks again after {WAIT:.0f} s without a change",
         "the server without listeners": f"{alone:.2f} % of a core",
-        "a change reaches a listener": f"{median(delays) * 1000:.0f} ms after the answer to its submission (median),"
+        "a change reaches a listener": f"{median(delays) * 1000:.0f} ms after the answer to the call (median),"
         f" {part(delays, 0.95) * 1000:.0f} ms (95 %)",
     }
     ours = round(idle - alone, 2)
     return Figure("feed", ours, "% of a core", {"aim": 1.0}, ours, [round(idle, 2), round(alone, 2)], notes)
+
+
+def _kept_job(client: Client) -> SubmitResponse:
+    """A job that no pilot takes."""
+    return client.submit({"executable": "/bin/true", "tags": ["nowhere"]})
 
 
 def _cost(process: int, seconds: float) -> float:
@@ -58,22 +70,26 @@ def _cost(process: int, seconds: float) -> float:
 
 
 async def _listen(
-    client: Client, process: int, token: str, asked: argparse.Namespace
+    client: Client, process: int, token: str, asked: argparse.Namespace, kept: Sequence[SubmitResponse]
 ) -> tuple[float, list[float]]:
-    """(% of a core while nothing changes, seconds until each listener has heard of each change)."""
+    """(% of a core while nothing changes, seconds until each listener has heard of each of its changes).
+
+    Changes: kept jobs are killed.
+    """
     cursor = client.read_changes(ChangesQuery()).cursor
     heard: asyncio.Queue[float] = asyncio.Queue()
     listeners = [
-        asyncio.create_task(_follow(client.url, token, cursor, number / asked.listeners, heard))
-        for number in range(asked.listeners)
+        asyncio.create_task(_follow(client.url, token, cursor, condition, number / asked.listeners, heard))
+        for number, condition in enumerate(_conditions(asked, kept))
     ]
     await asyncio.sleep(SPREAD + 5)
     idle = await asyncio.to_thread(_cost, process, asked.seconds)
     delays = []
-    for _ in range(asked.changes):
-        await asyncio.to_thread(client.submit, {"executable": "/bin/true", "tags": ["nowhere"]})
+    told = asked.listeners if asked.all else 1
+    for answer in kept[:: len(kept) // asked.changes][: asked.changes]:
+        await asyncio.to_thread(client.kill, [answer.first])
         begun = time.monotonic()
-        delays += [await heard.get() - begun for _ in listeners]
+        delays += [await heard.get() - begun for _ in range(told)]
         await asyncio.sleep(1)
     for listener in listeners:
         listener.cancel()
@@ -81,7 +97,16 @@ async def _listen(
     return idle, delays
 
 
-async def _follow(url: str, token: str, cursor: str, phase: float, heard: asyncio.Queue[float]) -> None:
+def _conditions(asked: argparse.Namespace, kept: Sequence[SubmitResponse]) -> list[str]:
+    """The changes that each listener waits for, as a part of a query."""
+    if asked.all:
+        return [""] * asked.listeners
+    return [f"&submission={answer.submission}" for answer in kept]
+
+
+async def _follow(
+    url: str, token: str, cursor: str, condition: str, phase: float, heard: asyncio.Queue[float]
+) -> None:
     """One listener over one connection: the polls of a client, without its processor time.
 
     Its first poll ends after a part of the time of one: so the polls of all are spread over that time.
@@ -92,7 +117,7 @@ async def _follow(url: str, token: str, cursor: str, phase: float, heard: asynci
     wait = phase * WAIT
     try:
         while True:
-            target = f"/v1/changes?after={cursor}&wait={wait}"
+            target = f"/v1/changes?after={cursor}&wait={wait}{condition}"
             writer.write(
                 f"GET {target} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
             )

@@ -169,20 +169,21 @@ def test_a_change_of_very_many_jobs_comes_in_parts(store: Store, writers: list[W
     asyncio.run(history())
 
 
-def test_listeners_are_woken_by_changes_of_their_owner_only(
+def test_listeners_are_woken_by_changes_of_their_owner_or_submission_only(
     store: Store, writers: list[WriterOfBlock], connection: Any
 ) -> None:
-    [owner] = {row[0] for row in connection.execute("SELECT owner FROM submissions")}
+    [(submission, owner)] = connection.execute("SELECT id, owner FROM submissions")
 
     async def history() -> None:
         feed = FeedOfStore(store)
         with feed.feed.listening():
             await feed.advance()
-            mine, others, anybody = (feed.feed.next_change(name) for name in (owner, "nobody", ""))
+            awaited = (owner, "nobody", "", submission, submission + 1)
+            woken = [feed.feed.next_change(one) for one in awaited]
             writers[0].write("Done")
             writers[0].end(commit=True)
             await feed.advance()
-            assert (mine.done(), others.done(), anybody.done()) == (True, False, True)
+            assert [one.done() for one in woken] == [True, False, True, True, False]
 
     asyncio.run(history())
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from pilotage.server.feed.cursor import StreamPosition
 from pilotage.server.feed.log_reader import LogReader, Read
 from pilotage.server.feed.stream import RecentChanges
 from pilotage.store.tables.feed import FeedRow
+
+Awaited: TypeAlias = str | int
+"""The changes that a listener waits for: of one owner by name, of one submission by id; "": of several owners."""
 
 
 class ChangeFeed:
@@ -26,8 +30,7 @@ class ChangeFeed:
         self.wanted = asyncio.Event()
         """Set when the first listener has come."""
         self._listeners = 0
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        """The key is the owner of the jobs that a listener waits for; "": several owners."""
+        self._waiting: dict[Awaited, set[asyncio.Future[None]]] = {}
 
     @property
     def has_listeners(self) -> bool:
@@ -62,32 +65,32 @@ class ChangeFeed:
                 more = part.more
                 recent.extend(part.rows, part.end)
                 if part.rows:
-                    self._wake({row.owner for row in part.rows})
+                    self._wake(_concerned(part.rows))
 
     def forget(self) -> None:
         """Drop the recent changes: nobody listens."""
         self.jobs = self.requests = None
 
-    def _wake(self, owners: Iterable[str] | None) -> None:
-        """Wake the listeners of these owners; None: all."""
-        for name in list(self._waiting) if owners is None else ("", *owners):
-            for future in self._waiting.pop(name, ()):
+    def _wake(self, concerned: Iterable[Awaited] | None) -> None:
+        """Wake the listeners that wait for one of these; None: all."""
+        for key in list(self._waiting) if concerned is None else concerned:
+            for future in self._waiting.pop(key, ()):
                 if not future.done():
                     future.set_result(None)
 
-    def next_change(self, owner: str) -> asyncio.Future[None]:
-        """Done when there may be a change of this owner's jobs; "": of anybody's."""
+    def next_change(self, awaited: Awaited) -> asyncio.Future[None]:
+        """Done when there may be such a change."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, set()).add(future)
-        future.add_done_callback(lambda done: self._leave(owner, done))
+        self._waiting.setdefault(awaited, set()).add(future)
+        future.add_done_callback(lambda done: self._leave(awaited, done))
         return future
 
-    def _leave(self, owner: str, future: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(owner)
+    def _leave(self, awaited: Awaited, future: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(awaited)
         if waiting is not None:
             waiting.discard(future)
             if not waiting:
-                del self._waiting[owner]
+                del self._waiting[awaited]
 
     async def changes(
         self, read: Read, position: StreamPosition, *, of_requests: bool
@@ -103,3 +106,8 @@ class ChangeFeed:
         ):  # all that was committed before the recent changes began is read
             end = max(end, recent.begin)
         return part.rows, end, part.more
+
+
+def _concerned(rows: Iterable[FeedRow]) -> set[Awaited]:
+    """Everything that listeners to these changes may wait for."""
+    return {"", *(row.owner for row in rows), *(row.concerned_submission for row in rows)}

@@ -121,8 +121,8 @@ class OpenPages:
     def _tell(self, rows: Iterable[FeedRow]) -> None:
         names = set[str]()
         for row in rows:
-            submission = row.submission if row.kind == "job" else row.id
-            names |= {f"{row.kind}:{row.id}", f"submission:{submission}", f"owner:{row.owner}"}
+            submission = f"submission:{row.concerned_submission}"
+            names |= {f"{row.kind}:{row.id}", submission, f"owner:{row.owner}"}
         for name in names & self._watchers.keys():
             for watcher in self._watchers[name]:
                 watcher.tell(name)

@@ -6,6 +6,7 @@ import asyncio
 
 from pilotage.core.errors import Conflict, CursorExpired
 from pilotage.server.context import Context
+from pilotage.server.feed.change_feed import Awaited
 from pilotage.server.feed.cursor import FeedCursor, StreamPosition, parse_cursor
 from pilotage.server.tokens import Caller
 from pilotage.store.tables.feed import FeedRow
@@ -29,7 +30,7 @@ async def listen(asked: ChangesQuery, context: Context, caller: Caller) -> Chang
         stop = asyncio.ensure_future(context.stop.wait())
         try:
             while True:
-                change = feed.next_change(_awaited_owner(viewer, asked))
+                change = feed.next_change(_awaited(viewer, asked))
                 shown, cursor, more = await _read(context, cursor, viewer, asked)
                 left = end - context.monotonic()
                 if shown or more or left <= 0 or stop.done():
@@ -41,8 +42,10 @@ async def listen(asked: ChangesQuery, context: Context, caller: Caller) -> Chang
             stop.cancel()
 
 
-def _awaited_owner(viewer: Viewer, asked: ChangesQuery) -> str:
-    """The only owner whose changes may be told; empty: several."""
+def _awaited(viewer: Viewer, asked: ChangesQuery) -> Awaited:
+    """The least kind of changes that has all of the changes asked for."""
+    if asked.submission is not None:
+        return asked.submission
     return asked.owner or ("" if viewer.everything or viewer.shared_group else viewer.owner)
 
 
@@ -100,12 +103,8 @@ def _is_asked_for(row: FeedRow, viewer: Viewer, asked: ChangesQuery) -> bool:
         viewer.may_see(row.owner, row.group)
         and (asked.owner is None or row.owner == asked.owner)
         and (asked.group is None or row.group == asked.group)
-        and (asked.submission is None or asked.submission == _submission_of(row))
+        and (asked.submission is None or asked.submission == row.concerned_submission)
     )
-
-
-def _submission_of(row: FeedRow) -> int:
-    return row.id if row.kind == "submission" else row.submission
 
 
 def _shown(row: FeedRow) -> FeedChange:

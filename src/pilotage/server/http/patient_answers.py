@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 SILENCE = 45.0
 """Seconds until a sign of life. Some proxies cut an answer of which nothing comes for a minute."""
@@ -29,14 +30,40 @@ async def patient_answer(work: Coroutine[Any, Any, Any], silence: float = SILENC
         raise
     if task.done():
         return Response(msgspec.json.encode(task.result()), media_type=MEDIA_TYPE)
-    return StreamingResponse(_signs_and_result(task, silence), media_type=MEDIA_TYPE)
+    return _LateAnswer(task, silence)
 
 
-async def _signs_and_result(task: asyncio.Task[Any], silence: float) -> AsyncIterator[bytes]:
-    try:
-        while not task.done():
-            yield SIGN
-            await asyncio.wait((task,), timeout=silence)
-        yield msgspec.json.encode(task.result())
-    finally:
-        task.cancel()
+class _LateAnswer(Response):
+    """Signs of life, then the result of a task. It ends the task when the client has left.
+
+    A `StreamingResponse` makes two further tasks for each answer, which a thousand listeners would feel.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, task: asyncio.Task[Any], silence: float) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._task, self._silence = task, silence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            while not self._task.done():
+                await send({"type": "http.response.body", "body": SIGN, "more_body": True})
+                ends = (self._task, gone)
+                await asyncio.wait(ends, timeout=self._silence, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    return
+            await send({"type": "http.response.body", "body": msgspec.json.encode(self._task.result())})
+        finally:
+            gone.cancel()
+            self._task.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

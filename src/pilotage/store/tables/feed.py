@@ -49,6 +49,11 @@ class FeedRow(NamedTuple):
     owner: str
     group: str
 
+    @property
+    def concerned_submission(self) -> int:
+        """The new submission, or that of the job; 0 for a request."""
+        return self.id if self.kind == "submission" else self.submission
+
 
 class LogRow(NamedTuple):
     """A row of `events` or `request_events`."""
