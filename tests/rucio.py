@@ -104,13 +104,14 @@ class RucioServer(BatchDaemons):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.password_file = folder / "password"
+        self.database = folder / "rucio.db"
         self._session: RucioSession | None = None
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
         (self.folder / "log").mkdir(exist_ok=True)
         self._configure()
-        if not (self.folder / "rucio.db").exists():
+        if not self.database.exists():
             self.python(_BUILD)
         self._spawn(
             self.controller,
