@@ -621,4 +621,4 @@ def test_fairness_tells_who_had_less_and_whether_they_wanted_more(bench: Bench, 
     assert sum(row.used for row in groups) == pytest.approx(1)
     assert sum(row.expected for row in groups) == pytest.approx(1)
     # Ten draws tell little, and the bound says so.
-    assert all(row.bound > 0.4 and row.verdict in ("within", "too few") for row in groups)
+    assert all(row.bound > 0.4 and row.verdict in ("within", "too few attempts") for row in groups)

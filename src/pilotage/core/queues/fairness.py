@@ -34,7 +34,7 @@ class FairnessVerdict(StrEnum):
     """Below its part, but it did not always have waiting jobs."""
     ROOM_LEFT = "room left"
     """Above its part, while another one had less demand."""
-    TOO_FEW = "too few"
+    TOO_FEW = "too few attempts"
     """Too few attempts: chance could explain even no use at all."""
 
 

@@ -10,7 +10,7 @@ from pilotage.wire.jobs import JobSummary
 def ended(job: JobSummary) -> tuple[str, str]:
     reason = f": {job.reason}" if job.reason else ""
     advice = f"`pilotage status {job.id}` shows the details" if job.state == "Failed" else ""
-    return f"job {job.id} does not wait: it has ended and is {job.state}{reason}", advice
+    return f"job {job.id} has ended and is {job.state}{reason}", advice
 
 
 def rescheduled(job: JobSummary, until: float | None, now: float) -> tuple[str, str]:
@@ -42,10 +42,10 @@ def held(job: JobSummary) -> tuple[str, str]:
     if job.state == "Matched":
         return f"job {job.id} was offered to {holder} and is about to start", ""
     if job.state == "Stalled":
-        return f"job {job.id} does not wait: {holder} holds it, but has been silent", (
+        return f"job {job.id} is Stalled: {holder} holds it, but has been silent", (
             "if the pilot stays silent until its lease expires, the job is tried again"
         )
-    return f"job {job.id} does not wait: it is {job.state}, held by {holder}", ""
+    return f"job {job.id} is {job.state}, held by {holder}", ""
 
 
 def being_created(job: int, submission: int) -> str:
