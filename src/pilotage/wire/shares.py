@@ -95,7 +95,7 @@ class FairnessRow:
     """Fraction of the time with waiting jobs."""
     verdict: str
     """within; below; above; less demand: below, but it did not always have work waiting; room left: above, while
-    another one had less demand; too few: attempts, to tell even no use from chance."""
+    another one had less demand; too few attempts: even no use at all could be chance."""
 
 
 @dataclass
