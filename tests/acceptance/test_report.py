@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pilotage.core.errors import NotFound
 from pilotage.wire.jobs import Selection
 from tests.deadlines import PATIENCE
-from tests.instance import running
+from tests.instance import Instance, running
 
 pytestmark = pytest.mark.slow
+
+
+def _report_of_page(instance: Instance, submission: int) -> str:
+    """The file that the page of a submission offers."""
+    token = (instance.home / "token").read_text().strip()
+    url, own = instance.client().url, {"Sec-Fetch-Site": "same-origin"}
+    with httpx.Client(base_url=url, headers=own, timeout=PATIENCE, trust_env=False) as browser:
+        assert browser.post("/signin", data={"token": token}).status_code == 303
+        page = browser.get(f"/submissions/{submission}")
+        assert f"submissions/{submission}/report" in page.text
+        saved = browser.get(f"/submissions/{submission}/report")
+        assert saved.headers["content-disposition"] == f'attachment; filename="submission-{submission}.html"'
+        return saved.text
+
+
+def _without_instants(page: str) -> str:
+    """The report without the lines that depend on the instant of its making."""
+    kept, lines = re.subn("<tr><th[^>]*>(report|rate)</th>.*?</tr>", "", page)
+    assert lines == 2
+    return kept
 
 
 def test_a_report_has_the_attempts_of_its_submission_for_those_who_may_see_it(tmp_path: Path) -> None:
@@ -38,6 +60,7 @@ def test_a_report_has_the_attempts_of_its_submission_for_those_who_may_see_it(tm
         page = file.read_text()
         assert "broken &lt;b&gt;" in page
         assert "<svg" in page
+        assert _without_instants(_report_of_page(instance, sent.submission)) == _without_instants(page)
         month = instance.cli("report", "--month", "2001-01")
         assert month.returncode == 0, month.stderr
         refused = instance.cli("report", "1", "--html", str(tmp_path / "nowhere" / "report.html"))

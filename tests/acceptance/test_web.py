@@ -46,6 +46,7 @@ class World:
                 f"/jobs?ids={self.failed}",
                 "/jobs?owner=alice",
                 f"/submissions/{self.submission}",
+                f"/submissions/{self.submission}/report",
             ),
         ]
 

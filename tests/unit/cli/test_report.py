@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilotage.cli.report.figures import (
+from pilotage.report.figures import (
     DONE,
     FAILED,
     LABELS,
@@ -21,9 +21,9 @@ from pilotage.cli.report.figures import (
     WorkReport,
     kind_of,
 )
-from pilotage.cli.report.page import page_of
-from pilotage.cli.report.tables import MOST_ROWS, accounts_table, places_table, states_table
-from pilotage.cli.report.timeline import STEPS, draw_timeline, running_averages
+from pilotage.report.page import page_of
+from pilotage.report.tables import MOST_ROWS, accounts_table, places_table, states_table
+from pilotage.report.timeline import STEPS, draw_timeline, running_averages
 from pilotage.wire.attempts import JobAttempt
 from pilotage.wire.shares import AccountRow
 from tests.unit.cli.conftest import Cli

@@ -15,8 +15,8 @@ from pilotage.cli.time_format import utc_period
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pilotage.cli.report.figures import WorkReport
     from pilotage.client import Client
+    from pilotage.report.figures import WorkReport
 
 _SUBJECT = re.compile(r"(?:(submission|request):)?([1-9][0-9]{0,17})")
 
@@ -49,7 +49,7 @@ def report(
         shown = _read_month(client, month, now) if month else _read_subject(client, subject, now)
     session.screen.json(shown.document)
     if html:
-        from pilotage.cli.report.page import page_of
+        from pilotage.report.page import page_of
 
         text = page_of(shown)
         try:
@@ -63,7 +63,8 @@ def report(
 
 
 def _read_subject(client: Client, subject: str, now: float) -> WorkReport:
-    from pilotage.cli.report.reading import read_request, read_submission
+    from pilotage.cli.report.reading import answered
+    from pilotage.report.readings import read_request, read_submission
 
     match = _SUBJECT.fullmatch(subject)
     if match is None:
@@ -71,7 +72,7 @@ def _read_subject(client: Client, subject: str, now: float) -> WorkReport:
             f"{subject!r} is no submission or request", hint="12 is a submission, request:12 a request"
         )
     read = read_request if match[1] == "request" else read_submission
-    return read(client, int(match[2]), now)
+    return answered(client, read(int(match[2]), now))
 
 
 def _read_month(client: Client, month: str, now: float) -> WorkReport:

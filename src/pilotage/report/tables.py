@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pilotage.cli.report.figures import AttemptSums, PlaceUse
 from pilotage.documents.html_file import ReportTable
+from pilotage.report.figures import AttemptSums, PlaceUse
 
 if TYPE_CHECKING:
     from pilotage.wire.costs import CostRow

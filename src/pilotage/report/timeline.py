@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from pilotage.cli.report.figures import KIND_NAMES, LABELS, Timeline
 from pilotage.documents.scales import LinearScale, axis_end, ticks, time_ticks
 from pilotage.documents.svg import Drawing
+from pilotage.report.figures import KIND_NAMES, LABELS, Timeline
 
 WIDTH: Final = 860.0
 LEFT: Final = 90.0

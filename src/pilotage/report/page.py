@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from pilotage.cli.report.figures import WorkReport
-from pilotage.cli.report.timeline import draw_timeline
 from pilotage.documents.html_file import html_file, name, table
+from pilotage.report.figures import WorkReport
+from pilotage.report.timeline import draw_timeline
 
 
 def page_of(report: WorkReport) -> str:
