@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from pilotage.cli.asked_services import show_facts, state_of
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
@@ -36,7 +37,7 @@ def list_catalogues(session: Session) -> None:
         (
             row.name,
             row.type,
-            _state(row),
+            state_of(row),
             session.screen.instant(row.since),
             row.datasets,
             session.screen.instant(row.oldest),
@@ -53,12 +54,6 @@ def _outputs(row: CatalogueSummary) -> str:
         return ""
     waiting = f", {row.waiting:,} waiting" if row.waiting else ""
     return f"{plural(row.registered, 'block')} registered{waiting}"
-
-
-def _state(row: CatalogueSummary) -> str:
-    if row.since is None:
-        return "not asked"
-    return "problem" if row.problem else "serves"
 
 
 @connected
@@ -80,18 +75,17 @@ def show(session: Session, name: NameArgument) -> None:
 
 
 def _print_facts(session: Session, row: CatalogueSummary) -> None:
-    since = session.screen.instant(row.since)
-    session.screen.facts(
-        (
-            ("catalogue", f"{row.name} ({row.type})"),
-            ("state", f"{_state(row)} since {since}" if since else _state(row)),
-            ("problem", row.problem),
+    show_facts(
+        session,
+        row,
+        ("catalogue", f"{row.name} ({row.type})"),
+        more=(
             ("software", row.software),
             ("last answer", session.screen.instant(row.answered)),
             ("outputs", _outputs(row)),
             ("output problem", row.registration_problem),
             ("data sets", plural(row.datasets, "copied data set")),
-        )
+        ),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from pilotage.cli.asked_services import show_facts, state_of
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
 
-if TYPE_CHECKING:
-    from pilotage.wire.issuers import IssuerSummary
+SERVING = "answers"
 
 
 @connected
@@ -31,19 +31,13 @@ def list_issuers(session: Session) -> None:
             row.name,
             row.url,
             "command line" if row.client else "programs only",
-            _state(row),
+            state_of(row, SERVING),
             session.screen.instant(row.since),
             row.problem,
         )
         for row in summaries
     )
     session.screen.table(columns, rows)
-
-
-def _state(row: IssuerSummary) -> str:
-    if row.since is None:
-        return "not asked"
-    return "problem" if row.problem else "answers"
 
 
 @connected
@@ -55,11 +49,5 @@ def test(
     with session.client() as client:
         row = client.test_issuer(name)
     session.screen.json(row)
-    session.screen.facts(
-        (
-            ("issuer", f"{row.name} ({row.url})"),
-            ("state", f"{_state(row)} since {session.screen.instant(row.since)}"),
-            ("problem", row.problem),
-        )
-    )
+    show_facts(session, row, ("issuer", f"{row.name} ({row.url})"), serving=SERVING)
     return 1 if row.problem else 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from pilotage.cli.asked_services import show_facts, state_of
 from pilotage.cli.console import Column
 from pilotage.cli.parser import CommandArgument
 from pilotage.cli.session import Session, connected
-
-if TYPE_CHECKING:
-    from pilotage.wire.storage import StorageSummary
 
 
 @connected
@@ -27,16 +25,10 @@ def list_storage(session: Session) -> None:
         Column("problem", text=True),
     )
     rows = (
-        (row.name, row.type, _state(row), session.screen.instant(row.since), row.address, row.problem)
+        (row.name, row.type, state_of(row), session.screen.instant(row.since), row.address, row.problem)
         for row in summaries
     )
     session.screen.table(columns, rows)
-
-
-def _state(row: StorageSummary) -> str:
-    if row.since is None:
-        return "not asked"
-    return "problem" if row.problem else "serves"
 
 
 @connected
@@ -50,12 +42,6 @@ def test(
     with session.client() as client:
         summary = client.test_storage(name)
     session.screen.json(summary)
-    session.screen.facts(
-        (
-            ("storage", f"{summary.name} ({summary.type})"),
-            ("address", summary.address),
-            ("state", f"{_state(summary)} since {session.screen.instant(summary.since)}"),
-            ("problem", summary.problem),
-        )
-    )
+    named = f"{summary.name} ({summary.type})"
+    show_facts(session, summary, ("storage", named), ("address", summary.address))
     return 1 if summary.problem else 0
