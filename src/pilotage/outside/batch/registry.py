@@ -6,14 +6,13 @@ It is the adapter of the `ces.*.type` of its name if it has a function `make_ada
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from pilotage.core.errors import NotFound, Unreachable
+from pilotage.core.plug_ins import functions_in
 from pilotage.core.policy import Ce
 from pilotage.core.policy.reach import SshReach, parse_reach
 from pilotage.outside import batch
@@ -68,15 +67,7 @@ AdapterMaker = Callable[[Ce, ServerMachine, float], BatchAdapter]
 @cache
 def adapter_makers() -> Mapping[str, AdapterMaker]:
     """The function that makes an adapter, by type of CE."""
-    return dict(_find())
-
-
-def _find() -> Iterator[tuple[str, AdapterMaker]]:
-    for module in iter_modules(batch.__path__):
-        if module.name != "registry":
-            make = getattr(import_module(f"{batch.__name__}.{module.name}"), "make_adapter", None)
-            if make is not None:
-                yield module.name, make
+    return dict(functions_in(batch.__name__, batch.__path__, "make_adapter"))
 
 
 def make_adapter_of(ce: Ce, machine: ServerMachine, timeout: float = TIMEOUT) -> BatchAdapter:

@@ -5,12 +5,11 @@ It is the adapter of the `catalogues.*.type` of its name if it has a function `m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 
 from pilotage.core.errors import NotFound
+from pilotage.core.plug_ins import functions_in
 from pilotage.core.policy import OutsideCatalogue
 from pilotage.outside import catalogue
 from pilotage.outside.catalogue.adapter import CatalogueAdapter
@@ -21,15 +20,7 @@ CatalogueMaker = Callable[[OutsideCatalogue], CatalogueAdapter]
 @cache
 def catalogue_makers() -> Mapping[str, CatalogueMaker]:
     """The function that makes an adapter, by type of catalogue."""
-    return dict(_find())
-
-
-def _find() -> Iterator[tuple[str, CatalogueMaker]]:
-    for module in iter_modules(catalogue.__path__):
-        if module.name != "registry":
-            make = getattr(import_module(f"{catalogue.__name__}.{module.name}"), "make_catalogue", None)
-            if make is not None:
-                yield module.name, make
+    return dict(functions_in(catalogue.__name__, catalogue.__path__, "make_catalogue"))
 
 
 def make_catalogue_of(section: OutsideCatalogue) -> CatalogueAdapter:

@@ -5,20 +5,8 @@ The name of the module is the type. Its adapter is the module of the same name i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import iter_modules
-
+from pilotage.core.plug_ins import classes_in
 from pilotage.core.policy.batch_options import BatchOptions
 
-
-def _find() -> Iterator[tuple[str, type[BatchOptions]]]:
-    for module in iter_modules(__path__):
-        name = f"{__name__}.{module.name}"
-        for member in vars(import_module(name)).values():
-            if isinstance(member, type) and issubclass(member, BatchOptions) and member.__module__ == name:
-                yield module.name, member
-
-
-BATCH_SYSTEMS: dict[str, type[BatchOptions]] = dict(_find())
+BATCH_SYSTEMS: dict[str, type[BatchOptions]] = dict(classes_in(__name__, __path__, BatchOptions))
 """The class of each batch system's options, by type."""
