@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -45,23 +45,20 @@ from pilotage.core.policy import Ce
 from pilotage.core.policy.batch_systems.json_pbs import JsonPbsOptions
 from pilotage.core.policy.new_ce import NodeSize
 from pilotage.outside.batch.adapter import (
-    BatchAccount,
     BatchAdapter,
     BatchPartition,
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
 from pilotage.outside.batch.ce_facts import job_counts, minima_of_hosts
+from pilotage.outside.batch.command_batch import CommandBatch, Properties
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
-from pilotage.outside.batch.pilot_logs import read_log_tail
 from pilotage.outside.batch.properties import all_properties, read_properties, write_properties
 from pilotage.outside.batch.registry import ServerMachine
 from pilotage.outside.batch.runner import Runner
 from pilotage.outside.batch.submission import (
-    BatchListing,
     ListedTask,
     NativeState,
     SubmissionFailed,
@@ -81,23 +78,17 @@ STATES = {
 JOB = re.compile(r"([0-9]+)(?:\\[([0-9]+)\\])?([.].*)")
 
 
-class JsonPbsBatch:
+class JsonPbsBatch(CommandBatch):
     """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = "PILOTAGE_INDEX"
     pilot_options = PILOT_OPTIONS
-    place = ""
 
     def __init__(self, runner: Runner, user: str, options: JsonPbsOptions, timeout: float) -> None:
         hint = "`qstat -B` says whether the server of PBS answers"
-        self._client = CommandClient(runner, "PBS", "the server of PBS", hint, timeout)
-        self._user = user
+        client = CommandClient(runner, "PBS", "the server of PBS", hint, timeout)
+        super().__init__(client, user, options.log_folder)
         self._options = options
-
-    def close(self) -> None:
-        self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         first, _, rest = submission.script.partition("\\n")
@@ -138,18 +129,10 @@ class JsonPbsBatch:
         if result is not None and not result.succeeded and "Unknown Job" not in result.errors:
             raise self._client.unreachable(command, result)
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        if batch_ids:
-            self._client.check_epoch(epoch, self._epoch())
-            self._run("qdel", batch_ids)
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
+        self._run("qdel", batch_ids)
 
-    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
-
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         return []
 
     def _epoch(self) -> str:
@@ -167,10 +150,8 @@ class JsonPbsBatch:
         jobs: dict[str, dict[str, Any]] = self._ask("qstat", "-t", "-f", "-F", "json").get("Jobs", {})
         return jobs
 
-    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        wanted = None if stamps is None else frozenset(stamps)
-        jobs = {} if wanted == frozenset() else self._jobs()
-        return tuple(task for task in self._read(jobs) if wanted is None or task.stamp in wanted)
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
+        return self._read(self._jobs())
 
     def _read(self, jobs: Mapping[str, Mapping[str, Any]]) -> Iterator[ListedTask]:
         for batch_id, job in jobs.items():
@@ -189,14 +170,12 @@ class JsonPbsBatch:
                     batch_id if index is None else f"{number}[]{server}",
                 )
 
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        jobs = {} if stamps is not None and not stamps else self._jobs()
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
+        jobs = self._jobs()
         return {
             (task.stamp, task.index): read_properties(jobs[task.batch_id]["Account_Name"])
             for task in self._read(jobs)
-            if task.state is not NativeState.ENDED and (stamps is None or task.stamp in stamps)
+            if task.state is not NativeState.ENDED
         }
 
     def _nodes(self) -> dict[str, dict[str, Any]]:
@@ -232,18 +211,12 @@ class JsonPbsBatch:
         }
         return CeInformation(attributes, classes)
 
-    def accounts(self) -> list[BatchAccount]:
-        return []
-
     def check(self, shape: Shape) -> str:
         most = max(node["resources_available"]["ncpus"] for node in self._nodes().values())
         return "" if shape.processors <= most else f"no node has {shape.processors} cores"
 
     def check_terms(self, rules: Mapping[str, Rule], hosts: Collection[str]) -> list[str]:
         return unknown_hosts(hosts, self._nodes())
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return read_log_tail(self._options.log_folder, f"{stamp}/{index}", most)
 
 
 def _host(node: Mapping[str, Any]) -> dict[str, Value]:

@@ -6,27 +6,25 @@ identity of a submission. A batch id is CLUSTER.PROC.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pilotage.core.forwarding.rules import AttributeRule, Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.outside.batch.adapter import (
-    BatchAccount,
     BatchPartition,
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
-from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
+from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
+from pilotage.outside.batch.command_client import CommandClient
 from pilotage.outside.batch.htcondor import commands, machines, output
 from pilotage.outside.batch.htcondor.output import ScheddAd
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
-    BatchListing,
     ListedTask,
     SubmissionFailed,
     SubmissionRefusal,
@@ -35,14 +33,11 @@ from pilotage.outside.batch.submission import (
 _HINT = "`condor_q -totals` on the server's machine says whether the schedd answers"
 
 
-class HtcondorBatch:
-    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the schedd."""
+class HtcondorBatch(CommandBatch):
+    """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
-    place = ""
 
     def __init__(
         self,
@@ -56,25 +51,21 @@ class HtcondorBatch:
 
         `rules`: of the CE; the attributes of machines that they name are told as attributes of hosts.
         """
-        self._client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
-        self._owner = options.owner or ("" if options.schedd else user)
+        client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
+        super().__init__(client, options.owner or ("" if options.schedd else user), options.log_folder)
         self._options = options
         named = {name: rule.name for name, rule in rules.items() if isinstance(rule, AttributeRule)}
         self._attributes = {**machines.STANDARD, **named}
-
-    def close(self) -> None:
-        self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         program = self._program(submission)
         described = commands.describe_submission(submission, self._options, program)
         result = self._client.run(commands.submit(self._options), described)
-        if not result.succeeded:
-            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
-        try:
-            return Receipt(*output.read_submitted(result.output, submission.count))
-        except UnreadableOutput as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
+        return read_receipt(
+            result,
+            output.classify_failure,
+            lambda text: Receipt(*output.read_submitted(text, submission.count)),
+        )
 
     def _program(self, submission: BatchSubmission) -> dict[str, str]:
         """The lines of the submit description for the script of the pilots, which lies in a file if it is long."""
@@ -90,12 +81,12 @@ class HtcondorBatch:
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:
-            self._change(commands.release(stamp, self._owner, self._options))
+            self._change(commands.release(stamp, self._user, self._options))
 
     def cancel(self, stamps: Sequence[str], *, waiting_only: bool = False) -> None:
         for first in range(0, len(stamps), commands.MOST_NAMES):
             part = stamps[first : first + commands.MOST_NAMES]
-            constraint = commands.of_stamps(part, self._owner)
+            constraint = commands.of_stamps(part, self._user)
             self._change(
                 commands.remove(
                     f"{constraint} && {commands.WAITING}" if waiting_only else constraint, self._options
@@ -104,52 +95,31 @@ class HtcondorBatch:
             if not (waiting_only or self._options.fetches_program):
                 self._client.run(commands.remove_scripts(part, self._options))
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        if not batch_ids:
-            return
-        self._client.check_epoch(epoch, self._epoch())
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
         for first in range(0, len(batch_ids), commands.MOST_IDS):
             constraint = commands.of_ids(batch_ids[first : first + commands.MOST_IDS])
             self._change(commands.remove(constraint, self._options))
 
-    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
-
-    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        if stamps is not None and not stamps:
-            return ()
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
         command = commands.list_jobs(self._constraint(stamps), self._options)
-        listed = output.read_listing(self._client.check_output(command))
-        return tuple(task for task in listed if stamps is None or task.stamp in stamps)
+        return output.read_listing(self._client.check_output(command))
 
     def _constraint(self, stamps: Collection[str] | None) -> str:
         # One argument has at most 128 KiB. Above, the reader leaves other stamps out.
         if stamps is None or len(stamps) > commands.MOST_NAMES:
-            return commands.of_account(self._owner)
-        return commands.of_stamps(stamps, self._owner)
+            return commands.of_account(self._user)
+        return commands.of_stamps(stamps, self._user)
 
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """List by stamp: a cluster may be another submission after the loss of a queue."""
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         """From the history of the schedd."""
-        if not stamps:
-            return []
         command = commands.list_accounted(self._constraint(stamps), since, self._options)
-        listed = output.read_accounted(self._client.check_output(command))
-        return [task for task in listed if task.stamp in stamps]
+        return output.read_accounted(self._client.check_output(command))
 
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        if stamps is not None and not stamps:
-            return {}
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
         command = commands.list_jobs(
             self._constraint(stamps), self._options, (*commands.LISTED, commands.PROPERTIES)
         )
-        properties = output.read_listed_properties(self._client.check_output(command))
-        return {pilot: values for pilot, values in properties.items() if stamps is None or pilot[0] in stamps}
+        return output.read_listed_properties(self._client.check_output(command))
 
     def describe(self) -> list[BatchPartition]:
         return [machines.partition_of(self._machines(), self._options.pool or self._schedd().name)]
@@ -163,10 +133,6 @@ class HtcondorBatch:
     def _machines(self) -> list[machines.PoolMachine]:
         command = commands.list_machines(self._options, frozenset(self._attributes.values()))
         return machines.read_machines(self._client.check_output(command), self._attributes)
-
-    def accounts(self) -> list[BatchAccount]:
-        """HTCondor does not say which accounting groups a user may charge."""
-        return []
 
     def check(self, shape: Shape) -> str:
         sizes = [(machine.cores, machine.memory) for machine in self._machines()]
@@ -183,9 +149,6 @@ class HtcondorBatch:
             ),
             *unknown_hosts(hosts, {machine.name for machine in known}),
         ]
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _schedd(self) -> ScheddAd:
         return output.read_schedd(self._client.check_output(commands.show_schedd(self._options)))

@@ -6,28 +6,26 @@ A batch id is JOB[ELEMENT]; elements begin at 1, indexes at 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.lsf import LsfOptions
 from pilotage.outside.batch.adapter import (
-    BatchAccount,
     BatchPartition,
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
-from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
+from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
+from pilotage.outside.batch.command_client import CommandClient
 from pilotage.outside.batch.lsf import commands, hosts, output
 from pilotage.outside.batch.lsf.rules import mistakes_in_rules
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
-    STAMP_PREFIX,
     BatchListing,
     ListedTask,
     NativeState,
@@ -38,36 +36,28 @@ from pilotage.outside.batch.submission import (
 _HINT = "`lsid` and `bqueues` on the server's machine say whether LSF answers"
 
 
-class LsfBatch:
-    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from LSF."""
+class LsfBatch(CommandBatch):
+    """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
-    place = ""
 
     def __init__(self, runner: Runner, user: str, options: LsfOptions, timeout: float = TIMEOUT) -> None:
-        """`user`: the account that the pilots run under."""
-        self._client = CommandClient(runner, "LSF", "LSF's master", _HINT, timeout)
-        self._user = user
+        client = CommandClient(runner, "LSF", "LSF's master", _HINT, timeout)
+        super().__init__(client, user, options.log_folder)
         self._options = options
-
-    def close(self) -> None:
-        self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         if not commands.is_stamp(submission.stamp):
             raise SubmissionFailed(SubmissionRefusal.REFUSED, f"not a name of a job: {submission.stamp!r}")
         command = commands.submit(submission, self._options)
         result = self._client.run(command, commands.script(submission, self._options))
-        if not result.succeeded:
-            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
-        try:
-            array = output.read_submitted(result.output)
-        except UnreadableOutput as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
-        return Receipt(array, tuple(f"{array}[{index + 1}]" for index in range(submission.count)))
+
+        def read(text: str) -> Receipt:
+            array = output.read_submitted(text)
+            return Receipt(array, tuple(f"{array}[{index + 1}]" for index in range(submission.count)))
+
+        return read_receipt(result, output.classify_failure, read)
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in filter(commands.is_stamp, stamps):
@@ -84,15 +74,8 @@ class LsfBatch:
         tasks = self._tasks(named) if named else ()
         self._cancel([task.batch_id for task in tasks if task.state in waiting])
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        """Only jobs that still are pilots of this account: another job may have got an id of them."""
-        if not batch_ids:
-            return
-        self._client.check_epoch(epoch, self._epoch())
-        tasks = [task for task in self._tasks(None) if task.stamp.startswith(STAMP_PREFIX)]
-        alive = [task for task in tasks if task.state is not NativeState.ENDED]
-        known = {task.batch_id for task in alive} | {task.array for task in alive}
-        self._cancel([batch_id for batch_id in batch_ids if batch_id in known])
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
+        self._cancel(self._known_pilots(batch_ids))
 
     def _cancel(self, batch_ids: Sequence[str]) -> None:
         for first in range(0, len(batch_ids), commands.MOST_IDS):
@@ -111,11 +94,8 @@ class LsfBatch:
         except Unreachable as error:
             return BatchListing(failure=str(error))
 
-    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        if stamps is not None and not stamps:
-            return ()
-        tasks = map(output.read_task, self._rows())
-        return tuple(task for task in tasks if stamps is None or task.stamp in stamps)
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
+        return map(output.read_task, self._rows())
 
     def _rows(self) -> list[output.Row]:
         command = commands.list_jobs(self._user)
@@ -128,27 +108,16 @@ class LsfBatch:
             return []
         return [row for row in output.read_rows(result.output) if row.get("USER", self._user) == self._user]
 
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """List by stamp: all jobs of the account are one listing."""
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         """From the same listing: `bhist` reads files of events for minutes."""
-        if not stamps:
-            return []
-        known = map(output.read_accounted, self._rows())
-        return [task for task in known if task is not None and task.stamp in stamps]
+        return filter(None, map(output.read_accounted, self._rows()))
 
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        if stamps is not None and not stamps:
-            return {}
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
         known = ((output.read_task(row), output.read_listed_properties(row)) for row in self._rows())
         return {
             (task.stamp, task.index): properties
             for task, properties in known
-            if properties and task.state is not NativeState.ENDED and (stamps is None or task.stamp in stamps)
+            if properties and task.state is not NativeState.ENDED
         }
 
     def _hosts(self) -> list[hosts.LsfHost]:
@@ -166,10 +135,6 @@ class LsfBatch:
         cluster = hosts.read_cluster(self._client.check_output(commands.show_cluster()))
         return hosts.describe_ce(cluster, self._queues(), self._hosts(), self._options.queue)
 
-    def accounts(self) -> list[BatchAccount]:
-        """LSF does not say which projects a user may charge."""
-        return []
-
     def check(self, shape: Shape) -> str:
         """Compare the limits of queue and hosts: LSF has no question that submits nothing."""
         return hosts.why_refused(shape, hosts.named_queue(self._queues(), self._options.queue), self._hosts())
@@ -178,9 +143,6 @@ class LsfBatch:
         known = self._hosts()
         mistakes = list(mistakes_in_rules(rules, known))
         return mistakes + unknown_hosts(named, {host.name for host in known})
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         name = hosts.read_cluster(self._client.check_output(commands.show_cluster())).name

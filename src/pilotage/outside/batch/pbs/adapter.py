@@ -6,20 +6,19 @@ account has not just shown under the stamp in question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pilotage.core.errors import Unreachable
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.outside.batch.adapter import (
-    BatchAccount,
     BatchPartition,
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
+from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.pbs import commands, nodes, output
 from pilotage.outside.batch.pbs.commands import Dialect
@@ -28,7 +27,6 @@ from pilotage.outside.batch.pbs.rules import mistakes_in_rules
 from pilotage.outside.batch.runner import TIMEOUT, Runner
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
-    STAMP_PREFIX,
     BatchListing,
     ListedTask,
     NativeState,
@@ -40,37 +38,29 @@ _WAITING = (NativeState.HELD, NativeState.WAITING)
 _HINT = "`qstat -B` on the server's machine says whether the server of PBS answers"
 
 
-class PbsBatch:
-    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the server."""
+class PbsBatch(CommandBatch):
+    """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
-    place = ""
 
     def __init__(self, runner: Runner, user: str, dialect: Dialect, timeout: float = TIMEOUT) -> None:
-        """`user`: the account that the pilots run under."""
         system = dialect.system
-        self._client = CommandClient(runner, system, f"the server of {system}", _HINT, timeout)
-        self._user = user
+        client = CommandClient(runner, system, f"the server of {system}", _HINT, timeout)
+        super().__init__(client, user, dialect.log_folder)
         self._dialect = dialect
-
-    def close(self) -> None:
-        self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         if not commands.is_stamp(submission.stamp):
             raise SubmissionFailed(SubmissionRefusal.REFUSED, f"not a name of a job: {submission.stamp!r}")
         command = commands.submit(submission, self._dialect)
         result = self._client.run(command, commands.script(submission, self._dialect))
-        if not result.succeeded:
-            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
-        try:
-            array = output.read_submitted(result.output)
+
+        def read(text: str) -> Receipt:
+            array = output.read_submitted(text)
             return Receipt(array, output.ids_of_array(array, submission.count))
-        except UnreadableOutput as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
+
+        return read_receipt(result, output.classify_failure, read)
 
     def release(self, stamps: Sequence[str]) -> None:
         held = self._found(stamps, lambda task: task.state is NativeState.HELD)
@@ -89,15 +79,8 @@ class PbsBatch:
             commands.cancel, [task.batch_id if task.array in running else task.array for task in waiting]
         )
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        """Only jobs that still are pilots of this account: another job may have got an id of them."""
-        if not batch_ids:
-            return
-        self._client.check_epoch(epoch, self._epoch())
-        tasks = [task for task in self._tasks(None) if task.stamp.startswith(STAMP_PREFIX)]
-        alive = [task for task in tasks if task.state is not NativeState.ENDED]
-        known = {task.batch_id for task in alive} | {task.array for task in alive}
-        self._change(commands.cancel, [batch_id for batch_id in batch_ids if batch_id in known])
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
+        self._change(commands.cancel, self._known_pilots(batch_ids))
 
     def _found(self, stamps: Sequence[str], concerns: Callable[[ListedTask], bool]) -> list[ListedTask]:
         wanted = [stamp for stamp in stamps if commands.is_stamp(stamp)]
@@ -119,11 +102,8 @@ class PbsBatch:
         except Unreachable as error:
             return BatchListing(failure=str(error))
 
-    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        if stamps is not None and not stamps:
-            return ()
-        tasks = output.read_tasks(self._records())
-        return tuple(task for task in tasks if stamps is None or task.stamp in stamps)
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
+        return output.read_tasks(self._records())
 
     def _records(self) -> list[PbsRecord]:
         """The whole listing. `UnreadableOutput` if it lacks a job that the server had before and has afterwards."""
@@ -136,34 +116,23 @@ class PbsBatch:
                 raise UnreadableOutput(f"qstat left out {len(lacking)} jobs, such as {min(lacking)}")
         return records
 
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """List by stamp: a listing by ids fails as soon as one of them is gone."""
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         """From the history of the server, where it keeps one."""
-        if not stamps:
-            return []
         command = self._dialect.list_history(self._user)
         result = self._client.run(command)
         if not result.succeeded:
             if output.is_without_history(result.errors):
                 return []
             raise self._client.unreachable(command[0], result)
-        ended = output.read_ended(output.read_jobs(result.output, self._user))
-        return [task for task in ended if task.stamp in stamps]
+        return output.read_ended(output.read_jobs(result.output, self._user))
 
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        if stamps is not None and not stamps:
-            return {}
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
         records = self._records()
         by_id = {record.name: record for record in records}
         known = {
             (task.stamp, task.index): output.read_job_properties(by_id[task.batch_id])
             for task in output.read_tasks(records)
-            if task.state is not NativeState.ENDED and (stamps is None or task.stamp in stamps)
+            if task.state is not NativeState.ENDED
         }
         return {pilot: properties for pilot, properties in known.items() if properties}
 
@@ -181,10 +150,6 @@ class PbsBatch:
         hosts = nodes.read_hosts(self._client.check_output(commands.list_nodes()))
         return server, queues, hosts
 
-    def accounts(self) -> list[BatchAccount]:
-        """PBS does not say which accounts a user may charge."""
-        return []
-
     def check(self, shape: Shape) -> str:
         """Compare the limits of queue and hosts: PBS has no question that submits nothing."""
         server, queues, hosts = self._shown()
@@ -194,9 +159,6 @@ class PbsBatch:
         known = nodes.read_hosts(self._client.check_output(commands.list_nodes()))
         mistakes = list(mistakes_in_rules(rules, known))
         return mistakes + unknown_hosts(hosts, {host.name for host in known})
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return self._client.read_log_tail(self._dialect.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         server = output.read_server(self._client.check_output(commands.show_server())).name

@@ -6,7 +6,7 @@ is the identity of a submission. A batch id is JOB.TASK; tasks begin at 1, index
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pilotage.core.errors import InvalidInput, Unreachable
@@ -14,14 +14,13 @@ from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.outside.batch.adapter import (
-    BatchAccount,
     BatchPartition,
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
+from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
 from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
 from pilotage.outside.batch.properties import decode_properties
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
@@ -32,7 +31,6 @@ from pilotage.outside.batch.sge.rules import mistakes_in_rules
 from pilotage.outside.batch.sge.wait_reasons import classify_wait
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
-    BatchListing,
     ListedTask,
     NativeState,
     SubmissionFailed,
@@ -45,14 +43,11 @@ MOST_EXPLAINED = 20
 _HINT = "`qstat` on the server's machine says whether Grid Engine's master answers"
 
 
-class SgeBatch:
-    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the master."""
+class SgeBatch(CommandBatch):
+    """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
-    place = ""
 
     def __init__(
         self,
@@ -67,14 +62,11 @@ class SgeBatch:
 
         `shape`: of the pilots, for the information about the hosts where they can start.
         """
-        self._client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout)
-        self._user = user
+        client = CommandClient(runner, "Grid Engine", "Grid Engine's master", _HINT, timeout)
+        super().__init__(client, user, options.log_folder)
         self._options = options
         self._cell = cell
         self._shape = shape
-
-    def close(self) -> None:
-        self._client.runner.close()
 
     def submit(self, submission: BatchSubmission) -> Receipt:
         if not commands.is_stamp(submission.stamp):
@@ -87,13 +79,12 @@ class SgeBatch:
         except Unreachable as error:
             raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
         result = self._client.run(command, commands.script(submission, self._options))
-        if not result.succeeded:
-            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
-        try:
-            array = output.read_submitted(result.output)
-        except UnreadableOutput as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
-        return Receipt(array, tuple(f"{array}.{index + 1}" for index in range(submission.count)))
+
+        def read(text: str) -> Receipt:
+            array = output.read_submitted(text)
+            return Receipt(array, tuple(f"{array}.{index + 1}" for index in range(submission.count)))
+
+        return read_receipt(result, output.classify_failure, read)
 
     def _memory_per_slot(self, shape: Shape) -> bool:
         """Whether the request for memory counts for each slot of a pilot with several cores."""
@@ -121,22 +112,16 @@ class SgeBatch:
         waiting = (NativeState.HELD, NativeState.WAITING)
         self.cancel_tasks([task.batch_id for task in listing.tasks if task.state in waiting], listing.epoch)
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        if not batch_ids:
-            return
-        self._client.check_epoch(epoch, self._epoch())
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
         for first in range(0, len(batch_ids), commands.MOST_IDS):
             self._change(commands.cancel_tasks(batch_ids[first : first + commands.MOST_IDS]))
 
-    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
+        return output.read_listing(self._client.check_output(commands.list_jobs(self._user)))
 
     def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        if stamps is not None and not stamps:
-            return ()
-        wanted = None if stamps is None else frozenset(stamps)
-        listed = output.read_listing(self._client.check_output(commands.list_jobs(self._user)))
-        tasks = [task for task in listed if wanted is None or task.stamp in wanted]
+        """With the reasons of waiting jobs."""
+        tasks = super()._tasks(stamps)
         waiting = dict.fromkeys(task.array for task in tasks if task.state is NativeState.WAITING)
         reasons = self._reasons(list(waiting)[:MOST_EXPLAINED])
         return tuple(
@@ -158,25 +143,15 @@ class SgeBatch:
         except Unreachable:
             return {}
 
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """List by stamp: all jobs of the account are one short listing."""
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         """From the accounting file of the cell, which only has jobs that have started."""
-        if not stamps:
-            return []
         [pattern] = stamps if len(stamps) == 1 else [commands.PILOTS]
         result = self._client.run(commands.list_accounted(self._user, pattern, since))
         if not result.succeeded and not output.is_without_records(result.errors):
             raise self._client.unreachable("qacct", result)
-        return [task for task in output.read_accounted(result.output) if task.stamp in stamps]
+        return output.read_accounted(result.output)
 
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        if stamps is not None and not stamps:
-            return {}
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
         listing = self.list_pilots(stamps)
         if not listing.complete:
             raise Unreachable(listing.failure)
@@ -218,10 +193,6 @@ class SgeBatch:
             for group in groups
         }
 
-    def accounts(self) -> list[BatchAccount]:
-        """Grid Engine does not say which projects a user may charge; `check` does."""
-        return []
-
     def check(self, shape: Shape) -> str:
         try:
             per_slot = self._memory_per_slot(shape)
@@ -242,9 +213,6 @@ class SgeBatch:
             listing = queues.read_queues(self._client.check_output(commands.list_queues()))
             mistakes += unknown_hosts(hosts, {instance.host for instance in listing.instances})
         return mistakes
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         """The master's start and its cell: ids of another one may belong to other jobs."""

@@ -7,7 +7,7 @@ array's name, is the identity of a submission.
 from __future__ import annotations
 
 import pwd
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pilotage.core.forwarding.rules import Rule
 from pilotage.core.glue.information import CeInformation
@@ -18,16 +18,15 @@ from pilotage.outside.batch.adapter import (
     BatchSubmission,
     Receipt,
     Shape,
-    submissions_of,
     unknown_hosts,
 )
-from pilotage.outside.batch.command_client import CommandClient, UnreadableOutput
+from pilotage.outside.batch.command_batch import CommandBatch, Properties, read_receipt
+from pilotage.outside.batch.command_client import CommandClient
 from pilotage.outside.batch.runner import MISSING, TIMEOUT, Runner
 from pilotage.outside.batch.slurm import commands, information, output
 from pilotage.outside.batch.slurm.rules import mistakes_in_rules
 from pilotage.outside.batch.submission import (
     CLUSTER_MARK,
-    BatchListing,
     ListedTask,
     SubmissionFailed,
     SubmissionRefusal,
@@ -39,36 +38,29 @@ ACCOUNTING = "accounting_storage/slurmdbd"
 """AccountingStorageType of a cluster whose ended jobs `sacct` knows."""
 
 
-class SlurmBatch:
-    """The adapter of one CE: a `BatchAdapter`. It keeps no state: everything is read from the controller."""
+class SlurmBatch(CommandBatch):
+    """The adapter of one CE: a `BatchAdapter`."""
 
-    holds = True
-    keeps_ended = False
     index_variable = commands.INDEX_VARIABLE
     pilot_options = commands.PILOT_OPTIONS
-    place = ""
 
     def __init__(
         self, runner: Runner, user: str, options: SlurmOptions, timeout: float = TIMEOUT, wall: float = 0.0
     ) -> None:
         """`user`: the account that the pilots run under. `wall`: seconds that each of them asks for."""
-        self._client = CommandClient(runner, "Slurm", "Slurm's controller", _HINT, timeout)
-        self._user = user
+        client = CommandClient(runner, "Slurm", "Slurm's controller", _HINT, timeout)
+        super().__init__(client, user, options.log_folder)
         self._options = options
         self._wall = wall
 
-    def close(self) -> None:
-        self._client.runner.close()
-
     def submit(self, submission: BatchSubmission) -> Receipt:
         result = self._client.run(commands.submit(submission, self._options), submission.script)
-        if not result.succeeded:
-            raise SubmissionFailed(*output.classify_failure(result.status, result.errors))
-        try:
-            array = output.read_submitted(result.output)
-        except UnreadableOutput as error:
-            raise SubmissionFailed(SubmissionRefusal.IN_DOUBT, str(error)) from None
-        return Receipt(array, tuple(f"{array}_{index}" for index in range(submission.count)))
+
+        def read(text: str) -> Receipt:
+            array = output.read_submitted(text)
+            return Receipt(array, tuple(f"{array}_{index}" for index in range(submission.count)))
+
+        return read_receipt(result, output.classify_failure, read)
 
     def release(self, stamps: Sequence[str]) -> None:
         for stamp in stamps:
@@ -85,55 +77,27 @@ class SlurmBatch:
                 commands.cancel_submission(stamp, self._user, waiting_only=waiting_only)
             )
 
-    def cancel_tasks(self, batch_ids: Sequence[str], epoch: str) -> None:
-        if not batch_ids:
-            return
-        self._client.check_epoch(epoch, self._epoch())
+    def _cancel_ids(self, batch_ids: Sequence[str]) -> None:
         self._client.check_output(commands.cancel_tasks(batch_ids))
 
-    def list_pilots(self, stamps: Collection[str] | None = None) -> BatchListing:
-        return self._client.list_in_one_epoch(self._epoch, lambda: self._tasks(stamps))
+    def _listed(self, stamps: Collection[str] | None) -> Iterable[ListedTask]:
+        return output.read_listing(self._client.check_output(commands.list_jobs(self._user, stamps)))
 
-    def _tasks(self, stamps: Collection[str] | None) -> tuple[ListedTask, ...]:
-        if stamps is not None and not stamps:
-            return ()
-        listed = output.read_listing(self._client.check_output(commands.list_jobs(self._user, stamps)))
-        if stamps is None:
-            return tuple(listed)
-        wanted = frozenset(stamps)
-        return tuple(task for task in listed if task.stamp in wanted)
-
-    def status(self, batch_ids: Mapping[str, str]) -> BatchListing:
-        """List by stamp: a listing by ids fails or shortens itself as soon as the controller has forgotten one."""
-        return self.list_pilots(submissions_of(batch_ids))
-
-    def list_accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
+    def _accounted(self, stamps: Collection[str], since: float) -> Iterable[ListedTask]:
         """From slurmdbd, where the controller has one."""
-        accounted: list[ListedTask] = []
-        if stamps and self._has_accounting(self._client.check_output(commands.show_config())):
+        if self._has_accounting(self._client.check_output(commands.show_config())):
             names = sorted(stamps)
             for first in range(0, len(names), commands.MOST_NAMES):
                 part = names[first : first + commands.MOST_NAMES]
-                accounted += self._accounted(part, since)
-        return accounted
+                listed = self._client.check_output(commands.list_accounted(self._user, part, since))
+                yield from output.read_accounted(listed, _name_of_user, self._wall)
 
     def _has_accounting(self, configuration: str) -> bool:
         return output.read_setting(configuration, "AccountingStorageType") == ACCOUNTING
 
-    def _accounted(self, stamps: Collection[str], since: float) -> list[ListedTask]:
-        listed = self._client.check_output(commands.list_accounted(self._user, stamps, since))
-        return [
-            task for task in output.read_accounted(listed, _name_of_user, self._wall) if task.stamp in stamps
-        ]
-
-    def properties(
-        self, stamps: Collection[str] | None = None
-    ) -> dict[tuple[str, int | None], dict[str, str]]:
-        if stamps is not None and not stamps:
-            return {}
+    def _properties(self, stamps: Collection[str] | None) -> Properties:
         listed = self._client.check_output(commands.list_properties(self._user, stamps))
-        properties = output.read_listed_properties(listed)
-        return {pilot: values for pilot, values in properties.items() if stamps is None or pilot[0] in stamps}
+        return output.read_listed_properties(listed)
 
     def describe(self) -> list[BatchPartition]:
         return output.read_partitions(self._client.check_output(commands.list_partitions()))
@@ -176,9 +140,6 @@ class SlurmBatch:
             *mistakes_in_rules(rules, features),
             *unknown_hosts(hosts, {node.name for node in nodes}),
         ]
-
-    def output(self, stamp: str, index: int, most: int) -> str:
-        return self._client.read_log_tail(self._options.log_folder, stamp, index, most)
 
     def _epoch(self) -> str:
         """The controller's start and its cluster: ids of another one may belong to other jobs."""
