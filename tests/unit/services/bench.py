@@ -477,3 +477,7 @@ def finished(offer: OfferedJob, **content: Any) -> Finish:
 
 def dumped(value: Any) -> str:
     return json.dumps(value, default=vars, sort_keys=True)
+
+
+MakeBench = Callable[[str], Bench]
+"""Makes a bench from the text of a policy."""

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests import writer_guard
-from tests.unit.services.bench import Bench
+from tests.unit.services.bench import POLICY, Bench, MakeBench
+from tests.unit.services.workqueue.queue_bench import POLICY as QUEUE_POLICY
+from tests.unit.services.workqueue.queue_bench import QueueBench
 
 
 @pytest.fixture(autouse=True)
@@ -16,9 +18,39 @@ def only_the_writer() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def bench_policy() -> str:
+    """The policy of `bench`; modules have others."""
+    return POLICY
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, store=request.param)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, bench_policy: str) -> Iterator[Bench]:
+    made = Bench(tmp_path, bench_policy, store=request.param)
     yield made
     made.check()
     made.end()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
+    with writer_guard.active():
+        made = Bench(tmp_path, QUEUE_POLICY, store=request.param)
+        yield QueueBench(made)
+        made.check()
+        made.end()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeBench]:
+    """Makes a bench under another policy."""
+    made: list[Bench] = []
+
+    def one(policy: str) -> Bench:
+        made.append(Bench(tmp_path, policy))
+        return made[-1]
+
+    yield one
+    for bench in made:
+        bench.check()
+        bench.close()

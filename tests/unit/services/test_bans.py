@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +21,9 @@ from tests.unit.services.test_why import why_job
 TWO_SITES = POLICY + '[sites.there]\n[ces.far]\nsite = "there"\nowners = "any"\n'
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, TWO_SITES, store=request.param)
-    yield made
-    made.check()
-    made.end()
+@pytest.fixture
+def bench_policy() -> str:
+    return TWO_SITES
 
 
 def ban(bench: Bench, owner: str, site: str = "here", until: float | None = None) -> BanRow:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +17,9 @@ from tests.unit.services.test_release_to_pool import run_all
 TWO_SITES = POLICY + '[sites.there]\n[ces.far]\nsite = "there"\nowners = "any"\nlease = 300.0\n'
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, TWO_SITES, store=request.param)
-    yield made
-    made.check()
-    made.end()
+@pytest.fixture
+def bench_policy() -> str:
+    return TWO_SITES
 
 
 @pytest.fixture

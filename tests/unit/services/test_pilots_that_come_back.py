@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from pilotage.services.pilots.enrolment import enrol
@@ -12,17 +9,8 @@ from pilotage.wire.pilot import EnrolRequest
 from tests.unit.services.bench import LEASE, Bench
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def any_bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, store=request.param)
-    yield made
-    made.check()
-    made.end()
-
-
 @pytest.mark.parametrize("seconds", [0.0, 100.0], ids=["rescheduled", "waiting"])
-def test_a_pilot_that_comes_back_keeps_its_job(any_bench: Bench, seconds: float) -> None:
-    bench = any_bench
+def test_a_pilot_that_comes_back_keeps_its_job(bench: Bench, seconds: float) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
     offer = pilot.hold()
@@ -42,8 +30,7 @@ def test_a_pilot_that_comes_back_keeps_its_job(any_bench: Bench, seconds: float)
     assert [event.kind for event in bench.history(job)][-2:] == ["resumed", "finished"]
 
 
-def test_a_job_that_another_pilot_was_given_stays_there(any_bench: Bench) -> None:
-    bench = any_bench
+def test_a_job_that_another_pilot_was_given_stays_there(bench: Bench) -> None:
     [job] = bench.submit()
     first = bench.pilot()
     offer = first.hold()
@@ -56,8 +43,7 @@ def test_a_job_that_another_pilot_was_given_stays_there(any_bench: Bench) -> Non
     assert bench.job(job)["failures"] == 1
 
 
-def test_a_job_that_was_given_back_is_not_resumed(any_bench: Bench) -> None:
-    bench = any_bench
+def test_a_job_that_was_given_back_is_not_resumed(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
     offer = pilot.hold()
@@ -66,8 +52,7 @@ def test_a_job_that_was_given_back_is_not_resumed(any_bench: Bench) -> None:
     assert bench.state(job) == "Waiting"
 
 
-def test_a_lapsed_offer_is_not_resumed(any_bench: Bench) -> None:
-    bench = any_bench
+def test_a_lapsed_offer_is_not_resumed(bench: Bench) -> None:
     [job] = bench.submit()
     pilot = bench.pilot()
     [offer] = pilot.take()
@@ -76,9 +61,8 @@ def test_a_lapsed_offer_is_not_resumed(any_bench: Bench) -> None:
     assert bench.state(job) == "Waiting"
 
 
-def test_a_batch_job_that_was_started_again_is_told_to_leave(any_bench: Bench) -> None:
+def test_a_batch_job_that_was_started_again_is_told_to_leave(bench: Bench) -> None:
     """No alarm, no token, and its job goes back without a try. The first program may live, and works on then."""
-    bench = any_bench
     [job] = bench.submit()
     pilot = bench.pilot()
     offer = pilot.hold()

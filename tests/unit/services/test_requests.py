@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,8 +27,6 @@ from pilotage.services.workqueue.programs import ProgramCache
 from pilotage.store.tables import datasets, elements, request_progress, requests
 from pilotage.store.tables.requests import ALL_SITES, RequestRow, StepRow
 from pilotage.store.tables.selections import Viewer
-from tests import writer_guard
-from tests.unit.services.bench import Bench
 from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
 
 R = RequestState
@@ -48,15 +44,6 @@ WORK: dict[str, Any] = {
     "output": {"files": ["out"]},
     "merge": True,
 }
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
-    with writer_guard.active():
-        made = Bench(tmp_path, POLICY, store=request.param)
-        yield QueueBench(made)
-        made.check()
-        made.end()
 
 
 class Desk:

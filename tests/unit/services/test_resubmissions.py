@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -32,10 +30,8 @@ from pilotage.store.tables.requests import RequestRow
 from pilotage.store.tables.selections import Viewer
 from pilotage.wire.resubmissions import Resubmissions, ResubmissionState
 from pilotage.wire.submissions import UploadedInput
-from tests import writer_guard
-from tests.unit.services.bench import Bench
 from tests.unit.services.test_requests import ALICE, MANAGER, Desk
-from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
+from tests.unit.services.workqueue.queue_bench import QueueBench
 
 R = RequestState
 FILES: dict[str, Any] = {"merge": None}
@@ -46,15 +42,6 @@ GENERATED: dict[str, Any] = {
     "splitting": {"algorithm": "EventBased", "events_per_job": 10},
 }
 LUMIS: dict[str, Any] = {"merge": None, "splitting": {"algorithm": "LumiBased", "lumis_per_job": 3}}
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
-    with writer_guard.active():
-        made = Bench(tmp_path, POLICY, store=request.param)
-        yield QueueBench(made)
-        made.check()
-        made.end()
 
 
 class ChainDesk(Desk):

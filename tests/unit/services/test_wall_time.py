@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,32 +25,17 @@ from pilotage.services.director.submissions import SubmissionIntent
 from pilotage.services.policy.apply import apply_policy
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pilot import EnrolResponse
-from tests.unit.services.bench import NODE, POLICY, Bench, Paper
+from tests.unit.services.bench import NODE, POLICY, Bench, MakeBench, Paper
 from tests.unit.services.test_why import new_policy, queue_of, why_job
 
 BUCKETS = (500, 5000, 50000, 300000)
-Make = Callable[[str], Bench]
 
 
 def with_wall(wall: float, more: str = "") -> str:
     return POLICY.replace("[ces.local]", f"[ces.local]\nwall = {wall}\nprocessors = 1\n{more}")
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[Bench] = []
-
-    def one(policy: str) -> Bench:
-        made.append(Bench(tmp_path, policy))
-        return made[-1]
-
-    yield one
-    for bench in made:
-        bench.check()
-        bench.close()
-
-
-def test_a_pilot_keeps_the_wall_time_that_was_asked_for(make: Make) -> None:
+def test_a_pilot_keeps_the_wall_time_that_was_asked_for(make: MakeBench) -> None:
     bench = make(with_wall(7200))
     ce = Ce(bench)
     bench.submit(1)
@@ -90,7 +73,9 @@ class Ce:
 
 @pytest.mark.parametrize("beyond", [0, 1, 29, 30, 31, 34, 35, 36, 60])
 @pytest.mark.parametrize("bucket", BUCKETS)
-def test_a_pilot_offers_the_time_that_the_director_expected(make: Make, bucket: int, beyond: int) -> None:
+def test_a_pilot_offers_the_time_that_the_director_expected(
+    make: MakeBench, bucket: int, beyond: int
+) -> None:
     wall = bucket + beyond
     bench = make(with_wall(wall))
     [job] = bench.submit(cpu_time=bucket)
@@ -166,7 +151,7 @@ def test_the_length_of_a_batch_job_does_not_depend_on_the_clock_of_its_node(
     assert config.end == 50 + wall
 
 
-def test_the_advised_wall_starts_the_job(make: Make) -> None:
+def test_the_advised_wall_starts_the_job(make: MakeBench) -> None:
     bench = make(with_wall(500, "cpu_power = 2.0\n"))
     [job] = bench.submit(cpu_time=5000)
     ce = Ce(bench)
@@ -182,7 +167,7 @@ def test_the_advised_wall_starts_the_job(make: Make) -> None:
     assert pilot.take(cpu_left=offered(pilot.terms, wall_time.start(advised)))[0].job == job
 
 
-def test_a_wall_too_short_for_any_job_is_told_with_the_one_that_would_do(make: Make) -> None:
+def test_a_wall_too_short_for_any_job_is_told_with_the_one_that_would_do(make: MakeBench) -> None:
     bench = make(with_wall(500))
     [job] = bench.submit()
     assert Ce(bench).order() == []
@@ -196,7 +181,7 @@ def test_a_wall_too_short_for_any_job_is_told_with_the_one_that_would_do(make: M
         assert not [one for one in warnings(parse(with_wall(enough))) if one.startswith("ces.local: wall")]
 
 
-def test_a_pilot_with_less_time_left_than_the_jobs_wall_time_does_not_get_it(make: Make) -> None:
+def test_a_pilot_with_less_time_left_than_the_jobs_wall_time_does_not_get_it(make: MakeBench) -> None:
     bench = make(with_wall(7200))
     [long] = bench.submit(wall_time=3600)
     [short] = bench.submit(wall_time=600)
@@ -213,7 +198,7 @@ def test_a_pilot_with_less_time_left_than_the_jobs_wall_time_does_not_get_it(mak
 
 
 @pytest.mark.parametrize("beyond", [0, 34, 35, 36])
-def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int) -> None:
+def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: MakeBench, beyond: int) -> None:
     """The director, `why` and the real pilot reckon with the same wall time left."""
     bench = make(with_wall(3600 + beyond))
     [job] = bench.submit(wall_time=3590)
@@ -237,7 +222,7 @@ def test_no_pilot_is_ordered_for_jobs_that_it_cannot_end(make: Make, beyond: int
         assert pilot.take(wall_left=take.node.wall_left)[0].job == job
 
 
-def test_the_advised_wall_starts_a_job_with_a_wall_time(make: Make) -> None:
+def test_the_advised_wall_starts_a_job_with_a_wall_time(make: MakeBench) -> None:
     bench = make(with_wall(560))
     [job] = bench.submit(wall_time=600)
     assert Ce(bench).order() == []
@@ -256,7 +241,7 @@ def come_in_vain(ce: Ce, pilot: Paper, **node: float) -> None:
     ce.bench.do(pilot.asking(pilot.request(leaving="idle")))
 
 
-def test_pilots_that_never_had_a_job_are_started_ever_more_seldom(make: Make) -> None:
+def test_pilots_that_never_had_a_job_are_started_ever_more_seldom(make: MakeBench) -> None:
     """Each node has less than the CE was said to have, and idle pilots leave after a second."""
     bench = make(POLICY.replace("[ces.local]", "[ces.local]\nprocessors = 1\n"))
     [job] = bench.submit()
@@ -282,7 +267,7 @@ def test_pilots_that_never_had_a_job_are_started_ever_more_seldom(make: Make) ->
     assert [one.in_vain for one in why_job(bench, job).pilots] == [0]
 
 
-def test_other_queues_are_served_meanwhile(make: Make) -> None:
+def test_other_queues_are_served_meanwhile(make: MakeBench) -> None:
     bench = make(POLICY.replace("[ces.local]", "[ces.local]\nprocessors = 1\n"))
     bench.submit(memory=4096)
     ce = Ce(bench)
@@ -294,7 +279,7 @@ def test_other_queues_are_served_meanwhile(make: Make) -> None:
     assert ce.enrol(one).take(memory=1024)[0].job == small
 
 
-def test_a_new_policy_of_the_ce_ends_the_pause(make: Make) -> None:
+def test_a_new_policy_of_the_ce_ends_the_pause(make: MakeBench) -> None:
     bench = make(POLICY.replace("[ces.local]", "[ces.local]\nprocessors = 1\n"))
     bench.submit()
     ce = Ce(bench)
@@ -305,7 +290,7 @@ def test_a_new_policy_of_the_ce_ends_the_pause(make: Make) -> None:
     assert len(ce.order()) == 1
 
 
-def test_a_pilot_whose_job_another_one_took_was_not_in_vain(make: Make) -> None:
+def test_a_pilot_whose_job_another_one_took_was_not_in_vain(make: MakeBench) -> None:
     bench = make(POLICY.replace("[ces.local]", "[ces.local]\nprocessors = 1\n"))
     [job] = bench.submit()
     ce = Ce(bench)
@@ -322,7 +307,7 @@ def test_a_pilot_whose_job_another_one_took_was_not_in_vain(make: Make) -> None:
 # --- what was offered under an earlier policy
 
 
-def test_after_a_wall_is_lowered_only_living_pilots_still_offer_the_old_one(make: Make) -> None:
+def test_after_a_wall_is_lowered_only_living_pilots_still_offer_the_old_one(make: MakeBench) -> None:
     bench = make(with_wall(604800))
     [job] = bench.submit(cpu_time=50000)
     ce = Ce(bench)
@@ -349,7 +334,7 @@ def test_after_a_wall_is_lowered_only_living_pilots_still_offer_the_old_one(make
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_tags_that_a_ce_no_longer_has_are_not_offered(make: Make, restart: bool) -> None:
+def test_tags_that_a_ce_no_longer_has_are_not_offered(make: MakeBench, restart: bool) -> None:
     bench = make(with_wall(604800, 'tags = ["ssd"]\n'))
     [job] = bench.submit(tags=("ssd",))
     old = Ce(bench).enrol(Ce(bench).order()[0])
@@ -366,7 +351,7 @@ def test_tags_that_a_ce_no_longer_has_are_not_offered(make: Make, restart: bool)
     assert (answer.reason, answer.detail) == (Reason.NEEDS, "tags")
 
 
-def test_a_policy_that_could_not_be_stored_outdates_nothing(make: Make) -> None:
+def test_a_policy_that_could_not_be_stored_outdates_nothing(make: MakeBench) -> None:
     bench = make(with_wall(604800))
     [job] = bench.submit(cpu_time=50000)
     ce = Ce(bench)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from pilotage.store.tables.selections import JobSelection, Viewer
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.jobs import JobSummary
 from pilotage.wire.why import Opening, Why
-from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench
+from tests.unit.services.bench import HOME_OWNER, NODE, POLICY, RETRY_DELAY, Bench, MakeBench
 
 TWO_SITES = (
     POLICY
@@ -47,23 +46,6 @@ PROPORTIONAL = POLICY + '[matching]\nrule = "proportional"\n'
 DIRAC = POLICY + '[matching]\nrule = "dirac"\n'
 LIMITED = POLICY + '[[limits]]\nattribute = "owner"\nvalue = "bob"\nsite = "here"\nrunning = 1\n'
 DELAYED = POLICY + '[[limits]]\nattribute = "job_type"\nvalue = "Merge"\nce = "local"\ndelay = 60\n'
-
-Make = Callable[[str], Bench]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
-    """A bench under another policy."""
-    made: list[Bench] = []
-
-    def one(policy: str) -> Bench:
-        made.append(Bench(tmp_path, policy))
-        return made[-1]
-
-    yield one
-    for bench in made:
-        bench.check()
-        bench.close()
 
 
 def summary(bench: Bench, job: int) -> JobSummary:
@@ -162,7 +144,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_each_change_that_is_named_lets_the_job_start(make: Make, case: str) -> None:
+def test_each_change_that_is_named_lets_the_job_start(make: MakeBench, case: str) -> None:
     fields, node, expected = CHANGES[case]
     bench = make(TWO_SITES)
     [job] = bench.submit(**fields)
@@ -182,7 +164,7 @@ def test_each_change_that_is_named_lets_the_job_start(make: Make, case: str) -> 
         bench.act("kill", changed)
 
 
-def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: Make) -> None:
+def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: MakeBench) -> None:
     bench = make(TWO_SITES)
     asks: dict[str, Any] = {"sites": ("there",), "setup": "production"}
     [without_tag] = bench.submit(**asks, job_type="Merge")
@@ -204,7 +186,7 @@ def test_a_tag_that_the_ce_asks_for_and_a_job_type_that_the_site_takes(make: Mak
         bench.act("kill", changed)
 
 
-def test_tags_are_named(make: Make) -> None:
+def test_tags_are_named(make: MakeBench) -> None:
     bench = make(
         POLICY.replace("[ces.local]", '[ces.local]\ntags = ["gold", "ssd"]\nrequired_tags = ["gold"]')
     )
@@ -220,7 +202,7 @@ def test_tags_are_named(make: Make) -> None:
     assert why_job(bench, richer).summary.endswith("the tags jade, silk are requested but not offered")
 
 
-def test_a_ce_that_requires_what_it_does_not_offer_serves_nobody(make: Make) -> None:
+def test_a_ce_that_requires_what_it_does_not_offer_serves_nobody(make: MakeBench) -> None:
     bench = make(POLICY.replace("[ces.local]", '[ces.local]\nrequired_tags = ["gold"]'))
     [poor], [rich] = bench.submit(), bench.submit(tags=("gold",))
     bench.pilot().take()
@@ -283,7 +265,7 @@ def test_under_a_ban_the_site_is_closed_and_when_it_is_lifted_it_is_not(bench: B
     assert len(pilot.take()) == 1
 
 
-def test_an_absent_site_is_not_told_as_a_ban(make: Make) -> None:
+def test_an_absent_site_is_not_told_as_a_ban(make: MakeBench) -> None:
     bench = make(TWO_SITES)
     asks: dict[str, Any] = {"sites": ("there",), "setup": "production", "tags": ("gpu",), "job_type": "Merge"}
     [job] = bench.submit(**asks)
@@ -420,7 +402,7 @@ def test_a_group_that_is_removed_while_its_jobs_wait(bench: Bench) -> None:
     assert [offer.job for offer in pilot.take(4, processors=4)] in ([kept], [moved])
 
 
-def test_a_running_limit(make: Make) -> None:
+def test_a_running_limit(make: MakeBench) -> None:
     bench = make(LIMITED)
     jobs = bench.submit(2, owner="bob")
     pilot = bench.pilot(processors=2)
@@ -438,7 +420,7 @@ def test_a_running_limit(make: Make) -> None:
     assert [offer.job for offer in pilot.take()] == [left]
 
 
-def test_a_start_delay(make: Make) -> None:
+def test_a_start_delay(make: MakeBench) -> None:
     bench = make(DELAYED)
     jobs = bench.submit(2, job_type="Merge")
     pilot = bench.pilot(processors=2)
@@ -454,7 +436,7 @@ def test_a_start_delay(make: Make) -> None:
     assert [offer.job for offer in pilot.take(processors=1)] == [left]
 
 
-def test_a_limit_of_nothing_never_opens(make: Make) -> None:
+def test_a_limit_of_nothing_never_opens(make: MakeBench) -> None:
     bench = make(LIMITED.replace("running = 1", "running = 0"))
     [job] = bench.submit(owner="bob")
     bench.pilot().take()
@@ -464,7 +446,7 @@ def test_a_limit_of_nothing_never_opens(make: Make) -> None:
     assert "the limit allows 0 running jobs" in answer.advice
 
 
-def test_a_limit_of_both_kinds(make: Make) -> None:
+def test_a_limit_of_both_kinds(make: MakeBench) -> None:
     both = make(LIMITED.replace("running = 1", "running = 2\ndelay = 60\nburst = 2"))
     both.submit(3, owner="bob")
     assert len(both.pilot(processors=2).take(2, processors=2)) == 2
@@ -484,7 +466,7 @@ def test_background(bench: Bench) -> None:
     assert why_job(bench, promoted).reason != Reason.BACKGROUND
 
 
-def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: Make) -> None:
+def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: MakeBench) -> None:
     bench = make(DIRAC)
     [short] = bench.submit(cpu_time=500)
     bench.submit(4, cpu_time=5000, owner="bob")
@@ -504,7 +486,7 @@ def test_a_higher_bucket_goes_first_under_the_documents_rule_only(make: Make) ->
     assert offer.job != short
 
 
-def test_groups_with_a_larger_share_are_ahead(make: Make) -> None:
+def test_groups_with_a_larger_share_are_ahead(make: MakeBench) -> None:
     bench = make(
         PROPORTIONAL.replace(
             "[users.alice]", "[groups.large]\nshare = 3000\n[users.carol]\ngroups = ['large']\n[users.alice]"
@@ -589,7 +571,7 @@ def test_a_pilot_was_asked_for_or_is_held_back_or_there_is_no_room(bench: Bench)
     ],
 )
 def test_the_only_ces_that_a_job_fits_get_no_pilots(
-    make: Make, progress: dict[str, Any], switch: CeSwitch, detail: str
+    make: MakeBench, progress: dict[str, Any], switch: CeSwitch, detail: str
 ) -> None:
     bench = make(TWO_CES)
     order(bench)
@@ -648,7 +630,7 @@ def kept(bench: Bench, queue: int) -> list[tuple[str, str, float]]:
     ]
 
 
-def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
+def test_the_history_of_a_queue_through_many_reasons(make: MakeBench) -> None:
     bench = make(DIRAC)
     [job] = bench.submit(cpu_time=500, memory=3072)
     queue = queue_of(bench, job)
@@ -688,7 +670,7 @@ def test_the_history_of_a_queue_through_many_reasons(make: Make) -> None:
     assert spans[-1] == ("", None)
 
 
-def test_slots_background_share_and_limit_are_kept_too(make: Make) -> None:
+def test_slots_background_share_and_limit_are_kept_too(make: MakeBench) -> None:
     bench = make(LIMITED + '[matching]\nrule = "proportional"\n')
 
     def now(job: int) -> str:
@@ -721,7 +703,7 @@ def test_slots_background_share_and_limit_are_kept_too(make: Make) -> None:
     assert now(of_bob[0]) == "limit"
 
 
-def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None:
+def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: MakeBench) -> None:
     bench = make(PROPORTIONAL)
     order(bench, processors=2)
     bench.submit(2)
@@ -745,7 +727,7 @@ def test_takes_from_before_the_jobs_came_say_nothing_of_them(make: Make) -> None
     assert kept(bench, queue_of(bench, job))[-1][0] == why_job(bench, job).reason == Reason.SHARE
 
 
-def test_the_sentence_of_a_share_is_of_the_draw_that_has_rivals(make: Make) -> None:
+def test_the_sentence_of_a_share_is_of_the_draw_that_has_rivals(make: MakeBench) -> None:
     """The offer that was made most is bound to the owner, who has nobody beside there."""
     bench = make(PROPORTIONAL)
     bench.submit(3)
@@ -868,7 +850,7 @@ def test_a_failed_write_leaves_the_memory_as_it_was(bench: Bench) -> None:
     assert kept(bench, queue) == []
 
 
-def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: Make) -> None:
+def test_a_closed_site_is_named_only_where_nothing_else_is_as_near(make: MakeBench) -> None:
     bench = make(POLICY + '[sites.attic]\nbanned = true\n[ces.up]\nsite = "attic"\nowners = "any"\n')
     [large] = bench.submit(memory=16384)
     [only_there] = bench.submit(memory=6144, sites=("attic",))
@@ -896,7 +878,7 @@ def test_openings_of_a_possible_offer_match_the_directors_orders(bench: Bench) -
         bench.act("kill", changed)
 
 
-def test_pilots_that_are_bound_to_others_are_told(make: Make) -> None:
+def test_pilots_that_are_bound_to_others_are_told(make: MakeBench) -> None:
     bench = make(PROPORTIONAL.replace("[ces.local]", "[ces.local]\nquantum = 10000"))
     bench.submit(5)
     pilot = bench.pilot()
@@ -930,7 +912,7 @@ def test_the_beginning_of_a_wait_is_kept_while_its_reason_changes(bench: Bench) 
     assert bench.pool.queues.recorded_reasons[queue_of(bench, job)].began == begin
 
 
-def test_requirements_that_refuse_are_told_by_ce_with_the_values(make: Make) -> None:
+def test_requirements_that_refuse_are_told_by_ce_with_the_values(make: MakeBench) -> None:
     bench = make(TWO_CES)
     order(bench, "local")
     order(bench, "second")
@@ -947,7 +929,7 @@ def test_requirements_that_refuse_are_told_by_ce_with_the_values(make: Make) -> 
     assert "is GlueHostBenchmarkSI00 meant?" in answer.advice
 
 
-def test_only_refusing_requirements_are_told(make: Make) -> None:
+def test_only_refusing_requirements_are_told(make: MakeBench) -> None:
     bench = make(POLICY)
     order(bench)
     job = bench.submit(requirements="other.processors >= 1", memory=10**6)[0]

@@ -7,19 +7,9 @@ import pytest
 
 from pilotage.store.engine.connection import WriterConnection
 from pilotage.store.writer.writer import Writer
-from tests import writer_guard
 from tests.unit.services.bench import Bench
 from tests.unit.services.workqueue.queue_bench import POLICY, QueueBench
 from tests.unit.services.workqueue.race import Race, Servers
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueBench]:
-    with writer_guard.active():
-        made = Bench(tmp_path, POLICY, store=request.param)
-        yield QueueBench(made)
-        made.check()
-        made.end()
 
 
 @pytest.fixture
