@@ -167,12 +167,15 @@ class Instance:
     def client(self, user: str = "") -> Client:
         """A client of the home's owner, or of another user with a new token."""
         if user not in self._clients:
-            url = json.loads((self.home / "server.json").read_text())["url"]
             token = (
                 self.client().create_token(user).token if user else (self.home / "token").read_text().strip()
             )
-            self._clients[user] = Client(url, token)
+            self._clients[user] = Client(self.url, token)
         return self._clients[user]
+
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.home / "server.json").read_text())["url"])
 
     def cli(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         return self.cli_with_input(subprocess.DEVNULL, *words, **more)
@@ -315,13 +318,42 @@ def _account(user: int | None) -> str:
 @contextmanager
 def running(folder: Path, **policy: Any) -> Iterator[Instance]:
     """A server with the tests' policy: short heartbeats, small machine."""
-    instance = Instance(folder, **policy)
+    with started(Instance(folder, **policy)) as instance:
+        yield instance
+
+
+@contextmanager
+def started(instance: Instance) -> Iterator[Instance]:
+    """The server runs, with its policy."""
     try:
         instance.start()
         instance.apply()
         yield instance
     finally:
         instance.close()
+
+
+def output_of(instance: Instance, *words: str) -> str:
+    """What a command prints that succeeds."""
+    done = instance.cli(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def answer_of(instance: Instance, *words: str) -> Any:
+    """The JSON document of a command."""
+    return json.loads(output_of(instance, *words, "--json"))
+
+
+def processes_with(**variables: str) -> list[int]:
+    """The processes that have these environment variables, such as those of a batch job."""
+    words = {f"{name}={value}".encode() for name, value in variables.items()}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if words <= set((folder / "environ").read_bytes().split(b"\0")):
+                found.append(int(folder.name))
+    return found
 
 
 def children(pid: int) -> list[int]:

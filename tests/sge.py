@@ -23,6 +23,7 @@ from pilotage.outside.batch.sge.cell import Cell
 from tests.batch_daemons import BatchDaemons, skip_or_fail
 from tests.deadlines import PATIENCE
 from tests.debian_packages import still_lacking
+from tests.instance import processes_with
 from tests.ports import free_port
 
 PROGRAMS = (
@@ -137,16 +138,7 @@ class GridEngine(BatchDaemons):
     def processes(self, batch_id: str) -> list[int]:
         """The processes of a batch job, by the variables that Grid Engine gives them."""
         job, _, task = batch_id.partition(".")
-        variables = {"SGE_ROOT": str(self.folder), "JOB_ID": job, "SGE_TASK_ID": task}
-        words = {f"{name}={value}".encode() for name, value in variables.items()}
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if words <= set((folder / "environ").read_bytes().split(b"\0")):
-                    found.append(int(folder.name))
-            except OSError:
-                continue
-        return found
+        return processes_with(SGE_ROOT=str(self.folder), JOB_ID=job, SGE_TASK_ID=task)
 
     def change(self, option: str, text: str, name: str = "change") -> None:
         """Call `qconf OPTION FILE` with a file of this text and name."""

@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from pilotage.core.errors import Forbidden, InvalidInput, NotFound
-from tests.instance import Instance, running, until
+from tests.instance import output_of, running, until
 
 pytestmark = pytest.mark.slow
-
-
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_banned_users_jobs_end_and_do_not_come_back(tmp_path: Path) -> None:
@@ -28,7 +22,7 @@ def test_a_banned_users_jobs_end_and_do_not_come_back(tmp_path: Path) -> None:
         instance.reaches(bad, "Running")
         instance.reaches(good, "Running")
         batch_id = next(one.batch_id for one in instance.client().pilots() if one.owner == "bob")
-        said = cli(instance, "ban", "bob", "--site", "here", "--until", "1h", "--reason", "mining")
+        said = output_of(instance, "ban", "bob", "--site", "here", "--until", "1h", "--reason", "mining")
         assert said.startswith("bob is banned from site here until")
         killed = instance.reaches(bad, "Killed")
         assert killed.reason.startswith("bob was banned from site here by")
@@ -42,18 +36,18 @@ def test_a_banned_users_jobs_end_and_do_not_come_back(tmp_path: Path) -> None:
         assert alice.bans() == [], "only of others"
         instance.stop_server()
         instance.start()
-        assert "mining" in cli(instance, "ban", "list")
+        assert "mining" in output_of(instance, "ban", "list")
         assert instance.job(waiting).state == "Waiting"
-        assert "no longer banned" in cli(instance, "unban", "bob", "--site", "here")
+        assert "no longer banned" in output_of(instance, "unban", "bob", "--site", "here")
         instance.reaches(waiting, "Done")
-        traced = json.loads(cli(instance, "trace", "--batch-id", batch_id, "--json"))
+        traced = json.loads(output_of(instance, "trace", "--batch-id", batch_id, "--json"))
         # The pilot was bound to bob, so it may have run the later job too.
         assert traced["jobs"][0]["job"] == bad
         assert {job["owner"] for job in traced["jobs"]} == {"bob"}
         node = traced["pilots"][0]["node"]
         seen = instance.client().trace(node=node, at=time.time())
         assert good in [job.job for job in seen.jobs]
-        assert "alice" in cli(instance, "trace", "--node", node)
+        assert "alice" in output_of(instance, "trace", "--node", node)
 
 
 def test_who_may_ban_and_trace(tmp_path: Path) -> None:

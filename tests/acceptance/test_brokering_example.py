@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import sge, slurm
+from tests.acceptance.example_frame import ExampleWords, free_ports, run_example
 from tests.deadlines import PATIENCE
 from tests.ports import free_port
 
@@ -22,39 +19,10 @@ RUN = Path(__file__).parents[2] / "examples/brokering/run"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE)]
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "LANG": "C.UTF-8",
-        "PILOTAGE_PYTHON": sys.executable,
-        "PORTS": " ".join(str(free_port()) for _ in range(3)),
-        "SGE_PORTS": " ".join(str(free_port()) for _ in range(2)),
-    }
-    return subprocess.run(
-        [RUN, *words],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=3 * PATIENCE,
-    )
-
-
-@pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """A folder with a short path, since the name of a socket has at most 108 bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="ex-"))
-    yield folder
-    shutil.rmtree(folder)
-
-
 def test_pilots_go_to_the_fast_nodes_of_two_batch_systems(short_folder: Path) -> None:
     slurm.require()
     sge.require()
-    tried = run(short_folder, "--jobs", "8")
+    tried = run_example("brokering", short_folder, "--jobs", "8", SGE_PORTS=free_ports(2))
     assert tried.returncode == 0, tried.stdout + tried.stderr
     matched = tried.stdout.partition("== 4.")[2].partition("== 5.")[0]
     assert "flags\t--constraint=si00_600" in matched
@@ -73,11 +41,8 @@ def test_pilots_go_to_the_fast_nodes_of_two_batch_systems(short_folder: Path) ->
     assert not list(short_folder.glob("*/*/*.pid")), "all daemons have ended"
 
 
-@pytest.mark.parametrize("words", [["--jobs"], ["--jobs", "many"], ["--jobs", "0"], ["--jbos", "5"]])
-def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
-    tried = run(tmp_path, *words)
-    assert tried.returncode == 2
-    assert "--jobs" in tried.stderr or "no such option" in tried.stderr
+class TestWords(ExampleWords):
+    example = "brokering"
 
 
 def test_a_grid_engine_is_ended_without_naming_its_ports_again(short_folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser import SIZES, browser, signed_in
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 from tests.sample_work import POLICY, add_pages
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ def running() -> Iterator[Browser]:
 def pool(running: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     instance = Instance(tmp_path_factory.mktemp("browser"), owners="any", idle=1)
     instance.policy += POLICY
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 @pytest.fixture(scope="module")

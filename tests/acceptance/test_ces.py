@@ -16,7 +16,7 @@ from pilotage.core.policy import parse
 from pilotage.wire.ces import CeReport
 from pilotage.wire.jobs import Selection
 from tests import slurm
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 CLIENTS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo")
 
@@ -41,12 +41,8 @@ def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
     made.policy = made.policy.replace(
         "[jobs]", '[director]\ndemand = "matched"\n\n# Jobs of all CEs.\n[jobs]'
     )
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_a_cluster_is_added_and_runs_jobs(instance: Instance) -> None:

@@ -6,11 +6,10 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.instance import Instance, running
+from tests.instance import Instance, answer_of, output_of, running
 
 pytestmark = pytest.mark.slow
 
@@ -47,16 +46,6 @@ def server(tmp_path: Path) -> Iterator[Instance]:
         yield instance
 
 
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def answer(instance: Instance, *words: str) -> Any:
-    return json.loads(cli(instance, *words, "--json"))
-
-
 def make_data(folder: Path) -> list[str]:
     """Two folders of files; returns their lines."""
     lines = []
@@ -72,8 +61,8 @@ def make_data(folder: Path) -> list[str]:
 def ended(instance: Instance, tmp_path: Path, text: str) -> None:
     """Submit a request over `numbers` and wait for it."""
     (tmp_path / "request.toml").write_text(text)
-    cli(instance, "request", "submit", str(tmp_path / "request.toml"))
-    cli(instance, "request", "wait", "1", "--timeout", "3m")
+    output_of(instance, "request", "submit", str(tmp_path / "request.toml"))
+    output_of(instance, "request", "wait", "1", "--timeout", "3m")
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -85,42 +74,42 @@ def test_every_line_is_in_the_merged_file_once_and_the_pieces_are_removed(
 ) -> None:
     lines = make_data(tmp_path / "data")
     add = ("dataset", "add", "numbers", str(tmp_path / "data"), "--events-per-file", str(LINES), "--close")
-    cli(server, *add, "--checksum", "sha256")
+    output_of(server, *add, "--checksum", "sha256")
     ended(server, tmp_path, REQUEST + "cleanup = true\n")
-    [file] = answer(server, "dataset", "files", "copy-1/process")["files"]
+    [file] = answer_of(server, "dataset", "files", "copy-1/process")["files"]
     merged = Path(file["path"])
     assert sorted(merged.read_text().splitlines(keepends=True)) == sorted(lines)
     assert merged.is_relative_to(tmp_path / "storage"), "the first places cannot store anything"
     assert (file["events"], file["size"]) == (FILES * LINES, merged.stat().st_size)
     assert files_below(tmp_path / "storage") == [merged]
-    [block] = answer(server, "dataset", "replicas", "copy-1/process/unmerged")["blocks"]
+    [block] = answer_of(server, "dataset", "replicas", "copy-1/process/unmerged")["blocks"]
     assert block["replicas"] == []
     assert block["located"] is not None, "the block is known to be nowhere"
-    steps = answer(server, "request", "show", "1")
+    steps = answer_of(server, "request", "show", "1")
     assert "process.cleanup" in json.dumps(steps)
-    types = {job["type"] for job in answer(server, "status", "--limit", "20")["jobs"] if "type" in job}
+    types = {job["type"] for job in answer_of(server, "status", "--limit", "20")["jobs"] if "type" in job}
     assert types <= {"Processing", "Merge", "Cleanup"}
 
 
 def test_without_cleanup_the_pieces_stay(server: Instance, tmp_path: Path) -> None:
     make_data(tmp_path / "data")
-    cli(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
+    output_of(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
     ended(server, tmp_path, REQUEST)
-    pieces = answer(server, "dataset", "files", "copy-1/process/unmerged")["files"]
+    pieces = answer_of(server, "dataset", "files", "copy-1/process/unmerged")["files"]
     assert len(pieces) == 4
     assert all(Path(file["path"]).is_file() for file in pieces)
 
 
 def test_an_input_that_has_gone_is_told_by_its_path(server: Instance, tmp_path: Path) -> None:
     make_data(tmp_path / "data")
-    cli(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
+    output_of(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
     (tmp_path / "data" / "run0" / "0.txt").unlink()
     (tmp_path / "request.toml").write_text(REQUEST + "[retry]\nmax_retries = 0\n")
-    cli(server, "request", "submit", str(tmp_path / "request.toml"))
+    output_of(server, "request", "submit", str(tmp_path / "request.toml"))
     done = server.cli("request", "wait", "1", "--timeout", "3m")
     assert done.returncode != 0
-    shown = cli(server, "request", "show", "1")
-    assert "0.txt: No such file or directory" in shown + cli(server, "status", "--state", "Failed")
+    shown = output_of(server, "request", "show", "1")
+    assert "0.txt: No such file or directory" in shown + output_of(server, "status", "--state", "Failed")
 
 
 LOGGED = '''
@@ -156,12 +145,12 @@ max_retries = 0
 
 def test_logs_of_good_and_failed_jobs_are_archived_and_removed(server: Instance, tmp_path: Path) -> None:
     make_data(tmp_path / "data")
-    cli(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
+    output_of(server, "dataset", "add", "numbers", str(tmp_path / "data"), "--close")
     (tmp_path / "request.toml").write_text(LOGGED)
-    cli(server, "request", "submit", str(tmp_path / "request.toml"))
+    output_of(server, "request", "submit", str(tmp_path / "request.toml"))
     done = server.cli("request", "wait", "1", "--timeout", "3m")
     assert done.returncode == 1, done.stdout + done.stderr
-    [archive] = answer(server, "dataset", "files", "logged-1/logs")["files"]
+    [archive] = answer_of(server, "dataset", "files", "logged-1/logs")["files"]
     records: list[str] = []
     streams: list[str] = []
     with tarfile.open(archive["path"]) as outer:
@@ -179,6 +168,6 @@ def test_logs_of_good_and_failed_jobs_are_archived_and_removed(server: Instance,
     assert sum("reads " in text for text in streams) == 4
     kept = [path for path in files_below(tmp_path / "blocked") if "logs" in path.parts]
     assert kept == [Path(archive["path"])], "the single logs were removed, and the archive stays"
-    shown = cli(server, "request", "show", "1")
+    shown = output_of(server, "request", "show", "1")
     assert "logs of jobs\tlogged-1/logs/unmerged" in shown
     assert "logs.collect (LogCollect, SizeBased): logged-1/logs/unmerged → logged-1/logs" in shown

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pilotage.client.datasets import compute_checksum
 from pilotage.core.datasets.facts import BlockEntry, FileEntry, Replica
 from pilotage.core.errors import Conflict, Forbidden, InvalidInput, NotFound, PilotageError, Unreachable
-from tests.instance import Instance, running
+from tests.instance import Instance, answer_of, output_of, running
 
 pytestmark = pytest.mark.slow
 
@@ -27,22 +25,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         yield instance
 
 
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def refused(instance: Instance, *words: str) -> str:
     done = instance.cli(*words)
     assert done.returncode not in (0, 1) or done.stderr, done.stdout
     assert "Traceback" not in done.stderr
     assert done.returncode != 0
     return done.stderr
-
-
-def answer(instance: Instance, *words: str) -> Any:
-    return json.loads(cli(instance, *words, "--json"))
 
 
 @pytest.fixture
@@ -94,19 +82,19 @@ visible = ["/srv/data:rw"]
 
 def test_a_folder_becomes_a_data_set_and_grows(server: Instance, folder: Path) -> None:
     words = ("dataset", "add", "library", str(folder), "--match", "*.py", "--checksum", "adler32")
-    assert cli(server, *words) == "library: added 3 files in 2 blocks\n"
-    assert cli(server, *words) == "library: added 0 files in 0 blocks, 3 were there\n"
-    shown = answer(server, "dataset", "show", "library")
+    assert output_of(server, *words) == "library: added 3 files in 2 blocks\n"
+    assert output_of(server, *words) == "library: added 0 files in 0 blocks, 3 were there\n"
+    shown = answer_of(server, "dataset", "show", "library")
     assert {block["name"]: block["files"] for block in shown["blocks"]} == {".": 1, "json": 2}
     assert shown["blocks"][0]["replicas"][0]["site"] == "here"
     assert shown["blocks"][0]["replicas"][0]["prefix"] == str(folder)
     assert shown["report"]["sites"][0]["blocks"] == 2
-    [first, _] = answer(server, "dataset", "show", "library", "--block", "json")["files"]
+    [first, _] = answer_of(server, "dataset", "show", "library", "--block", "json")["files"]
     assert first["name"] == "json/decoder.py"
     assert (first["size"], first["checksum"]) == (15, compute_checksum(folder / "json/decoder.py", "adler32"))
     (folder / "json/scanner.py").write_text("new")
-    assert cli(server, *words, "--close") == "library: added 1 file in 1 block, 3 were there\n"
-    shown = answer(server, "dataset", "show", "library")
+    assert output_of(server, *words, "--close") == "library: added 1 file in 1 block, 3 were there\n"
+    shown = answer_of(server, "dataset", "show", "library")
     assert [block["name"] for block in shown["blocks"]] == [".", "json", "json#2"]
     assert not shown["report"]["dataset"]["open"]
     (folder / "json/late.py").write_text("late")
@@ -121,48 +109,48 @@ def test_a_manifest_says_blocks_events_and_places(server: Instance, tmp_path: Pa
         "name: /run/2026\nclosed: true\nreplicas: {here: /data, there: 'root://se//x'}\nblocks:\n"
         "- name: run1\n  files:\n  - {name: a, size: 3, events: 10, lumis: [[1, 1, 5]]}\n  - b\n"
     )
-    cli(server, "dataset", "add", "/run/2026", str(manifest), "--events-per-file", "7")
-    report = answer(server, "dataset", "show", "/run/2026")["report"]
+    output_of(server, "dataset", "add", "/run/2026", str(manifest), "--events-per-file", "7")
+    report = answer_of(server, "dataset", "show", "/run/2026")["report"]
     assert [share["site"] for share in report["sites"]] == ["here", "there"]
     assert (report["dataset"]["events"], report["dataset"]["open"]) == (17, False)
-    assert cli(server, "dataset", "files", "/run/2026", "--site", "here") == "/data/a\n/data/b\n"
-    assert cli(server, "dataset", "files", "/run/2026", "--site", "far") == "(none)\n(none)\n"
-    first, _ = answer(server, "dataset", "files", "/run/2026", "--site", "there")["files"]
+    assert output_of(server, "dataset", "files", "/run/2026", "--site", "here") == "/data/a\n/data/b\n"
+    assert output_of(server, "dataset", "files", "/run/2026", "--site", "far") == "(none)\n(none)\n"
+    first, _ = answer_of(server, "dataset", "files", "/run/2026", "--site", "there")["files"]
     assert (first["path"], first["events"], first["lumis"]) == ("root://se//x/a", 10, [[1, 1, 5]])
     assert "data set" in refused(server, "dataset", "files", "no-such")
-    [row] = [row for row in answer(server, "dataset", "list", "2026")["datasets"]]
+    [row] = [row for row in answer_of(server, "dataset", "list", "2026")["datasets"]]
     assert (row["name"], row["files"], row["size"]) == ("/run/2026", 2, 3)
-    assert answer(server, "dataset", "list", "2027")["datasets"] == []
+    assert answer_of(server, "dataset", "list", "2027")["datasets"] == []
     assert "is the manifest of /run/2026" in refused(server, "dataset", "add", "other", str(manifest))
 
 
 def test_replicas_are_changed_and_unknown_is_shown(server: Instance, folder: Path) -> None:
-    cli(server, "dataset", "add", "moving", str(folder))
-    assert "2 of 2 blocks" in cli(server, "dataset", "replicas", "moving", "--add", "there")
-    assert "1 of 1 block " in cli(
+    output_of(server, "dataset", "add", "moving", str(folder))
+    assert "2 of 2 blocks" in output_of(server, "dataset", "replicas", "moving", "--add", "there")
+    assert "1 of 1 block " in output_of(
         server, "dataset", "replicas", "moving", "--remove", "here", "--block", "json"
     )
-    blocks = answer(server, "dataset", "replicas", "moving")["blocks"]
+    blocks = answer_of(server, "dataset", "replicas", "moving")["blocks"]
     assert {b["name"]: [place["site"] for place in b["replicas"]] for b in blocks} == {
         ".": ["here", "there"], "json": ["there"],
     }  # fmt: skip
-    cli(server, "dataset", "replicas", "moving", "--remove", "there")
-    report = answer(server, "dataset", "show", "moving")["report"]
+    output_of(server, "dataset", "replicas", "moving", "--remove", "there")
+    report = answer_of(server, "dataset", "show", "moving")["report"]
     assert (report["nowhere"], report["unknown"]) == (1, 0)
-    cli(server, "dataset", "replicas", "moving", "--forget")
-    report = answer(server, "dataset", "show", "moving")["report"]
+    output_of(server, "dataset", "replicas", "moving", "--forget")
+    report = answer_of(server, "dataset", "show", "moving")["report"]
     assert (report["nowhere"], report["unknown"]) == (0, 2)
-    assert "(unknown)" in cli(server, "dataset", "replicas", "moving")
+    assert "(unknown)" in output_of(server, "dataset", "replicas", "moving")
     assert "did you mean there?" in refused(server, "dataset", "replicas", "moving", "--add", "theer=/x")
     assert "prefix" in refused(server, "dataset", "replicas", "moving", "--add", "there")
 
 
 def test_a_removed_data_set_leaves_its_files(server: Instance, folder: Path) -> None:
-    cli(server, "dataset", "add", "gone", str(folder))
-    assert "its files stay where they are" in cli(server, "dataset", "remove", "gone")
+    output_of(server, "dataset", "add", "gone", str(folder))
+    assert "its files stay where they are" in output_of(server, "dataset", "remove", "gone")
     assert "there is no data set gone" in refused(server, "dataset", "show", "gone")
     assert (folder / "top.py").exists()
-    assert cli(server, "dataset", "add", "gone", str(folder)).startswith("gone: added 4 files")
+    assert output_of(server, "dataset", "add", "gone", str(folder)).startswith("gone: added 4 files")
 
 
 def test_who_may_change_a_data_set(server: Instance) -> None:

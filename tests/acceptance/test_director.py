@@ -11,7 +11,7 @@ from pilotage.core.errors import Forbidden, InvalidInput
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 pytestmark = pytest.mark.slow
 
@@ -33,12 +33,8 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         begin, _, rest = made.policy.partition("[ces.local]")
         made.policy = begin + SLURM_CE + DIRECTOR + "[jobs]" + rest.partition("[jobs]")[2]
         made.environment = cluster.environment
-        try:
-            made.start()
-            made.apply()
+        with started(made):
             yield made
-        finally:
-            made.close()
 
 
 def test_jobs_run_by_the_documents_demand_and_the_iteration_is_explained(instance: Instance) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.wire.why import Why
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +34,8 @@ def pool(tmp_path: Path, scratch: Path) -> Iterator[Instance]:
     instance = Instance(tmp_path, processors=1)
     instance.environment["TMPDIR"] = str(scratch)
     instance.forked = False  # The folder of a process for temporary files is found once.
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 def test_a_pilot_is_given_the_jobs_that_its_disk_has_room_for(pool: Instance) -> None:

@@ -16,7 +16,7 @@ from tests.deadlines import PATIENCE
 from tests.doubles import cluster as doubles
 from tests.doubles.cluster import Double
 from tests.doubles.jobs import locked
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 QUEUES = {"pbs": "workq", "torque": "workq", "lsf": "normal"}
@@ -33,12 +33,8 @@ def instance(made: Double, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     server = Instance(tmp_path_factory.mktemp("server"))
     server.environment = made.environment
     server.policy = server.policy.replace("[jobs]", '[director]\ndemand = "matched"\n\n[jobs]')
-    try:
-        server.start()
-        server.apply()
+    with started(server):
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")

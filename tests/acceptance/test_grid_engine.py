@@ -14,7 +14,7 @@ from pilotage.core.policy import parse
 from pilotage.core.policy.batch_systems.sge import SgeOptions
 from pilotage.wire.jobs import Selection
 from tests import sge
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 QUEUES = {"all.q": {}, "long.q": {"h_rt": "48:00:00"}}
 
@@ -31,12 +31,8 @@ def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
     made = Instance(folder)
     made.environment = environment
     made.policy = made.policy.replace("[jobs]", '[director]\ndemand = "matched"\n\n[jobs]')
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pilotage.core.policy import parse
 from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.wire.jobs import Selection
 from tests import htcondor
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 OWN, ANY = 'owners = "home"', 'owners = "any"'
 QUICK = "listing_period = 0.5\nsettle = 0.5\nidle = 2\nheartbeat = 0.5\nsubmit_rate = 100"
@@ -34,12 +34,8 @@ def server(folder: Path, environment: dict[str, str]) -> Iterator[Instance]:
     made.environment = environment
     begin, _, rest = made.policy.partition("[ces.local]")
     made.policy = f'{begin}[director]\ndemand = "matched"\n[jobs]{rest.partition("[jobs]")[2]}'
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

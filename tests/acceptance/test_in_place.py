@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pilotage.client.in_place import folder_fields
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pool(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     instance = Instance(tmp_path_factory.mktemp("pool"))
     instance.policy += CES.format(folder=folder)
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 def work(folder: Path, name: str) -> Path:

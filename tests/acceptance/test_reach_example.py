@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import htcondor, rucio, s3, slurm, ssh_server
+from tests.acceptance.example_frame import ExampleWords, free_ports, run_example
 from tests.deadlines import PATIENCE
-from tests.ports import free_port
 
 RUN = Path(__file__).parents[2] / "examples/reach/run"
 CES = ("condor", "local", "slurm")
@@ -23,27 +21,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(8 * PATIENCE)]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "LANG": "C.UTF-8",
-        "PILOTAGE_PYTHON": sys.executable,
-        "PORTS": " ".join(str(free_port()) for _ in range(3)),
-        "S3_PORTS": " ".join(str(free_port()) for _ in range(10)),
-        **{name: str(free_port()) for name in ("CONDOR_PORT", "SSH_PORT", "RUCIO_PORT")},
-        "CONDOR_ROOT": str(htcondor.ROOT),
-        "RUCIO_VENV": str(rucio.environment_folder()[0]),
-        "S3_VENV": str(s3.environment_folder()[0]),
-    }
-    return subprocess.run(
-        [RUN, *words],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=7 * PATIENCE,
+    return run_example(
+        "reach",
+        folder,
+        *words,
+        patience=7 * PATIENCE,
+        S3_PORTS=free_ports(10),
+        **{name: free_ports(1) for name in ("CONDOR_PORT", "SSH_PORT", "RUCIO_PORT")},
+        CONDOR_ROOT=str(htcondor.ROOT),
+        RUCIO_VENV=str(rucio.environment_folder()[0]),
+        S3_VENV=str(s3.environment_folder()[0]),
     )
 
 
@@ -76,8 +63,5 @@ def test_three_kinds_of_ces_run_the_jobs_of_a_request_over_rucio(short_folder: P
     )
 
 
-@pytest.mark.parametrize("words", [["--jobs"], ["--jobs", "many"], ["--jobs", "0"], ["--jbos", "5"]])
-def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
-    tried = run(tmp_path, *words)
-    assert tried.returncode == 2
-    assert "--jobs" in tried.stderr or "no such option" in tried.stderr
+class TestWords(ExampleWords):
+    example = "reach"

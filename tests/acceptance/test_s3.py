@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pilotage.twin.replay import replay
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, running, until
+from tests.instance import Instance, answer_of, output_of, running, until
 from tests.s3 import SECRET, FaultyLine, S3Server
 
 pytestmark = pytest.mark.slow
@@ -48,16 +46,6 @@ def instance(s3: S3Server, line: FaultyLine, tmp_path: Path) -> Iterator[Instanc
         yield instance
 
 
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def answer(instance: Instance, *words: str) -> Any:
-    return json.loads(cli(instance, *words, "--json"))
-
-
 def make_data(instance: Instance, folder: Path) -> list[str]:
     """The data set `numbers` in folders; returns its lines."""
     lines = []
@@ -67,13 +55,13 @@ def make_data(instance: Instance, folder: Path) -> list[str]:
         own = [f"line {number}.{place}\n" for place in range(LINES)]
         path.write_text("".join(own))
         lines += own
-    cli(instance, "dataset", "add", "numbers", str(folder), "--close", "--checksum", "sha256")
+    output_of(instance, "dataset", "add", "numbers", str(folder), "--close", "--checksum", "sha256")
     return lines
 
 
 def submit(instance: Instance, folder: Path, text: str) -> None:
     (folder / "request.toml").write_text(text)
-    cli(instance, "request", "submit", str(folder / "request.toml"))
+    output_of(instance, "request", "submit", str(folder / "request.toml"))
 
 
 def test_a_request_reads_writes_merges_and_clears_away_in_s3(
@@ -83,27 +71,27 @@ def test_a_request_reads_writes_merges_and_clears_away_in_s3(
     s3.put("out/copy-1/process/unmerged/1/99-1-5/left", b"a file of a lost attempt")
     text = REQUEST.format(name="copy", input="numbers") + "[merge]\ncleanup = true\n"
     submit(instance, tmp_path, text + "[log_collect]\ncleanup = true\n")
-    cli(instance, "request", "wait", "1", "--timeout", "3m")
-    [file] = answer(instance, "dataset", "files", "copy-1/process")["files"]
+    output_of(instance, "request", "wait", "1", "--timeout", "3m")
+    [file] = answer_of(instance, "dataset", "files", "copy-1/process")["files"]
     assert file["path"].startswith(f"{line.address}/out/copy-1/process/")
     merged = s3.read(file["path"]).decode()
     assert sorted(merged.splitlines(keepends=True)) == sorted(lines)
     names = s3.keys("out/copy-1/")
     assert len(names) == 2, "the merged file and the archive of logs"
-    [block] = answer(instance, "dataset", "replicas", "copy-1/process")["blocks"]
+    [block] = answer_of(instance, "dataset", "replicas", "copy-1/process")["blocks"]
     assert [replica["site"] for replica in block["replicas"]] == ["*"]
     # A second request reads its input there.
     submit(instance, tmp_path, REQUEST.format(name="again", input="copy-1/process"))
-    cli(instance, "request", "wait", "2", "--timeout", "3m")
-    [file] = answer(instance, "dataset", "files", "again-2/process")["files"]
+    output_of(instance, "request", "wait", "2", "--timeout", "3m")
+    [file] = answer_of(instance, "dataset", "files", "again-2/process")["files"]
     assert s3.read(file["path"]).decode() == merged
 
 
 def finished(instance: Instance, request: int, name: str) -> list[str]:
     """Wait for a request; returns the addresses of its outputs."""
-    cli(instance, "request", "wait", str(request), "--timeout", f"{PATIENCE:g}s")
+    output_of(instance, "request", "wait", str(request), "--timeout", f"{PATIENCE:g}s")
     return [
-        file["path"] for file in answer(instance, "dataset", "files", f"{name}-{request}/process")["files"]
+        file["path"] for file in answer_of(instance, "dataset", "files", f"{name}-{request}/process")["files"]
     ]
 
 
@@ -148,23 +136,23 @@ def test_an_object_that_changes_before_the_registration_is_not_registered(
 def test_a_service_that_is_away_is_told_once_and_work_goes_on_when_it_is_back(
     instance: Instance, s3: S3Server, line: FaultyLine, tmp_path: Path
 ) -> None:
-    assert "serves" in cli(instance, "storage", "test", "results")
+    assert "serves" in output_of(instance, "storage", "test", "results")
     make_data(instance, tmp_path / "data")
     s3.kill()
     for _ in range(2):
         done = instance.cli("storage", "test", "results")
         assert done.returncode == 1
         assert "does not answer" in done.stdout
-    [row] = answer(instance, "storage", "list")["storage"]
+    [row] = answer_of(instance, "storage", "list")["storage"]
     assert (row["name"], row["type"], row["address"]) == ("results", "s3", f"{line.address}/out")
     assert "does not answer" in row["problem"]
     before = line.connections
     submit(instance, tmp_path, REQUEST.format(name="away", input="numbers"))
     until(lambda: line.connections > before + 2 or None, what="pilots try")
-    assert "storage results does not serve" in answer(instance, "request", "why", "1")["summary"]
+    assert "storage results does not serve" in answer_of(instance, "request", "why", "1")["summary"]
     s3.start()
     assert len(finished(instance, 1, "away")) == 2
-    assert "serves" in cli(instance, "storage", "test", "results")
+    assert "serves" in output_of(instance, "storage", "test", "results")
     log = instance.log()
     assert log.count("storage results: ") == 1, "a change is logged once"
     assert s3.credentials_file.read_text().split("aws_secret_access_key = ")[1].split("\n")[0] not in log
@@ -194,7 +182,7 @@ def test_jobs_tell_that_the_server_has_no_key(instance: Instance, tmp_path: Path
     make_data(instance, tmp_path / "data")
     submit(instance, tmp_path, REQUEST.format(name="none", input="numbers") + "max_retries = 0\n")
     assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode != 0
-    shown = " ".join(cli(instance, "request", "show", "1").split())
+    shown = " ".join(output_of(instance, "request", "show", "1").split())
     assert "the server gives no address: storage results: credentials_file" in shown
 
 
@@ -260,7 +248,7 @@ def test_a_request_in_a_place_of_commands(tmp_path: Path) -> None:
         assert sorted(stored.read_text().splitlines(keepends=True)) == sorted(lines)
         verbs = [line.split()[0] for line in (folder / "calls").read_text().splitlines()]
         assert sorted(verbs) == sorted(["put", "get"] * 3 + ["get"] * 2 + ["rm"] * 2)
-        [block] = answer(instance, "dataset", "replicas", "copy-1/process")["blocks"]
+        [block] = answer_of(instance, "dataset", "replicas", "copy-1/process")["blocks"]
         assert [replica["site"] for replica in block["replicas"]] == ["here"]
 
 
@@ -272,5 +260,5 @@ def test_a_program_that_a_node_lacks_is_not_the_fault_of_the_job(tmp_path: Path)
         make_data(instance, tmp_path / "data")
         submit(instance, tmp_path, REQUEST.format(name="copy", input="numbers") + "max_retries = 0\n")
         assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode != 0
-        shown = cli(instance, "request", "show", "1")
+        shown = output_of(instance, "request", "show", "1")
         assert "this node has no program no-such-program" in " ".join(shown.split())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, running, until
+from tests.instance import Instance, output_of, running, until
 from tests.s3 import FaultyLine, S3Server
 
 pytestmark = pytest.mark.slow
@@ -32,15 +32,11 @@ def instance(s3: S3Server, line: FaultyLine, tmp_path: Path) -> Iterator[Instanc
         yield instance
 
 
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def submit(instance: Instance, word: str = "one") -> int:
     options = ("--output", "result.txt", "--output", "deep/*")
-    return int(cli(instance, "submit", "--parsable", *options, "--", "/bin/sh", "-c", WRITES, "sh", word))
+    return int(
+        output_of(instance, "submit", "--parsable", *options, "--", "/bin/sh", "-c", WRITES, "sh", word)
+    )
 
 
 def names_in_folder(instance: Instance) -> list[str]:
@@ -51,7 +47,7 @@ def names_in_folder(instance: Instance) -> list[str]:
 
 def fetched(instance: Instance, job: int, folder: Path) -> dict[str, str]:
     """The outputs of a job, as its owner gets them."""
-    cli(instance, "output", str(job), "--dir", str(folder))
+    output_of(instance, "output", str(job), "--dir", str(folder))
     own = folder / str(job)
     files = [path for path in own.rglob("*") if path.is_file()]
     return {str(path.relative_to(own)): path.read_text() for path in files}
@@ -76,7 +72,7 @@ def test_outputs_lie_in_the_bucket_and_both_switches_keep_what_is_there(
     assert ends == ["deep/a b", "result.txt", "stdout"]
     assert names_in_folder(instance) == []
     assert_whole(instance, job, tmp_path / "got")
-    assert cli(instance, "logs", str(job)) == expected("one")["stdout"]
+    assert output_of(instance, "logs", str(job)) == expected("one")["stdout"]
     # The folder again: its files and those of the bucket can be read.
     instance.policy = instance.policy.replace(SANDBOXES, "")
     instance.apply()
@@ -85,7 +81,7 @@ def test_outputs_lie_in_the_bucket_and_both_switches_keep_what_is_there(
     assert names_in_folder(instance) == ["a b", "result.txt", "stdout"]
     assert_whole(instance, job, tmp_path / "again")
     assert_whole(instance, second, tmp_path / "second", "two")
-    cli(instance, "delete", str(job), "-y")
+    output_of(instance, "delete", str(job), "-y")
     assert s3.keys("own/sandboxes/") == []
 
 
@@ -93,9 +89,9 @@ def test_an_output_in_the_bucket_is_an_input_of_another_job(instance: Instance) 
     parent = submit(instance)
     inputs = ("--input", f"job:{parent}/deep/a b=word", "--input", f"job:{parent}/stdout=lines")
     words = ("submit", "--parsable", *inputs, "--", "sh", "-c", "cat word; wc -l < lines")
-    child = int(cli(instance, *words))
+    child = int(output_of(instance, *words))
     instance.reaches(child, "Done")
-    assert cli(instance, "logs", str(child)).split() == ["more", "9000"]
+    assert output_of(instance, "logs", str(child)).split() == ["more", "9000"]
 
 
 def test_a_job_that_ends_while_the_service_is_away_waits_for_it(
@@ -134,7 +130,7 @@ def test_a_server_that_is_killed_before_the_record_loses_and_doubles_nothing(
     instance.reaches(job, "Done")
     assert_whole(instance, job, tmp_path / "got")
     assert len(s3.keys("own/sandboxes/")) == 3
-    cli(instance, "delete", str(job), "-y")
+    output_of(instance, "delete", str(job), "-y")
     assert s3.keys("own/sandboxes/") == []
 
 
@@ -168,12 +164,12 @@ def test_people_cannot_read_sandboxes_as_files_of_a_data_set(
     [key] = [key for key in s3.keys("own/sandboxes/") if key.endswith("/result.txt")]
     folder, _, name = f"{line.address}/{key}".rpartition("/")
     (tmp_path / "set.json").write_text(json.dumps({"replicas": {"*": folder}, "files": [name]}))
-    cli(instance, "dataset", "add", "stolen", str(tmp_path / "set.json"), "--close")
+    output_of(instance, "dataset", "add", "stolen", str(tmp_path / "set.json"), "--close")
     (tmp_path / "request.toml").write_text(
         'name = "steal"\nteam = "home"\ninput = "stolen"\n[retry]\nmax_retries = 0\n[program]\n'
         'executable = "/bin/true"\n'
         '[splitting]\nalgorithm = "FileBased"\nfiles_per_job = 1\n[output]\nfiles = ["x"]\n'
     )
-    cli(instance, "request", "submit", str(tmp_path / "request.toml"))
+    output_of(instance, "request", "submit", str(tmp_path / "request.toml"))
     assert instance.cli("request", "wait", "1", "--timeout", f"{PATIENCE:g}s").returncode != 0
-    assert "of a sandbox" in " ".join(cli(instance, "request", "show", "1").split())
+    assert "of a sandbox" in " ".join(output_of(instance, "request", "show", "1").split())

@@ -19,7 +19,7 @@ from pilotage.client.login import log_out
 from pilotage.core.errors import Forbidden, NotAuthenticated
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running, until
-from tests.oidc import AUDIENCE, CLIENT, OidcProvider, approve, provider
+from tests.oidc import AUDIENCE, CLIENT, OidcProvider, approve
 from tests.ports import free_port
 
 POLICY = """
@@ -36,12 +36,6 @@ scopes = ["openid", "offline_access"]
 
 
 @pytest.fixture(scope="module")
-def oidc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcProvider]:
-    with provider(tmp_path_factory.mktemp("oidc")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def instance(oidc: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with running(tmp_path_factory.mktemp("server"), idle=60, lease=600, owners="any") as made:
         tables = POLICY.format(url=oidc.url, client=CLIENT, audience=AUDIENCE)
@@ -50,15 +44,11 @@ def instance(oidc: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-def url_of(instance: Instance) -> str:
-    return str(json.loads((instance.home / "server.json").read_text())["url"])
-
-
 def log_in(
     instance: Instance, home: Path, user: str, *words: str, refuse: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run `pilotage login`, and open the address that it prints as this user."""
-    command = [sys.executable, "-m", "pilotage.main", "login", url_of(instance), "--issuer", "iam"]
+    command = [sys.executable, "-m", "pilotage.main", "login", instance.url, "--issuer", "iam"]
     process = subprocess.Popen(
         [*command, "--home", str(home), *words],
         env=instance.environment,
@@ -187,10 +177,10 @@ def test_a_new_user_is_accepted_where_the_policy_says_so(instance: Instance, tmp
 
 
 def test_programs_send_tokens_of_the_issuer_themselves(instance: Instance, oidc: OidcProvider) -> None:
-    with Client(url_of(instance), oidc.service_token(), patience=0) as client:
+    with Client(instance.url, oidc.service_token(), patience=0) as client:
         assert (client.whoami().user, client.whoami().group) == ("service", "others")
         assert client.submit({"executable": "true"}).first
-    with Client(url_of(instance), oidc.service_token("compute.read"), patience=0) as reader:
+    with Client(instance.url, oidc.service_token("compute.read"), patience=0) as reader:
         assert list(reader.jobs(newest=True))
         with pytest.raises(Forbidden, match=r"does not allow compute\.create"):
             reader.submit({"executable": "true"})
@@ -198,7 +188,7 @@ def test_programs_send_tokens_of_the_issuer_themselves(instance: Instance, oidc:
             reader.exchange(oidc.service_token("compute.read"), "")
         own = reader.exchange(oidc.service_token(), "").token
     refresh = httpx.post(
-        f"{url_of(instance)}/v1/tokens/refresh", headers={"Authorization": f"Bearer {own}"}, timeout=PATIENCE
+        f"{instance.url}/v1/tokens/refresh", headers={"Authorization": f"Bearer {own}"}, timeout=PATIENCE
     )
     assert refresh.status_code == 403
     assert "new sign-in" in refresh.text
@@ -208,7 +198,7 @@ def test_an_issuer_that_is_away_is_told_and_valid_sessions_go_on(
     instance: Instance, oidc: OidcProvider, tmp_path: Path
 ) -> None:
     token = oidc.service_token()
-    with Client(url_of(instance), token, patience=0) as client:
+    with Client(instance.url, token, patience=0) as client:
         assert client.whoami().user == "service"
         oidc.stop()
         try:
@@ -223,7 +213,7 @@ def test_an_issuer_that_is_away_is_told_and_valid_sessions_go_on(
             oidc.start()
     assert instance.cli("issuer", "test", "iam").returncode == 0
     # It has another key now, so tokens of the time before count no more.
-    with Client(url_of(instance), token, patience=0) as client, pytest.raises(NotAuthenticated):
+    with Client(instance.url, token, patience=0) as client, pytest.raises(NotAuthenticated):
         client.whoami()
-    with Client(url_of(instance), oidc.service_token(), patience=0) as client:
+    with Client(instance.url, oidc.service_token(), patience=0) as client:
         assert client.whoami().user == "service"

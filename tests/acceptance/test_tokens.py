@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,12 +22,8 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
         yield made
 
 
-def url_of(instance: Instance) -> str:
-    return str(json.loads((instance.home / "server.json").read_text())["url"])
-
-
 def is_accepted(instance: Instance, token: str) -> bool:
-    with Client(url_of(instance), token, patience=10) as client:
+    with Client(instance.url, token, patience=10) as client:
         try:
             return bool(client.whoami().user)
         except NotAuthenticated:
@@ -69,7 +64,7 @@ def test_a_revoked_token_stays_revoked_after_kill_9(instance: Instance, tmp_path
 def test_users_see_and_revoke_their_own_tokens_only(instance: Instance) -> None:
     owner = instance.client()
     alices, bobs = owner.create_token("alice"), owner.create_token("bob")
-    with Client(url_of(instance), alices.token) as alice:
+    with Client(instance.url, alices.token) as alice:
         assert {token.user for token in alice.tokens()} == {"alice"}
         with pytest.raises(NotFound):
             alice.revoke_token(bobs.id)

@@ -9,10 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.acceptance.test_sign_in import url_of
 from tests.deadlines import PATIENCE
 from tests.instance import Instance, running
-from tests.oidc import WEB, WEB_SECRET, OidcProvider, approve, provider
+from tests.oidc import WEB, WEB_SECRET, OidcProvider, approve
 
 POLICY = """
 [issuers.iam]
@@ -27,20 +26,14 @@ scopes = ["openid"]
 
 
 @pytest.fixture(scope="module")
-def oidc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcProvider]:
-    with provider(tmp_path_factory.mktemp("oidc")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def instance(oidc: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "secret").write_text(WEB_SECRET)
     with running(folder, idle=60, lease=600, owners="any") as made:
         oidc.stop()
-        oidc.redirects = [f"{url_of(made)}/signin-back"]
+        oidc.redirects = [f"{made.url}/signin-back"]
         oidc.start()
-        made.policy += POLICY.format(url=oidc.url, client=WEB, secret=folder / "secret", address=url_of(made))
+        made.policy += POLICY.format(url=oidc.url, client=WEB, secret=folder / "secret", address=made.url)
         made.apply()
         yield made
 
@@ -48,7 +41,7 @@ def instance(oidc: OidcProvider, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture
 def browser(instance: Instance) -> Iterator[httpx.Client]:
     with httpx.Client(
-        base_url=url_of(instance), timeout=PATIENCE, follow_redirects=True, trust_env=False
+        base_url=instance.url, timeout=PATIENCE, follow_redirects=True, trust_env=False
     ) as made:
         yield made
 
@@ -106,7 +99,7 @@ def test_a_sign_in_that_gives_nothing_says_so(browser: httpx.Client) -> None:
 def test_an_answer_belongs_to_the_browser_that_has_asked(instance: Instance, browser: httpx.Client) -> None:
     """Otherwise somebody could sign another person's browser in as himself."""
     address = caught(browser, "alice")
-    with httpx.Client(base_url=url_of(instance), timeout=PATIENCE, trust_env=False) as other:
+    with httpx.Client(base_url=instance.url, timeout=PATIENCE, trust_env=False) as other:
         for _ in range(2):
             refused = other.get(address)
             assert refused.status_code == 401
@@ -125,7 +118,7 @@ def test_a_code_of_another_sign_in_is_refused(browser: httpx.Client, instance: I
     """The issuer compares the digest of the verifier (PKCE)."""
     first = caught(browser, "alice")
     with httpx.Client(
-        base_url=url_of(instance), timeout=PATIENCE, follow_redirects=True, trust_env=False
+        base_url=instance.url, timeout=PATIENCE, follow_redirects=True, trust_env=False
     ) as other:
         second = caught(other, "alice")
         code = parse_qs(urlsplit(first).query)["code"][0]

@@ -17,7 +17,7 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 WRAPPER = """\
 #!/bin/sh
@@ -149,12 +149,8 @@ def server_with(faulty: Faulty[System], folder: Path, ce: str) -> Iterator[Insta
     begin, _, rest = instance.policy.partition("[ces.local]")
     instance.policy = begin + ce + "[jobs]" + rest.partition("[jobs]")[2]
     instance.environment = faulty.environment
-    try:
-        instance.start()
-        instance.apply()
+    with started(instance):
         yield instance
-    finally:
-        instance.close()
 
 
 def end_pause(server: Instance) -> None:

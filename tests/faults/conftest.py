@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests import slurm
+from tests.faults.batch_frame import Faulty, end_pause
+from tests.faults.slurm_shape import SLURM, FaultyCluster
+from tests.instance import Instance
 
 HERE = Path(__file__).parent
 
@@ -12,3 +18,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
+    """The Slurm of a module. Modules of other batch systems have another one."""
+    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.fixture
+def instance(server: Instance, faulty: Faulty[Any]) -> Instance:
+    """The one server of all tests of a module."""
+    end_pause(server)
+    faulty.clear()
+    return server

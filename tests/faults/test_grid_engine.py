@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import sge
-from tests.faults.batch_frame import BatchFaults, BatchShape, Faulty, end_pause, server_with
+from tests.faults.batch_frame import BatchFaults, BatchShape, Faulty, server_with
 from tests.instance import Instance, until
 
 SGE_CE = """\
@@ -71,14 +71,6 @@ def faulty(engine: sge.GridEngine, tmp_path_factory: pytest.TempPathFactory) -> 
 def server(faulty: FaultyCell, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with server_with(faulty, tmp_path_factory.mktemp("server"), SGE_CE) as instance:
         yield instance
-
-
-@pytest.fixture
-def instance(server: Instance, faulty: FaultyCell) -> Instance:
-    """The one server of all tests."""
-    end_pause(server)
-    faulty.clear()
-    return server
 
 
 class TestFaultsOfAllSystems(BatchFaults):

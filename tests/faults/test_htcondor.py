@@ -76,14 +76,6 @@ def server(faulty: FaultyPool, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield instance
 
 
-@pytest.fixture
-def instance(server: Instance, faulty: FaultyPool) -> Instance:
-    """The one server of all tests."""
-    end_pause(server)
-    faulty.clear()
-    return server
-
-
 def running_pilot(instance: Instance, jobs: Selection) -> str:
     """The batch id of a pilot that runs one of these jobs."""
     client = instance.client()

@@ -15,7 +15,7 @@ from pilotage.wire.pool import PilotSummary
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
-from tests.faults.test_slurm import assert_all_done, processes_of, submit
+from tests.faults.slurm_shape import assert_all_done, processes_of, submit
 from tests.instance import Instance, alive, until
 
 PAYLOAD = """\

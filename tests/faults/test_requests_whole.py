@@ -23,7 +23,7 @@ from tests import postgres
 from tests.deadlines import PATIENCE
 from tests.faults.mask_audit import RequestAudit, audit_request
 from tests.faults.pair import Pair
-from tests.instance import Instance, children, until
+from tests.instance import Instance, children, output_of, until
 
 JOBS = int(os.environ.get("PILOTAGE_ELEMENT_JOBS", "400"))
 EVENTS_PER_JOB, JOBS_PER_FILE, FILES_PER_BLOCK = 10, 20, 5
@@ -126,12 +126,6 @@ def manifest(folder: Path) -> Path:
     return path
 
 
-def cli(instance: Instance, *words: str) -> str:
-    done = instance.cli(*words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @contextmanager
 def database(instance: Instance) -> Iterator[Any]:
     if instance.database_url:
@@ -162,16 +156,16 @@ def run_request(
     kill: Callable[[Agents], None] = kill_first_agent,
 ) -> RequestAudit:
     """Submit the request, call `kill` when a third of the jobs are done, and audit the result."""
-    cli(instance, "dataset", "add", "/toys/numbers", str(manifest(folder)), "--close")
+    output_of(instance, "dataset", "add", "/toys/numbers", str(manifest(folder)), "--close")
     (folder / "request.toml").write_text(REQUEST)
-    submitted = json.loads(cli(instance, "request", "submit", str(folder / "request.toml"), "--json"))
+    submitted = json.loads(output_of(instance, "request", "submit", str(folder / "request.toml"), "--json"))
     request = submitted["requests"][0]["request"]["id"]
     with agents([instance, *others], 3) as processes:
         until(lambda: done_jobs(instance) >= JOBS // 3, WHOLE, "a third of the jobs")
         kill(processes)
 
         def completed() -> bool:
-            shown = json.loads(cli(instance, "request", "show", str(request), "--json"))["request"]
+            shown = json.loads(output_of(instance, "request", "show", str(request), "--json"))["request"]
             assert shown["state"] not in ("failed", "aborted"), shown
             return shown["state"] in ("completed", "closed-out", "announced")
 

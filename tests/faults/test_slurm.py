@@ -7,37 +7,21 @@ import os
 import signal
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests import slurm
-from tests.acceptance.test_slurm import instance_on
-from tests.faults.batch_frame import BatchFaults, BatchShape, Faulty, end_pause
-from tests.instance import Instance, until
-
-JOBS = 12
-SLURM = BatchShape(
-    ce="slurm",
-    submit_command="sbatch",
-    release="release",
-    listings=tuple(("squeue", fault) for fault in ("partial", "garbage", "empty", "fail")),
-    commands=("sbatch", "squeue", "scontrol", "scancel"),
-    queue=("squeue", "-h"),
-    part=40,
-    garbage="slurm_load_jobs error: Unexpected message received",
-    failure="slurm_load_jobs error: Unable to contact slurm controller",
-    start=slurm.Cluster.start_controller,
-    jobs=JOBS,
-    # A listing calls scontrol too, so the release has faults of its own.
-    renamed='case "$name $1" in "scontrol release") name=release ;; esac',
-    more="""\
-fail-after) "$real" "$@" >/dev/null; exit 1 ;;
-  wrong-id) "$real" "$@" >/dev/null; echo 999999 ;;
-  twice) script=$(cat); echo "$script" | "$real" "$@" >/dev/null; echo "$script" | "$real" "$@" ;;""",
+from tests.faults.batch_frame import BatchFaults
+from tests.faults.slurm_shape import (
+    JOBS,
+    SLURM,
+    FaultyCluster,
+    assert_all_done,
+    processes_of,
+    slurm_server,
+    submit,
 )
-FaultyCluster = Faulty[slurm.Cluster]
-submit, assert_all_done = SLURM.submit, SLURM.assert_all_done
+from tests.instance import Instance, until
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +31,9 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
-    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
-
-
-@pytest.fixture(scope="module")
 def server(faulty: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    folder = tmp_path_factory.mktemp("server")
-    with instance_on(
-        faulty.system, folder, environment=faulty.environment, settle="2", max_waiting="8"
-    ) as made:
-        # Pilots shall wait in a partition that is down, which the director would not submit them to.
-        head, mark, rest = made.policy.partition("[director]")
-        made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
+    with slurm_server(faulty, tmp_path_factory.mktemp("server"), settle="2", max_waiting="8") as made:
         yield made
-
-
-@pytest.fixture
-def instance(server: Instance, faulty: FaultyCluster) -> Instance:
-    """The one server of all tests."""
-    end_pause(server)
-    faulty.clear()
-    return server
 
 
 class TestFaultsOfAllSystems(BatchFaults):
@@ -156,28 +121,6 @@ def test_a_pilot_that_is_held_again_goes_on_when_it_is_released(
     for job in cluster.run("squeue", "-h", "-o", "%F").split():
         cluster.run("scontrol", "release", job)
     assert_all_done(instance, cluster, jobs)
-
-
-def processes_of(cluster: slurm.Cluster, batch_id: str) -> list[int]:
-    """The pilots' programs of one batch job, found by the variables that Slurm gives them.
-
-    Other tests have clusters with the same batch ids at the same time.
-    """
-    array, _, task = batch_id.partition("_")
-    variables = {
-        "SLURM_CONF": cluster.environment["SLURM_CONF"],
-        "SLURM_ARRAY_JOB_ID": array,
-        "SLURM_ARRAY_TASK_ID": task,
-    }
-    words = {f"{name}={value}".encode() for name, value in variables.items()}
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if words <= set((folder / "environ").read_bytes().split(b"\0")):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 def open_submissions(instance: Instance, column: str) -> list[tuple[str, str]]:

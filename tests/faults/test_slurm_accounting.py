@@ -9,7 +9,7 @@ import pytest
 from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 WRONG = {
     "account": ('account = "nosuch"', "Invalid account or account/partition combination specified"),
@@ -74,12 +74,8 @@ def instance(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -
     sections.append(section("ends", 'account = "default"', idle="60", settle="200", heartbeat="1"))
     made.policy = made.policy.partition("[ces.local]")[0] + "".join(sections) + MATCHED
     made.environment = {**cluster.environment, "PATH": f"{programs}:{cluster.environment['PATH']}"}
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_wrong_accounts_and_qos_are_told_and_pause_their_ce(instance: Instance) -> None:

@@ -13,7 +13,7 @@ from pilotage.wire.jobs import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import MATCHED, SLURM_CE
 from tests.deadlines import PATIENCE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +43,8 @@ def instance(
     ce = SLURM_CE.replace("[ces.slurm]", "[ces.first]")
     made.policy = made.policy.partition("[ces.local]")[0] + ce + MATCHED
     made.environment = first.environment
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 def add_second(instance: Instance, second: slurm.Cluster) -> None:

@@ -11,9 +11,7 @@ import pytest
 
 from pilotage.wire.jobs import Selection
 from tests import slurm
-from tests.acceptance.test_slurm import instance_on
-from tests.faults.batch_frame import Faulty, end_pause
-from tests.faults.test_slurm import SLURM, FaultyCluster, assert_all_done, submit
+from tests.faults.slurm_shape import FaultyCluster, assert_all_done, slurm_server, submit
 from tests.instance import Instance, until
 
 SETTLE = 2.0
@@ -26,26 +24,9 @@ def cluster() -> Iterator[slurm.Cluster]:
 
 
 @pytest.fixture(scope="module")
-def faulty(cluster: slurm.Cluster, tmp_path_factory: pytest.TempPathFactory) -> FaultyCluster:
-    return Faulty(cluster, SLURM, tmp_path_factory.mktemp("faulty"))
-
-
-@pytest.fixture(scope="module")
 def server(faulty: FaultyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    folder = tmp_path_factory.mktemp("server")
-    with instance_on(faulty.system, folder, environment=faulty.environment, settle=str(SETTLE)) as made:
-        # Pilots shall wait in a partition that is down, which the director would not submit them to.
-        head, mark, rest = made.policy.partition("[director]")
-        made.policy = f'{head}[ces.slurm.attributes]\nGlueCEStateStatus = "Production"\n{mark}{rest}'
+    with slurm_server(faulty, tmp_path_factory.mktemp("server"), settle=str(SETTLE)) as made:
         yield made
-
-
-@pytest.fixture
-def instance(server: Instance, faulty: FaultyCluster) -> Instance:
-    """The one server of all tests."""
-    end_pause(server)
-    faulty.clear()
-    return server
 
 
 def wait_for_listings(instance: Instance, seconds: float) -> None:

@@ -14,7 +14,7 @@ from tests.deadlines import PATIENCE
 from tests.faults.audit import audit_postgresql
 from tests.faults.batch_frame import Faulty
 from tests.faults.pair import Pair
-from tests.faults.test_slurm import SLURM, FaultyCluster
+from tests.faults.slurm_shape import SLURM, FaultyCluster
 from tests.instance import Instance, until
 from tests.postgres import server
 

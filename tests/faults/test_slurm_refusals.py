@@ -9,7 +9,7 @@ import pytest
 
 from tests import slurm
 from tests.acceptance.test_slurm import SLURM_CE
-from tests.instance import Instance, until
+from tests.instance import Instance, started, until
 
 WRONG = {
     "partition": ("[slurm]", 'partition = "nosuch"', "Invalid partition name specified"),
@@ -67,12 +67,8 @@ def instance(
         section(name, table, key) for name, (table, key, _) in WRONG.items()
     )
     made.environment = {**cluster.environment, "PATH": f"{programs}:{cluster.environment['PATH']}"}
-    try:
-        made.start()
-        made.apply()
+    with started(made):
         yield made
-    finally:
-        made.close()
 
 
 def test_each_refusal_is_told_once_and_pauses_its_ce(
