@@ -181,11 +181,9 @@ def _storage_upload(transport: Transport, asked: Sequence[MissingUploads]) -> St
     return StorageUpload(transport) if any(part.to_storage for part in asked) else None
 
 
-def missing_digests(
-    transport: Transport, digests: Sequence[str], pool: ThreadPoolExecutor | None = None
-) -> list[str]:
+def missing_digests(transport: Transport, digests: Sequence[str]) -> list[str]:
     """Which of these files the server does not have."""
-    return [digest for part in _find_missing(transport, digests, pool) for digest in part.missing]
+    return [digest for part in _find_missing(transport, digests, None) for digest in part.missing]
 
 
 def _find_missing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,9 +59,9 @@ class RowBuffer:
 class NameIndex:
     """Names, each with its place in the order of their first use."""
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        self.names: list[str] = list(names)
-        self._places = {name: place for place, name in enumerate(self.names)}
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.names)

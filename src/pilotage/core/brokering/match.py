@@ -32,7 +32,6 @@ STEPS: Final = 20_000
 """Bound of one evaluation."""
 
 _TRUE: Final = Literal(True)
-_NO_AD: Final = ClassAd()
 _CHECKS: Final = ("AuthorizationCheck", "CloseOutputSECheck")
 _LIMITS: Final = (
     ("GlueCEStateTotalJobs", "GlueCEPolicyMaxTotalJobs"),

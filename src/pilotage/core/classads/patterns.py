@@ -16,7 +16,6 @@ MAX_PATTERN: Final = 4096
 MAX_SUBJECT: Final = 64 * 1024
 # Of one compiled pattern, states of its automaton included; bytes.
 MAX_MEMORY: Final = 256 * 1024
-OPTIONS: Final = "imsx"
 
 
 class PatternMatch(Protocol):

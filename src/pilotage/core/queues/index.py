@@ -197,17 +197,12 @@ class QueueIndex:
                 break
         self._add_waiting(queue, user_priority, job, 1)
 
-    def reset_queue(
-        self, queue: QueueId, counts: Mapping[int, int], behind: Mapping[int, int] | None = None
-    ) -> None:
-        """Replace the waiting jobs of a queue by the store's counts per UserPriority.
-
-        `behind`: per UserPriority, an id below all of the waiting jobs.
-        """
+    def reset_queue(self, queue: QueueId, counts: Mapping[int, int]) -> None:
+        """Replace the waiting jobs of a queue by the store's counts per UserPriority."""
         entry = self.entries[queue]
         entry.levels, entry.waiting, entry.priority_sum = {}, 0, 0
         for weight, count in counts.items():
-            part = entry.levels[weight] = PriorityLevel(read_up_to=behind.get(weight, 0) if behind else 0)
+            part = entry.levels[weight] = PriorityLevel()
             entry.add_count(weight, part, count)
         self._update_standing(entry)
 

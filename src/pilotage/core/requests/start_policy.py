@@ -12,8 +12,6 @@ from typing import ClassVar, Protocol
 from pilotage.core.errors import InvalidInput
 from pilotage.core.splitting.mask import Mask
 
-NO_LOCATION = 0
-"""The location set of an input whose location is not known."""
 ANY_LOCATION = -1
 """Stands for the location set of work that needs no data at a site, whose id the store gives."""
 

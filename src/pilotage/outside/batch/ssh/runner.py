@@ -15,7 +15,6 @@ from pilotage.outside.batch.submission import in_short
 MOST_OUTPUT = 128 * 1024 * 1024
 """Bytes of a command's output: more than a listing of 100,000 batch jobs has."""
 
-MOST_ERRORS = 1024 * 1024
 _END = b"\npilotage-end "
 _NOT_EXECUTABLE = 126
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from fastapi import Response
 
-from pilotage.core.errors import Forbidden, InvalidInput
-from pilotage.core.policy import Policy
+from pilotage.core.errors import InvalidInput
 from pilotage.core.requests.parser import parse_mapping
 from pilotage.core.requests.plan import plan_steps
 from pilotage.core.requests.step_changes import StepChanges
@@ -20,6 +19,7 @@ from pilotage.server.http.call_router import CallRouter
 from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.http.routes.catalogues import ensure_followed
+from pilotage.server.http.routes.submissions import group_of, size_reader
 from pilotage.server.tokens import Caller
 from pilotage.services.audit import audited
 from pilotage.services.catalogue.following import catalogue_of
@@ -28,7 +28,6 @@ from pilotage.services.requests.changes import Change, SiteLists
 from pilotage.services.requests.rights import Actor, seen_request
 from pilotage.services.requests.submission import PreparedRequest
 from pilotage.store.tables import requests as rows
-from pilotage.store.tables import submissions
 from pilotage.store.tables.requests import ALL_SITES, RequestFilter, RequestRow
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire import limits
@@ -96,7 +95,7 @@ async def submit_request(body: RequestSubmission, context: TheContext, caller: T
 async def _follow_inputs(context: Context, caller: Caller, body: RequestSubmission) -> list[str]:
     """Copy the inputs that are named after an outside catalogue, and read them soon. Returns warnings."""
     specification = parse_mapping(body.specification)
-    group = _group(context.pool.policy, caller, specification.group)
+    group = group_of(context.pool.policy, caller, specification.group)
     names = (*specification.input_datasets, *specification.pileup_datasets)
     outside = [name for name in names if catalogue_of(context.pool.policy, name)]
     warnings = [await ensure_followed(context, name, owner=caller.user, group=group) for name in outside]
@@ -134,14 +133,11 @@ def _prepare(
     """Read and check a request; nothing is stored."""
     policy, connection = context.pool.policy, context.readers.connection()
     specification = parse_mapping(body.specification)
-    specification = replace(specification, group=_group(policy, caller, specification.group))
+    specification = replace(specification, group=group_of(policy, caller, specification.group))
     submission.check_sites(specification, policy)
     announced = {file.digest: file.size for files in body.inputs.values() for file in files} if trial else {}
 
-    def size_of(digest: str) -> int | None:
-        size = submissions.upload_size(connection, caller.user, digest)
-        return announced.get(digest) if size is None else size
-
+    size_of = size_reader(connection, caller.user, announced)
     specification = submission.with_uploads(specification, body.inputs, size_of, policy)
     prepared = PreparedRequest(specification, _actor(caller), body.key, body.origin)
     if body.origin is not None:
@@ -149,17 +145,6 @@ def _prepare(
     return submission.check_data(
         connection, prepared, context.pool, strict=body.strict, confirmed=body.confirmed
     )
-
-
-def _group(policy: Policy, caller: Caller, wanted: str) -> str:
-    """The group of the request. Raises Forbidden if the caller is not in it."""
-    group = wanted or caller.group
-    user = policy.users.get(caller.user)
-    if user is None:
-        raise Forbidden(f"the policy has no user {caller.user}", hint="add [users.NAME] and apply the policy")
-    if group not in user.groups:
-        raise Forbidden(f"{caller.user} is not in group {group}", hint="`pilotage whoami` shows your group")
-    return group
 
 
 @router.call(LIST_REQUESTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from pilotage.services.submission.accept import (
 from pilotage.services.submission.job_creation import JobCreator
 from pilotage.services.submission.mails import mail_warnings
 from pilotage.services.submission.warnings import submission_warnings
+from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import submissions as rows
 from pilotage.wire.submissions import (
     CHECK_SUBMISSION,
@@ -145,11 +146,7 @@ def prepare_submission(
     check_places(description, policy)
     connection = context.readers.connection()
     announced = {item.digest: item.size for item in sent.uploaded} if trial else {}
-
-    def size_of(digest: str) -> int | None:
-        size = rows.upload_size(connection, caller.user, digest)
-        return announced.get(digest) if size is None else size
-
+    size_of = size_reader(connection, caller.user, announced)
     inputs = resolve_inputs(description, submission.names, sent.uploaded, size_of, policy)
     if not trial:
         common = sum(item.size for item in inputs)
@@ -171,6 +168,18 @@ def prepare_submission(
         ),
         expected=sent.expected,
     )
+
+
+def size_reader(
+    connection: Connection, user: str, announced: Mapping[str, int]
+) -> Callable[[str], int | None]:
+    """Tells the size of an uploaded file of the user. A missing one has its announced size."""
+
+    def size_of(digest: str) -> int | None:
+        size = rows.upload_size(connection, user, digest)
+        return announced.get(digest) if size is None else size
+
+    return size_of
 
 
 def group_of(policy: Policy, caller: Caller, wanted: str) -> str:
