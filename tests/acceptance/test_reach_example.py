@@ -26,6 +26,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         folder,
         *words,
         patience=7 * PATIENCE,
+        # As after `su`, whose PATH has no folder sbin.
+        PATH="/usr/local/bin:/usr/bin:/bin",
         S3_PORTS=free_ports(10),
         **{name: free_ports(1) for name in ("CONDOR_PORT", "SSH_PORT", "RUCIO_PORT")},
         CONDOR_ROOT=str(htcondor.ROOT),
