@@ -106,6 +106,21 @@ def test_the_session_of_the_next_command_waits_for_it(connection: SshConnection)
     assert "broke" in SshRunner(connection, {}).run(["true"]).unreached
 
 
+def test_each_command_is_one_session_of_the_open_connection(connection: SshConnection) -> None:
+    """One session is begun before its command, so a command costs one round trip. None authenticates again."""
+    # The last word is the shell's text, and has lines.
+    program = '#!/bin/sh\necho "$*" | head -n 1 >> begun\nfor text; do :; done; exec sh -c "$text"\n'
+    (connection.folder / "bin/ssh").write_text(program)
+    runner = SshRunner(connection, {})
+    for number in range(5):
+        assert runner.run(["echo", str(number)]).output == f"{number}\n"
+    begun = connection.folder / "begun"
+    until(lambda: len(begun.read_text().splitlines()) == 6, what="five sessions and that of the next command")
+    for line in begun.read_text().splitlines():
+        assert line.startswith(f"-S ./{connection.socket} -T -o ControlMaster=no -o BatchMode=yes"), line
+        assert "-o ProxyCommand=/bin/false" in line
+
+
 @pytest.mark.parametrize("status", [1, 100, 126, 127, 255])
 def test_the_commands_own_exit_code_is_told(connection: SshConnection, status: int) -> None:
     result = SshRunner(connection, {}).run(["sh", "-c", f"exit {status}"])
