@@ -24,6 +24,8 @@ from .cgroups import limits_of
 from .host_facts import BATCH_HOST, host_facts
 
 _PROCESSORS = ("SLURM_CPUS_ON_NODE", "NSLOTS", "PBS_NP", "NCPUS", "LSB_DJOB_NUMPROC", "_CONDOR_NPROCS")
+_NO_DEVICE = ("-1", "NoDevFiles", "10000")
+"""What batch systems write into CUDA_VISIBLE_DEVICES to hide all GPUs. HTCondor writes 10000."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +151,8 @@ def find_gpus(environment: Mapping[str, str], root: str) -> Tuple[int, str]:
         model = match.group(1).strip() if match else ""
     visible: Optional[str] = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        listed = [part for part in visible.split(",") if part.strip()]
-        return (0 if listed[:1] in (["-1"], ["NoDevFiles"]) else len(listed)), model
+        listed = [part.strip() for part in visible.split(",") if part.strip()]
+        return (0 if listed and listed[0] in _NO_DEVICE else len(listed)), model
     if cards:
         return len(cards), model
     return _query_nvidia_smi() if root == "/" else (0, "")

@@ -76,7 +76,7 @@ def test_the_machine_from_its_files(tmp_path: Path) -> None:
     assert "GPU" in found.tags
 
 
-@pytest.mark.parametrize(("visible", "count"), [("0,2", 2), ("", 0), ("-1", 0), ("GPU-abc", 1)])
+@pytest.mark.parametrize(("visible", "count"), [("0,2", 2), ("", 0), ("-1", 0), ("10000", 0), ("GPU-abc", 1)])
 def test_gpus_as_the_batch_system_says(visible: str, count: int, tmp_path: Path) -> None:
     assert node.find_gpus({"CUDA_VISIBLE_DEVICES": visible}, str(tmp_path)) == (count, "")
 
