@@ -33,6 +33,7 @@ _SIGNS: tuple[tuple[Blame, str], ...] = (
     (Blame.POLICY, r"InvalidQOS|node configuration is not available|PartitionTimeLimit|BadConstraints|TIMEOUT"),
     (Blame.POLICY, r"time limit|more processors requested|PartitionNodeLimit|not permitted|Access/permission denied"),
     (Blame.SITE, r"NODE_FAIL|BOOT_FAIL|PartitionDown|PartitionInactive|not installed|CANCELLED|launch failed"),
+    (Blame.POLICY, r"Parse error in expression|Failed to authenticate|Can't find address|cannot be read: No such file"),
     (Blame.TRANSIENT, r"PREEMPTED|Unable to contact|timed out|temporarily|did not answer|does not answer"),
     (Blame.TRANSIENT, r"Max\w*(Limit|Job|Count)|AssocGrp|QOSGrp|started again|submit limit"),
 )  # fmt: skip

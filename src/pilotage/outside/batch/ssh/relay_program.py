@@ -65,7 +65,12 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def listen(relay: Relay, host: str, port: int) -> asyncio.AbstractServer:
-    """Listen at the host's own address where it is one of this machine, else at all addresses."""
+    """Listen at the host's own address where it is one of this machine, else at all addresses. Port 0: any free one."""
+    if not port:
+        # Else the addresses of IPv4 and IPv6 would get two ports, and the nodes are told one.
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
     if host:
         try:
             return await asyncio.start_server(relay.serve, host, port)

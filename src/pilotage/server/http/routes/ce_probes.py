@@ -18,6 +18,7 @@ from pilotage.services.director.probes import account, is_open, request_probe
 from pilotage.store.engine.connection import Connection
 from pilotage.store.tables import ce_probes, pilots
 from pilotage.store.tables.ce_probes import CeProbeRow
+from pilotage.store.tables.pilots import PilotRow
 from pilotage.wire.ces import PROBE_CE, SHOW_PROBE, CeProbe, CeProbeRequest, CeProbeStep, CeQuery
 
 router = CallRouter("places")
@@ -62,13 +63,14 @@ def _show(connection: Connection, row: CeProbeRow, ce: Ce, now: float) -> CeProb
         ended=not is_open(connection, row, now),
         steps=[CeProbeStep(**asdict(step)) for step in steps],
         pilot=row.pilot,
-        advice=_advice(failed, log, ce) if failed is not None else "",
+        advice=_advice(failed, log, ce, pilot) if failed is not None else "",
         log=log if failed is not None else "",
     )
 
 
-def _advice(failed: ProbeStep, log: str, ce: Ce) -> str:
+def _advice(failed: ProbeStep, log: str, ce: Ce, pilot: PilotRow | None) -> str:
     advice = f"this looks like a fault of: {blame(log, failed.text)}"
-    if ce.type != "local" and not ce.log_folder:
+    has_output = pilot is not None and pilot.batch_id and ce.type != "local"
+    if has_output and not ce.log_folder:
         advice += "; with `log_folder` in the CE's section the server can show the pilot's own output"
     return advice
