@@ -102,8 +102,12 @@ def test_a_key_of_another_certificate_and_a_missing_ca_are_told(tmp_path: Path) 
     authority = TestAuthority(tmp_path / "ca", "CA")
     one, other = (authority.issue(name, tmp_path / name) for name in ("one", "other"))
     wrong = ArcOptions(certificate=str(one.certificate), key=str(other.key), ca=str(authority.folder))
-    with pytest.raises(InvalidCredential, match="cannot be used with its key"):
+    with pytest.raises(InvalidCredential, match=rf"cannot be used with the key in {other.key}"):
         tls_context(wrong, {}, find_credential(wrong, {}, 1))
+    keyless = ArcOptions(certificate=str(one.certificate), ca=str(authority.folder))
+    with pytest.raises(InvalidCredential, match="cannot be used with the key in") as told:
+        tls_context(keyless, {}, find_credential(keyless, {}, 1))
+    assert "`key`" in told.value.hint
     missing = ArcOptions(certificate=str(one.certificate), key=str(one.key), ca=str(tmp_path / "nosuch"))
     with pytest.raises(InvalidCredential, match="nosuch cannot be read"):
         tls_context(missing, {}, find_credential(missing, {}, 1))

@@ -136,7 +136,10 @@ def tls_context(
         try:
             context.load_cert_chain(credential.certificate, credential.key)
         except (OSError, ssl.SSLError) as error:
-            raise InvalidCredential(f"{credential.source} cannot be used with its key: {error}") from None
+            raise InvalidCredential(
+                f"{credential.source} cannot be used with the key in {credential.key}: {error}",
+                hint="`key` names the file of its private key",
+            ) from None
     return context
 
 

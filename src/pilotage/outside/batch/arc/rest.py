@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -167,6 +168,8 @@ class ArcClient:
         if self._is_closed:
             return Unreachable("the server stops")
         said = in_short(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+        # Python puts the line of its own source before some errors of TLS.
+        said = re.sub(r"^_ssl\.c:\d+: ", "", said)
         cause = error.__cause__
         if isinstance(cause, ssl.SSLCertVerificationError):
             return NotSent(
