@@ -7,6 +7,7 @@ environment that has rucio and gunicorn already. `PILOTAGE_TEST_REQUIRE=rucio` t
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import threading
 import urllib.error
@@ -177,6 +178,14 @@ class RucioServer(BatchDaemons):
     def stop(self) -> None:
         if self.controller in self._daemons:
             self._terminate_controller()
+
+    def expire_tokens(self) -> None:
+        """Let the tokens of all log-ins end. The server keeps known ones in memory, so it is started again."""
+        self.stop()
+        with sqlite3.connect(self.folder / "rucio.db") as database:
+            database.execute("UPDATE tokens SET expired_at = '2020-01-01 00:00:00'")
+        database.close()
+        self.start()
 
     # --- contents
 

@@ -216,12 +216,18 @@ def test_a_lost_replica_takes_the_place_of_waiting_work(rucio: RucioServer, inst
 def test_names_and_credentials_that_are_wrong_are_told(rucio: RucioServer, instance: Instance) -> None:
     with pytest.raises(NotFound, match="catalogue rucio does not know data26:nothing"):
         instance.client().submit_request(specification("nothing"))
+    rucio.expire_tokens()
     rucio.password_file.write_text("wrong\n")
     try:
-        said = instance.cli("catalogue", "test", "rucio").stdout
-        assert "wrong" not in said
+        refused = instance.cli("catalogue", "test", "rucio")
+        assert refused.returncode == 1
+        assert "Rucio does not accept the credentials" in refused.stdout
+        assert "wrong" not in refused.stdout
     finally:
         rucio.password_file.write_text(f"{PASSWORD}\n")
+    assert instance.cli("catalogue", "test", "rucio").returncode == 0
+    rucio.expire_tokens()
+    assert instance.cli("catalogue", "test", "rucio").returncode == 0, "the server logs in again by itself"
 
 
 @pytest.fixture

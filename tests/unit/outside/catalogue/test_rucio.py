@@ -245,10 +245,33 @@ def test_an_expired_token_is_replaced_once_and_never_shown(rucio: Rucio) -> None
     assert "pass-word" not in str(refused.value)
 
 
+def test_a_token_that_has_expired_is_replaced_although_the_server_answers_500(rucio: Rucio) -> None:
+    """Rucio's own answer of /auth/validate to a token that it does not know."""
+    tokens = iter(["old", "new"])
+    rucio.answers["GET /auth/userpass"] = lambda _: httpx.Response(
+        200, headers={"X-Rucio-Auth-Token": next(tokens)}
+    )
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.headers["X-Rucio-Auth-Token"] == "new":
+            return httpx.Response(200, json={"lifetime": "2026-11-26T16:00:00"})
+        return refusal(500, "CannotAuthenticate", "NoneType: None\n")
+
+    rucio.answers["GET /auth/validate"] = answer
+    assert rucio.catalogue.greet() == "Rucio 41.5.1, account root"
+    rucio.answers["GET /auth/userpass"] = httpx.Response(200, headers={"X-Rucio-Auth-Token": "other"})
+    rucio.answers["GET /auth/validate"] = refusal(500, "CannotAuthenticate", "NoneType: None\n")
+    with pytest.raises(
+        NotAuthenticated, match="does not accept the credentials: CannotAuthenticate .check account"
+    ):
+        rucio.catalogue.greet()
+
+
 ANSWERS: list[tuple[httpx.Response | Exception, type[PilotageError], str]] = [
     (refusal(403, "AccessDenied", "Account x can not"), Forbidden, "Account x can not"),
     (refusal(404, "DataIdentifierNotFound", "Data identifier 'data26:one' not found"), NotFound, "not found"),
     (httpx.Response(404, text="<!doctype html>"), Unreachable, "answers 404"),
+    (httpx.Response(403, text="<Error><Code>AccessDenied"), Unreachable, "answers 403: Forbidden"),
     (httpx.Response(503, text="Service Unavailable"), Unreachable, "answers 503"),
     (refusal(500, "DatabaseException", "database is locked"), Unreachable, "database is locked"),
     (refusal(500, "RSEProtocolNotSupported", "No protocol"), Conflict, "RSEProtocolNotSupported"),

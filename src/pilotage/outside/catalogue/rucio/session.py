@@ -79,7 +79,7 @@ class RucioSession:
         url = f"{_base(self._options.url)}{path}"
         token = self._token or self._new_token()
         answer = self._raw(method, url, self._headers(token), content)
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+        if _is_unknown(answer):
             # The token has expired, or a new one lies in its file.
             answer = self._raw(method, url, self._headers(self._new_token()), content)
         if answer.status_code >= httpx.codes.MULTIPLE_CHOICES:
@@ -144,12 +144,12 @@ class RucioSession:
     def _error(self, answer: httpx.Response, path: str) -> PilotageError:
         exception, reason = _told(answer)
         where = f"Rucio refuses {path}"
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+        if _is_unknown(answer):
             self._token = ""
             return NotAuthenticated(
                 f"Rucio does not accept the credentials: {reason}", hint=_HINTS[self._options.auth]
             )
-        if answer.status_code == httpx.codes.FORBIDDEN:
+        if answer.status_code == httpx.codes.FORBIDDEN and exception:
             return Forbidden(f"{where}: {reason}", hint="the Rucio account needs this right")
         if answer.status_code == httpx.codes.NOT_FOUND and exception:
             return NotFound(reason)
@@ -169,6 +169,10 @@ class _RucioErrorBody(msgspec.Struct):
 
 _OUTAGES = ("DatabaseException", "RucioException", "ServiceUnavailable")
 """Names of reasons that say nothing about the call."""
+
+_UNKNOWN = "CannotAuthenticate"
+_NO_MESSAGE = "NoneType: None"
+"""Rucio's words where there are none."""
 
 _HINTS = {
     "token": "renew the token: a new one is found with the next try",
@@ -191,7 +195,15 @@ def _told(answer: httpx.Response) -> tuple[str, str]:
         fault = msgspec.json.decode(answer.content, type=_RucioErrorBody)
     except msgspec.MsgspecError:
         return "", _cut(answer.reason_phrase or "without a reason")
-    return fault.exception, _cut(fault.message or fault.exception or answer.reason_phrase)
+    message = fault.message.strip().replace(_NO_MESSAGE, "")
+    return fault.exception, _cut(message or fault.exception or answer.reason_phrase)
+
+
+def _is_unknown(answer: httpx.Response) -> bool:
+    """Whether the server does not know who asks. /auth/validate answers 500 where all other calls answer 401."""
+    return answer.status_code == httpx.codes.UNAUTHORIZED or (
+        answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _told(answer)[0] == _UNKNOWN
+    )
 
 
 def _cut(text: str) -> str:
