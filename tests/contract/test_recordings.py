@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pilotage.core.policy import Ce, parse
@@ -16,6 +18,7 @@ from pilotage.server.duties import ce_recording
 from tests.contract.test_batch_systems import POLICY, alive, recorded
 from tests.doubles import cluster as doubles
 from tests.doubles.cluster import Double
+from tests.unit.outside.test_ssh_runner import ssh_double
 
 STAMP = "pilotage-fedcba9876543210"
 
@@ -54,6 +57,23 @@ def test_a_recording_is_a_test(system: str, tmp_path: Path, monkeypatch: pytest.
         task.index: task.batch_id for task in alive(done.held, STAMP)
     }
     assert not alive(done.ended, STAMP)
+
+
+def test_a_ce_behind_ssh_is_recorded_by_the_commands_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ce_recording, "PAUSE", 0.05)
+    with doubles.double("pbs") as made:
+        # The commands are on the PATH of a login shell alone.
+        (tmp_path / ".profile").write_text(f"PATH={made.bin}:$PATH\n")
+        script = f'export HOME={tmp_path}; for text; do :; done; exec sh -c "$text"'
+        with contextmanager(ssh_double)(tmp_path, script) as connection:
+            machine = ServerMachine({}, getpass.getuser(), tmp_path, ssh=lambda reach: connection)
+            behind = msgspec.structs.replace(ce(made), reach="ssh login")
+            text, failure = ce_recording.record_rehearsal(behind, machine, 60.0, "0123456789abcdef")
+    assert not failure
+    assert '"qsub"' in text
+    assert "ssh" not in text
 
 
 def test_a_rehearsal_that_fails_is_told_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,9 +106,11 @@ def _narrow(topology: Topology, only: list[str]) -> None:
         return
     kept = {name for name in topology.sites for pattern in only if fnmatchcase(name, pattern)}
     if not kept:
+        names = sorted(topology.sites)
+        listed = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
         raise InvalidInput(
             f"no site of the documents matches {', '.join(only)}",
-            hint=f"they have {plural(len(topology.sites), 'site')}: {', '.join(sorted(topology.sites)[:5])} ...",
+            hint=f"they have {plural(len(names), 'site')}: {listed}",
         )
     topology.sites = {name: site for name, site in topology.sites.items() if name in kept}
     topology.ces = {key: ce for key, ce in topology.ces.items() if ce.site in kept}

@@ -64,11 +64,11 @@ def test_every_login_shell_passes_the_words_on(shell: str) -> None:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[SshConnection]:
-    """A connection whose ssh is a script; its control socket exists."""
-    yield from _connection(tmp_path, 'echo >> begun; for text; do :; done; exec sh -c "$text"')
+    yield from ssh_double(tmp_path, 'echo >> begun; for text; do :; done; exec sh -c "$text"')
 
 
-def _connection(folder: Path, script: str) -> Iterator[SshConnection]:
+def ssh_double(folder: Path, script: str) -> Iterator[SshConnection]:
+    """A connection whose ssh is this script; its control socket exists."""
     programs = folder / "bin"
     programs.mkdir()
     (programs / "ssh").write_text(f"#!/bin/sh\n{script}\n")
@@ -140,7 +140,7 @@ def test_a_command_that_is_not_installed_there_names_the_host(connection: SshCon
 
 def test_profiles_that_print_change_no_output(tmp_path: Path) -> None:
     script = 'echo Welcome; echo motd >&2; for text; do :; done; exec sh -c "$text"'
-    for connection in _connection(tmp_path, script):
+    for connection in ssh_double(tmp_path, script):
         result = SshRunner(connection, {}).run(["sh", "-c", "echo out; echo err >&2"])
         assert (result.output, result.errors) == ("out\n", "err\n")
 
@@ -162,7 +162,7 @@ def test_a_time_out_ends_the_session_and_the_far_command(connection: SshConnecti
     ],
 )  # fmt: skip
 def test_a_session_that_ends_without_a_status_is_no_answer(tmp_path: Path, script: str, words: str) -> None:
-    for connection in _connection(tmp_path, script):
+    for connection in ssh_double(tmp_path, script):
         result = SshRunner(connection, {}).run(["true"])
         assert result.status is None
         assert words in result.unreached

@@ -33,7 +33,8 @@ def record_rehearsal(ce: Ce, machine: ServerMachine, timeout: float, chance: str
     if ce.type == "local":
         return "", nothing
     if ce.reach:  # the commands that run there are recorded, not ssh
-        machine, ce = machine.over_ssh(parse_reach(ce.reach)), replace(ce, reach="", relay="")
+        machine = machine.over_ssh(parse_reach(ce.reach))
+        ce = msgspec.structs.replace(ce, reach="", relay="")
     redactor = Redactor(machine.user, (machine.host,) if machine.host else ())
     stamp = f"{STAMP_PREFIX}{chance}"
     shape = Shape(ce.pilot_processors, ce.pilot_memory, ce.wall)
