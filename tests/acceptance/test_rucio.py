@@ -218,13 +218,16 @@ def test_names_and_credentials_that_are_wrong_are_told(rucio: RucioServer, insta
         instance.client().submit_request(specification("nothing"))
     rucio.expire_tokens()
     rucio.password_file.write_text("wrong\n")
+    said = instance.log().count("Rucio does not accept the credentials")
     try:
-        refused = instance.cli("catalogue", "test", "rucio")
+        for _ in range(2):
+            refused = instance.cli("catalogue", "test", "rucio")
         assert refused.returncode == 1
         assert "Rucio does not accept the credentials" in refused.stdout
         assert "wrong" not in refused.stdout
     finally:
         rucio.password_file.write_text(f"{PASSWORD}\n")
+    assert instance.log().count("Rucio does not accept the credentials") == said + 1, "a change is told once"
     assert instance.cli("catalogue", "test", "rucio").returncode == 0
     rucio.expire_tokens()
     assert instance.cli("catalogue", "test", "rucio").returncode == 0, "the server logs in again by itself"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,8 +13,19 @@ from pilotage.core.policy import OutsideCatalogue, Policy
 from pilotage.outside.catalogue.adapter import BlockPlaces, CatalogueAdapter, CatalogueContents, OutgoingBlock
 from pilotage.outside.catalogue.registry import make_catalogue_of
 from pilotage.server.outside_calls import OutsideCalls
+from pilotage.services.catalogue.following import CatalogueChange
+
+log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+
+
+def log_change(change: CatalogueChange | None) -> None:
+    """Log that a catalogue serves, or has another problem than before. None: nothing has changed."""
+    if change is not None and change.problem:
+        log.warning("catalogue %s: %s", change.name, change.problem)
+    elif change is not None:
+        log.info("catalogue %s serves again", change.name)
 
 
 class CatalogueClients:

@@ -16,7 +16,9 @@ from pilotage.core.policy.batch_systems.htcondor import HtcondorOptions
 from pilotage.outside.batch.adapter import BatchSubmission, Shape
 from pilotage.outside.batch.command_client import UnreadableOutput
 from pilotage.outside.batch.htcondor import _own_variables, commands, machines, output
+from pilotage.outside.batch.htcondor.adapter import HtcondorBatch
 from pilotage.outside.batch.htcondor.hold_codes import CODES, classify_hold, describe_hold
+from pilotage.outside.batch.runner import CommandResult
 from pilotage.outside.batch.submission import NativeState, SubmissionRefusal
 
 STAMP = "pilotage-0123456789abcdef"
@@ -105,6 +107,39 @@ def test_tokens_are_variables_and_the_only_methods() -> None:
     made = _own_variables(HtcondorOptions(token_folder="/t", scitoken="/s/token"))
     assert made["_CONDOR_SEC_CLIENT_AUTHENTICATION_METHODS"] == "SCITOKENS,IDTOKENS"
     assert (made["_CONDOR_SEC_TOKEN_DIRECTORY"], made["_CONDOR_SCITOKENS_FILE"]) == ("/t", "/s/token")
+
+
+@pytest.mark.parametrize(
+    ("options", "owner"),
+    [
+        (PLAIN, "server"),
+        (HtcondorOptions(owner="pilots"), "pilots"),
+        (HtcondorOptions(schedd="x"), ""),
+        (HtcondorOptions(token_folder="/t"), ""),
+        (HtcondorOptions(scitoken="/s/token"), ""),
+        (HtcondorOptions(scitoken="/s/token", owner="pilots"), "pilots"),
+    ],
+)
+def test_pilots_are_those_of_the_account_that_the_schedd_gives_them(
+    options: HtcondorOptions, owner: str
+) -> None:
+    """A token may stand for another account than that of the server, whose pilots would then never be found."""
+    asked = list[Sequence[str]]()
+
+    class Recorded:
+        is_remote = False
+
+        def close(self) -> None:
+            pass
+
+        def run(self, command: Sequence[str], *, text: str = "", timeout: float = 60.0) -> CommandResult:
+            asked.append(command)
+            return CommandResult(0)
+
+    HtcondorBatch(Recorded(), "server", options).properties([STAMP])
+    [command] = asked
+    constraint = command[command.index("-constraint") + 1]
+    assert constraint.partition("Owner == ")[2] == (f'"{owner}"' if owner else "")
 
 
 def test_the_way_of_the_script_follows_from_the_schedd() -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pilotage.core.errors import Forbidden, NotAuthenticated, PilotageError, Unreachable
 from pilotage.outside.catalogue.adapter import CatalogueAdapter
+from pilotage.server.catalogue_clients import log_change
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.duties.duty import Duty
@@ -85,10 +86,7 @@ class CatalogueWork(Duty):
         change = await self._context.writer.acall(
             lambda tx: following.record_answer(tx, name, now, problem=problem, software=software)
         )
-        if change is not None and change.problem:
-            log.warning("catalogue %s: %s", name, change.problem)
-        elif change is not None:
-            log.info("catalogue %s serves again", name)
+        log_change(change)
 
     async def call(self, make: Callable[[], Value]) -> Value:
         """The result of a call that may take minutes."""

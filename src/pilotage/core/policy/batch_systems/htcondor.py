@@ -63,8 +63,8 @@ class HtcondorOptions(BatchOptions, frozen=True):
     owner: Annotated[
         str,
         Setting(
-            "account of its pilots at the schedd; empty: that of the server, or with `schedd` any, as pilots are then"
-            " known by their stamp alone"
+            "account of its pilots at the schedd; empty: that of the server, or with `schedd` or a token any, as"
+            " pilots are then known by their stamp alone"
         ),
     ] = ""
     token_folder: Annotated[

@@ -52,7 +52,9 @@ class HtcondorBatch(CommandBatch):
         `rules`: of the CE; the attributes of machines that they name are told as attributes of hosts.
         """
         client = CommandClient(runner, "HTCondor", "the schedd", _HINT, timeout)
-        super().__init__(client, options.owner or ("" if options.schedd else user), options.log_folder)
+        # A token, and a schedd elsewhere, may map the server to another account.
+        is_mapped = bool(options.schedd or options.scitoken or options.token_folder)
+        super().__init__(client, options.owner or ("" if is_mapped else user), options.log_folder)
         self._options = options
         named = {name: rule.name for name, rule in rules.items() if isinstance(rule, AttributeRule)}
         self._attributes = {**machines.STANDARD, **named}

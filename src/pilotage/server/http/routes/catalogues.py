@@ -16,6 +16,7 @@ from pilotage.core.errors import (
     PilotageError,
     Unreachable,
 )
+from pilotage.server.catalogue_clients import log_change
 from pilotage.server.context import Context
 from pilotage.server.daemon_threads import DaemonThreads
 from pilotage.server.http.call_router import CallRouter
@@ -98,9 +99,10 @@ async def ask_catalogue(catalogue: GivenName, context: TheContext, _: TheCaller)
         software = await _ask(adapter.greet)
     except PilotageError as error:
         problem = str(error)
-    await context.writer.acall(
+    change = await context.writer.acall(
         lambda tx: following.record_answer(tx, catalogue, context.clock(), problem=problem, software=software)
     )
+    log_change(change)
     if not problem:
         context.wake.catalogues.set()
     return await context.quick_read(partial(_summary, context, name=catalogue))
