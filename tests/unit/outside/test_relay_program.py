@@ -13,6 +13,7 @@ from pilotage.outside.batch.ssh.relay_program import Relay, listen
 def test_all_addresses_have_the_one_port_that_nodes_are_told(host: str) -> None:
     async def ports() -> set[int]:
         server = await listen(Relay("/nowhere"), host, 0)
+        assert isinstance(server, asyncio.Server)
         try:
             return {socket.getsockname()[1] for socket in server.sockets}
         finally:
