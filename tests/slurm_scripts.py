@@ -106,9 +106,16 @@ SCRIPTS: Final = (
     Script("after-fail", SHOW, ("-d", "afternotok:{code}", "-o", "out.txt")),
     Script("after-any", SHOW, ("-d", "afterany:{plain}:{code}", "-o", "out.txt")),
     Script("after-array", SHOW, ("-d", "afterany:{array}", "-o", "out.txt")),
+    Script("partition", "#!/bin/sh\necho $SLURM_JOB_PARTITION\n", ("-p", "long", "-o", "out.txt")),
+    Script("partitions", "#!/bin/sh\necho $SLURM_JOB_PARTITION\n", ("-p", "long,short", "-o", "out.txt")),
+    Script("partition-line", "#!/bin/sh\n#SBATCH --partition=long\necho $SLURM_JOB_PARTITION\n"),
     Script("never-ok", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afterok:{code}")),
     Script("never-fail", SHOW, ("--kill-on-invalid-dep=yes", "-d", "afternotok:{plain}")),
-    Script("held", "#!/bin/sh\n", ("-H", "-c", "2", "--mem=100M", "-t", "1:30:00", "--comment=a b")),
+    Script(
+        "held",
+        "#!/bin/sh\n",
+        ("-H", "-p", "short,long", "-c", "2", "--mem=100M", "-t", "1:30:00", "--comment=a b"),
+    ),
     Script("running", "#!/bin/sh\ntouch started\nexec sleep 1000\n"),
     Script(
         "running-array", "#!/bin/sh\ntouch started-$SLURM_ARRAY_TASK_ID\nexec sleep 1000\n", ("-a", "0-1")
@@ -121,6 +128,7 @@ REFUSED: Final = (
     Script("bad-time", words=("-t", "soon")),
     Script("bad-memory", words=("--mem=much",)),
     Script("bad-partition", words=("-p", "nowhere")),
+    Script("one-bad-partition", words=("-p", "short,nowhere")),
     Script("bad-dependency", words=("-d", "afterok:99999999")),
     Script("bad-word", words=("-d", "whenever:1")),
     Script("no-chdir", "#!/bin/sh\npwd\n", ("--chdir=/nowhere",)),
@@ -143,8 +151,8 @@ _VARYING: Final = (
     (rf"\b(?:n1|{re.escape(socket.gethostname().partition('.')[0])})\b", "<host>"),
 )
 """What differs from run to run, and the words for it."""
-SACCT: Final = "JobName,State,ExitCode,Timelimit,ReqCPUS,NNodes,User,WorkDir"
-HELD: Final = "%j|%u|%t|%T|%r|%R|%M|%l|%D|%C|%m|%E|%k|%o|%Z|%N|%B|%S|%e|%K|%c"
+SACCT: Final = "JobName,Partition,State,ExitCode,Timelimit,ReqCPUS,NNodes,User,WorkDir"
+HELD: Final = "%j|%P|%u|%t|%T|%r|%R|%M|%l|%D|%C|%m|%E|%k|%o|%Z|%N|%B|%S|%e|%K|%c"
 
 
 class Driver:
@@ -233,6 +241,9 @@ class Driver:
         numbers = self.numbers
         shown = self.run("squeue", "-h", "-j", numbers["held"], "-o", HELD)
         self._note("held: squeue", shown)
+        for names in ("long", "nowhere", "nowhere,short"):
+            listed = self.run("squeue", "-h", "-j", numbers["held"], "-p", names, "-o", "%P")
+            self._note(f"held: squeue -p {names}", listed)
         self._note("held: scontrol hold", self.run("scontrol", "hold", numbers["held"]))
         self._note("held: scancel", self.run("scancel", numbers["held"]))
         until((self.folder / "running/started").exists, what="the job's start")
@@ -269,7 +280,11 @@ class Driver:
             "scontrol unknown": ("scontrol", "show", "job", "99999999"),
             "scontrol word": ("scontrol", "nosuch"),
             "scontrol hold unknown": ("scontrol", "hold", "99999999"),
+            "scontrol partition": ("scontrol", "show", "partition", "nowhere"),
             "sinfo wrong": ("sinfo", "--nosuch"),
+            "sinfo": ("sinfo", "-h", "-s", "-o", "%P %a %R"),
+            "sinfo partition": ("sinfo", "-h", "-s", "-p", "long", "-o", "%P %a"),
+            "sinfo unknown": ("sinfo", "-p", "nowhere", "-o", "%P"),
             "srun": ("srun", "sh", "-c", "echo out; exit 5"),
             "srun unknown": ("srun", "no-such-command"),
             "srun nothing": ("srun",),

@@ -528,6 +528,7 @@ ENTRIES: dict[str, Entry] = {
     "GET /v1/queues": EDGES,
     "GET /v1/waiting": EDGES,
     "GET /v1/shares/use": EDGES,
+    "GET /v1/partitions": EDGES,
     "GET /v1/sites": EDGES,
     "POST /v1/sites/state": BY_TYPE,
     "GET /v1/submissions/{submission_id}/source": source,

@@ -141,7 +141,7 @@ def test_an_array_by_its_number_and_the_numbers_of_its_tasks(shell: Shell) -> No
         (("-d", "afterok:4711"), "#!/bin/sh\n", "there is no job 4711"),
         (("-d", "singleton"), "#!/bin/sh\n", "singleton is refused"),
         (("-d", "afterok:1?afterok:2"), "#!/bin/sh\n", "`?` is refused"),
-        (("-p", "nowhere"), "#!/bin/sh\n", "there is no CE and no site nowhere"),
+        (("-p", "nowhere"), "#!/bin/sh\n", "invalid partition specified: nowhere"),
         ((), "echo\n", "does not begin with #!"),
         ((), "", "is empty"),
         ((), "#!/bin/sh\r\ntrue\r\n", "DOS line ends"),

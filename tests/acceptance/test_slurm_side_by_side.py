@@ -15,6 +15,13 @@ from tests.slurm_scripts import Driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8 * PATIENCE)]
 
+PARTITIONS: Final = """
+[partitions.short]
+ces = ["local"]
+default = true
+[partitions.long]
+sites = ["*"]
+"""
 PAGE: Final = Path(__file__).parents[2] / "docs/how-to/slurm-scripts.md"
 ABSENT: Final = "(nothing)"
 SUBMITTED: Final = "code 0, no message, 'Submitted batch job <id>\\n'"
@@ -37,6 +44,9 @@ DIFFERENCES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "`sbatch --dependency` on an unknown job": {"bad-dependency: sbatch": (SUBMITTED, _said(1))},
     "`sbatch --chdir` to a folder that does not exist": {"no-chdir: sbatch": (SUBMITTED, _said(1))},
     "`scancel` of an unknown job": {"scancel unknown": ("code 0, no message, ''", _said(1))},
+    "`scontrol show partition` of an unknown partition": {
+        "scontrol partition": ("code 1, no message, 'Partition nowhere not found\\n'", _said(1)),
+    },
     "the name of a script on standard input": {
         "from-stdin: out.txt": (r"'from input:\n'", r"'from input: sbatch\n'"),
     },
@@ -60,10 +70,7 @@ DIFFERENCES: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "absent-input: sacct ExitCode": ("0:53", "2:0"),
         "absent-input: slurm-<id>.out": (ABSENT, r"'<start>: cannot open absent.txt: No such file\n'"),
     },
-    "names in variables": {
-        "variables: SLURM_CLUSTER_NAME": ("test", "pilotage"),
-        "variables: SLURM_JOB_PARTITION": ("short", "all"),
-    },
+    "names in variables": {"variables: SLURM_CLUSTER_NAME": ("test", "pilotage")},
     "variables about the cluster": {
         "variables: SLURM_CONF": ("<settings>", ABSENT),
         "variables: SLURM_JOB_ACCOUNT": ("root", ABSENT),
@@ -88,6 +95,7 @@ def of_pilotage(folder: Path) -> dict[str, str]:
     scripts = folder / "scripts"
     scripts.mkdir(parents=True)
     with running(folder, idle=60, processors=16) as instance:
+        instance.policy += PARTITIONS
         shared(instance)
         driver = Driver(scripts, Shell(instance, folder).environment, of_pilotage=True)
         driver.run_all()

@@ -380,6 +380,8 @@ class Client(
 
     sites = verb(lambda: wire.sites.LIST_SITES)
 
+    partitions = verb(lambda: wire.sites.LIST_PARTITIONS)
+
     ces = verb(lambda: wire.ces.LIST_CES)
 
     ce = verb(lambda: wire.ces.REPORT_CE)

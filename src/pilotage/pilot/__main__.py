@@ -51,6 +51,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
 
     from .enrol import make_config
     from .isolation.client import Launcher, set_up_isolation
+    from .launch import CE_VARIABLE
     from .log import log
     from .loop import Loop, WakeUp
     from .servers import Servers
@@ -82,7 +83,7 @@ def _run(options: argparse.Namespace, folder: str, began: float) -> int:
         lambda: ServerConnection(servers, trust, answer.token),
         wake_up,
         folder,
-        os.environ,
+        {**os.environ, CE_VARIABLE: answer.ce},
         log_facts,
         isolation,
     ).run()

@@ -33,6 +33,7 @@ _KEPT_DEVICES = (
     "HIP_VISIBLE_DEVICES",
 )
 _KEPT_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+CE_VARIABLE = "PILOTAGE_CE"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _DEFAULT_SIGNALS = (
@@ -76,7 +77,7 @@ def base_environment(environment: Mapping[str, str]) -> Dict[str, str]:
     """The variables that payloads inherit from the pilot: none of the batch system's, and no secrets."""
     kept = {
         name: environment[name]
-        for name in (*_KEPT_VARIABLES, *_KEPT_DEVICES, *_KEPT_NETWORK)
+        for name in (*_KEPT_VARIABLES, *_KEPT_DEVICES, *_KEPT_NETWORK, CE_VARIABLE)
         if name in environment
     }
     kept.setdefault("PATH", _DEFAULT_PATH)
@@ -110,6 +111,7 @@ def build_command(
         PILOTAGE_EPOCH=str(key[1]),
         PILOTAGE_PROCESSORS=str(payload.processors),
         PILOTAGE_LOG_LEVEL=payload.log_level,
+        PILOTAGE_CE=base.get(CE_VARIABLE, ""),
     )
     path = environment.get("PATH") or _DEFAULT_PATH
     own = (

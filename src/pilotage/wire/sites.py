@@ -1,4 +1,4 @@
-"""Messages about sites. Rules of bodies, instants and errors: wire/__init__.py."""
+"""Messages about sites and partitions. Rules of bodies, instants and errors: wire/__init__.py."""
 
 from __future__ import annotations
 
@@ -42,6 +42,24 @@ class SiteStateRequest:
     reason: Message = ""
 
 
+@dataclass
+class PartitionSummary:
+    """CEs by the name that Slurm's commands give them."""
+
+    name: str
+    default: bool
+    """Jobs that name no partition go there."""
+    ces: List[str]
+    """All its CEs."""
+    sites: List[str]
+    """Its sites, if it has whole sites only; `*`: every site. Empty: it names CEs."""
+    state: str
+    """up, drain or down, by the administrators of its sites and CEs: that of its best CE."""
+    wall: float
+    """The longest time of a job in a new pilot there, in seconds; 0: it has no CE."""
+
+
+LIST_PARTITIONS = ApiCall("GET", "/v1/partitions", NoRequest, List[PartitionSummary], PERSON)
 LIST_SITES = ApiCall("GET", "/v1/sites", NoRequest, List[SiteSummary], PERSON)
 # Administrators of a site change it, too.
 SET_SITE_STATE = ApiCall("POST", "/v1/sites/state", SiteStateRequest, SiteSummary, PERSON)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pilotage import wire
 from pilotage.cli.slurm.dependencies import parse_dependency
 from pilotage.cli.slurm.file_patterns import DEFAULT_ARRAY_NAME, DEFAULT_NAME, output_name
+from pilotage.cli.slurm.partitions import VARIABLE, Partitions
 from pilotage.cli.slurm.resources import parse_signal, resource_fields, task_count
 from pilotage.cli.slurm.script import BatchScript
 from pilotage.cli.slurm.start_script import sent_variables, start_arguments, start_text
@@ -52,23 +53,27 @@ def make_batch_job(
     arguments: list[str],
     *,
     parent: Callable[[str], str],
-    partition: Callable[[str], dict[str, Any]],
+    partitions: Partitions,
 ) -> DescribedBatchJob:
-    """`parent` names a job for a dependency; `partition` gives the fields for partitions. Raises InvalidInput."""
+    """`parent` names a job for a dependency; `partitions` are those of the pool. Raises InvalidInput."""
+    chosen = partitions.chosen(values.get("partition", ""))
     array = _array(values)
     variables, unset = sent_variables(values.get("export", "ALL"), os.environ)
     signal, before = parse_signal(values["signal"]) if "signal" in values else ("", 0)
     fields = resource_fields(values)
-    facts = _facts(values, script, array) | _sizes(values, fields)
+    facts = _facts(values, script, array) | _sizes(values, fields) | {VARIABLE: chosen.names}
     hidden = {name: value for name, value in facts.items() if "%" in value and not name.endswith(_OF_TASK)}
     start = start_text(
-        variables | hidden, arguments, standard_input=_input(values.get("input", "")), warning=signal
+        variables | hidden,
+        arguments,
+        further=chosen.start_lines(),
+        standard_input=_input(values.get("input", "")),
+        warning=signal,
     )
     fields |= _files(values, array=array is not None)
     if "dependency" in values:
         fields |= parse_dependency(values["dependency"], parent)
-    if "partition" in values:
-        fields |= partition(values["partition"])
+    fields |= chosen.fields()
     if signal:
         # Slurm also sends a signal that is due before the job has begun, as soon as it begins.
         fields["warn"] = min(before, fields["wall_time"] - 1) if "wall_time" in fields else before
@@ -126,7 +131,6 @@ def _facts(values: Mapping[str, str], script: BatchScript, array: Array | None) 
         "SLURM_JOB_USER": getpass.getuser(),
         "SLURM_JOB_UID": str(os.getuid()),
         "SLURM_JOB_GID": str(os.getgid()),
-        "SLURM_JOB_PARTITION": values.get("partition") or "all",
         "SLURM_NTASKS": str(task_count(values)),
         "SLURM_NPROCS": str(task_count(values)),
         COMMAND_VARIABLE: script.path,

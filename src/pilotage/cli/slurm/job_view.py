@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pilotage import wire
 from pilotage.cli.slurm.job_numbers import JobNumber
+from pilotage.cli.slurm.partitions import VARIABLE, Partitions
 from pilotage.cli.slurm.states import SlurmState, exit_of, reason_of, state_of
 from pilotage.core.errors import Forbidden, NotFound, PilotageError
 
@@ -63,7 +64,11 @@ class SlurmJob:
 
     @property
     def partition(self) -> str:
-        return self.facts.get("SLURM_JOB_PARTITION") or self.summary.ce or DEFAULT_PARTITION
+        """`short`, or `short,long` while it may start in both."""
+        named = self.facts.get(VARIABLE, "")
+        if named and "," not in named:
+            return named
+        return self.book.partitions.of_job(named, self.summary.ce, ended=self.state.ended)
 
     @property
     def cpus(self) -> int:
@@ -100,10 +105,6 @@ class SlurmJob:
         return 0.0 if started is None else (self.summary.ended or now) - started
 
 
-DEFAULT_PARTITION: Final = "all"
-"""The partition of jobs that may run at any CE."""
-
-
 class SlurmJobs:
     """Finds jobs by their numbers. Facts that were read once are not asked for again."""
 
@@ -111,6 +112,10 @@ class SlurmJobs:
         self.client = client
         self._first: dict[int, int] = {}
         self._descriptions: dict[int, dict[str, Any]] = {}
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        return Partitions(self.client.partitions())
 
     def jobs(self, selection: Selection) -> Iterator[SlurmJob]:
         for summary in self.client.jobs(selection):

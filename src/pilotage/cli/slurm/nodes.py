@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
-
 if TYPE_CHECKING:
     from pilotage.client import Client
+    from pilotage.wire.sites import PartitionSummary
 
 
 @dataclass
@@ -18,7 +17,6 @@ class PilotHost:
     used: int = 0
     """Jobs that run there; each has one core at least."""
     ces: set[str] = field(default_factory=set)
-    sites: set[str] = field(default_factory=set)
 
     @property
     def state(self) -> str:
@@ -26,8 +24,8 @@ class PilotHost:
             return "idle"
         return "allocated" if self.used >= self.processors else "mixed"
 
-    def is_in(self, partition: str) -> bool:
-        return partition == DEFAULT_PARTITION or partition in self.ces or partition in self.sites
+    def is_in(self, partition: PartitionSummary) -> bool:
+        return not self.ces.isdisjoint(partition.ces)
 
 
 def hosts_of(client: Client) -> list[PilotHost]:
@@ -41,5 +39,4 @@ def hosts_of(client: Client) -> list[PilotHost]:
         host.processors += pilot.processors
         host.used += min(pilot.jobs, pilot.processors)
         host.ces.add(pilot.ce)
-        host.sites.add(pilot.site)
     return sorted(hosts.values(), key=lambda host: host.name)

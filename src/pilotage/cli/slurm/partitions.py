@@ -1,46 +1,86 @@
-"""Partitions: each CE and each site of the pool, and one for all of them."""
+"""Partitions: the CEs that `--partition` names, and the name that a job's CE has."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
 from pilotage.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pilotage.client import Client
-    from pilotage.wire.sites import SiteSummary
+    from pilotage.wire.sites import PartitionSummary
+
+VARIABLE: Final = "SLURM_JOB_PARTITION"
+NO_PARTITION: Final = "(null)"
+_EVERY_SITE: Final = "*"
 
 
-def partitions(sites: list[SiteSummary]) -> dict[str, list[SiteSummary]]:
-    """The sites of each partition. A CE is named before a site of the same name."""
-    listed: dict[str, list[SiteSummary]] = {DEFAULT_PARTITION: list(sites)}
-    for site in sites:
-        for ce in site.ces:
-            listed.setdefault(ce, []).append(site)
-    for site in sites:
-        listed.setdefault(site.name, [site])
-    return listed
+class Partitions:
+    """All partitions of the pool, or those that a job names."""
+
+    def __init__(self, listed: Sequence[PartitionSummary]) -> None:
+        self.by_name = {partition.name: partition for partition in listed}
+
+    @property
+    def names(self) -> str:
+        """As `--partition` has them."""
+        return ",".join(self.by_name)
+
+    def chosen(self, text: str) -> Partitions:
+        """The partitions of `--partition TEXT`; the default one if it is empty. Raises InvalidInput."""
+        names = [part.strip() for part in text.split(",") if part.strip()]
+        for name in names:
+            if name not in self.by_name:
+                raise InvalidInput(f"invalid partition specified: {name}", hint=self._hint)
+        listed = [self.by_name[name] for name in dict.fromkeys(names)] if names else self._default
+        if not listed:
+            raise InvalidInput("no partition is named, and there is no default partition", hint=self._hint)
+        return Partitions(listed)
+
+    def fields(self) -> dict[str, Any]:
+        """`sites` or `grid_ces` of a job that may run in each of these partitions; none for the whole pool."""
+        listed = self.by_name.values()
+        if any(_EVERY_SITE in partition.sites for partition in listed):
+            return {}
+        if all(partition.sites for partition in listed):
+            return {"sites": _each_once(partition.sites for partition in listed)}
+        return {"grid_ces": _each_once(partition.ces for partition in listed)}
+
+    def start_lines(self) -> list[str]:
+        """Lines of a job's script that set the variable to the partition in which the job runs."""
+        if len(self.by_name) < 2:
+            return []
+        choices = [
+            f"  {'|'.join(map(shlex.quote, partition.ces))}) {VARIABLE}={shlex.quote(name)} ;;"
+            for name, partition in self.by_name.items()
+            if partition.ces
+        ]
+        return ['case "$PILOTAGE_CE" in', *choices, "esac"]
+
+    def of_job(self, named: str, ce: str, *, ended: bool) -> str:
+        """The partition of a job: of those it has named, the first with its CE; all of them before it starts.
+
+        A job that has named none is in the smallest partition with its CE. One that ended before its start is in the
+        first one.
+        """
+        if not ce:
+            waiting = named or Partitions(self._default).names or NO_PARTITION
+            return waiting.partition(",")[0] if ended else waiting
+        names = (
+            named.split(",") if named else sorted(self.by_name, key=lambda name: len(self.by_name[name].ces))
+        )
+        having = (name for name in names if name in self.by_name and ce in self.by_name[name].ces)
+        return next(having, named or ce)
+
+    @property
+    def _default(self) -> list[PartitionSummary]:
+        return [partition for partition in self.by_name.values() if partition.default]
+
+    @property
+    def _hint(self) -> str:
+        return f"one of {', '.join(sorted(self.by_name))}"
 
 
-def partition_fields(client: Client, text: str) -> dict[str, Any]:
-    """The fields `grid_ces` or `sites` for `--partition a,b`; none for the partition of all."""
-    sites = client.sites()
-    ces = {ce for site in sites for ce in site.ces}
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    known = partitions(sites)
-    for name in names:
-        if name not in known:
-            raise InvalidInput(
-                f"invalid partition: there is no CE and no site {name}",
-                hint=f"one of {', '.join(sorted(known))}",
-            )
-    if not names or (DEFAULT_PARTITION in names and DEFAULT_PARTITION not in ces):
-        return {}
-    chosen_sites = [name for name in names if name not in ces]
-    if not chosen_sites:
-        return {"grid_ces": names}
-    if len(chosen_sites) == len(names):
-        return {"sites": names}
-    of_sites = [ce for name in chosen_sites for site in known[name] for ce in site.ces]
-    return {"grid_ces": list(dict.fromkeys([name for name in names if name in ces] + of_sites))}
+def _each_once(lists: Iterable[list[str]]) -> list[str]:
+    return list(dict.fromkeys(name for names in lists for name in names))

@@ -11,7 +11,6 @@ from pilotage.cli.slurm.batch_job import DescribedBatchJob, make_batch_job
 from pilotage.cli.slurm.job_numbers import parse_number
 from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
-from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch_options import SBATCH_OPTIONS
 from pilotage.cli.slurm.script import BatchScript, read_script
 from pilotage.cli.slurm.states import CANCELLED
@@ -67,7 +66,7 @@ def described(
         script,
         arguments,
         parent=lambda number: book.parent(parse_number(number)),
-        partition=lambda names: partition_fields(client, names),
+        partitions=book.partitions,
     )
 
 

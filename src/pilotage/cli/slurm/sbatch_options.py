@@ -60,7 +60,11 @@ SBATCH_OPTIONS = OptionTable(
             variable="SBATCH_OUTPUT",
         ),
         understood("parsable", "Print the number of the job alone", Takes.NOTHING),
-        understood("partition/p", "CEs or sites with this name", variable="SBATCH_PARTITION"),
+        understood(
+            "partition/p",
+            "Partitions of the policy; if it has none, CEs or sites",
+            variable="SBATCH_PARTITION",
+        ),
         understood("quiet/Q", "Print no notes", Takes.NOTHING),
         understood(
             "signal", "`[B:]SIGNAL[@SECONDS]`: sent this long before the end", variable="SBATCH_SIGNAL"

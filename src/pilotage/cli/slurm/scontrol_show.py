@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.slurm.amounts import format_long_clock, format_moment
 from pilotage.cli.slurm.batch_job import COMMAND_VARIABLE
-from pilotage.cli.slurm.job_view import DEFAULT_PARTITION, users_group
+from pilotage.cli.slurm.job_view import users_group
 from pilotage.cli.slurm.nodes import PilotHost, hosts_of
-from pilotage.cli.slurm.partitions import partitions
+from pilotage.cli.slurm.partitions import Partitions
 from pilotage.cli.slurm.rows import SlurmJobRow
 from pilotage.cli.slurm.squeue_columns import dependency_text, expected_end, memory_text, short_host, user_id
 from pilotage.cli.slurm.usage import SPOKEN
@@ -74,20 +74,22 @@ def _absolute(row: SlurmJobRow, path: str) -> str:
 
 
 def partition_text(client: Client, names: list[str]) -> list[str]:
-    known = partitions(client.sites())
+    known = Partitions(client.partitions()).by_name
     hosts = hosts_of(client)
     texts = []
     for name in names or known:
         if name not in known:
-            raise NotFound(f"there is no partition {name}")
-        of_partition = [host for host in hosts if host.is_in(name)]
-        default = "YES" if name == DEFAULT_PARTITION else "NO"
+            raise NotFound(f"Partition {name} not found", hint=f"one of {', '.join(sorted(known))}")
+        partition = known[name]
+        of_partition = [host for host in hosts if host.is_in(partition)]
+        default = "YES" if partition.default else "NO"
+        limit = format_long_clock(partition.wall) if partition.wall else "UNLIMITED"
         texts.append(
             f"PartitionName={name}\n"
             f"   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default={default} DefaultTime=NONE Hidden=NO\n"
-            "   MaxNodes=1 MaxTime=UNLIMITED MinNodes=0 MaxCPUsPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n"
+            f"   MaxNodes=1 MaxTime={limit} MinNodes=0 MaxCPUsPerNode=UNLIMITED MaxMemPerNode=UNLIMITED\n"
             f"   Nodes={','.join(host.name for host in of_partition) or _NONE}\n"
-            f"   State={'UP' if known[name] else 'DOWN'}"
+            f"   State={partition.state.upper()}"
             f" TotalCPUs={sum(host.processors for host in of_partition)} TotalNodes={len(of_partition)}"
         )
     return texts

@@ -1,20 +1,22 @@
-"""`sinfo`: list partitions, which are the CEs and sites, and nodes, which are the hosts of pilots."""
+"""`sinfo`: list partitions, which are names of CEs, and nodes, which are the hosts of pilots."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pilotage.cli.session import session_of_environment
+from pilotage.cli.slurm.amounts import format_clock
 from pilotage.cli.slurm.columns import TableColumn, parse_letters, parse_names, print_table
-from pilotage.cli.slurm.job_view import DEFAULT_PARTITION
 from pilotage.cli.slurm.nodes import PilotHost, hosts_of
 from pilotage.cli.slurm.options import ReadOptions
-from pilotage.cli.slurm.partitions import partitions
 from pilotage.cli.slurm.query_options import SINFO_OPTIONS
 from pilotage.cli.slurm.selection import words_of
 from pilotage.cli.slurm.usage import note, show_usage
 from pilotage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pilotage.wire.sites import PartitionSummary
 
 _SHORT: Final = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "n/a": "n/a"}
 
@@ -23,7 +25,7 @@ _SHORT: Final = {"idle": "idle", "mixed": "mix", "allocated": "alloc", "n/a": "n
 class NodeRow:
     """The hosts of a partition in one state."""
 
-    partition: str
+    partition: PartitionSummary
     state: str
     hosts: list[PilotHost]
 
@@ -37,7 +39,11 @@ class NodeRow:
 
 
 def _title(row: NodeRow) -> str:
-    return row.partition + ("*" if row.partition == DEFAULT_PARTITION else "")
+    return row.partition.name + ("*" if row.partition.default else "")
+
+
+def _time_limit(row: NodeRow) -> str:
+    return format_clock(row.partition.wall) if row.partition.wall else "n/a"
 
 
 def _cores(row: NodeRow) -> str:
@@ -52,9 +58,9 @@ def _nodes(row: NodeRow) -> str:
 
 COLUMNS: Final[tuple[TableColumn[NodeRow], ...]] = (
     TableColumn("partition", "PARTITION", _title, "P"),
-    TableColumn("partitionname", "PARTITION", lambda row: row.partition, "R"),
-    TableColumn("available", "AVAIL", lambda row: "up", "a"),
-    TableColumn("time", "TIMELIMIT", lambda row: "infinite", "l"),
+    TableColumn("partitionname", "PARTITION", lambda row: row.partition.name, "R"),
+    TableColumn("available", "AVAIL", lambda row: row.partition.state, "a"),
+    TableColumn("time", "TIMELIMIT", _time_limit, "l"),
     TableColumn("nodes", "NODES", lambda row: str(len(row.hosts)), "D"),
     TableColumn("nodeaiot", "NODES(A/I/O/T)", _nodes, "F"),
     TableColumn("nodeai", "NODES(A/I)", lambda row: "/".join(_nodes(row).split("/")[:2]), "A"),
@@ -93,15 +99,20 @@ def sinfo(words: list[str]) -> int:
         default = NODE_FORMAT if "Node" in values else default
         pieces = parse_letters(values.get("format") or default, COLUMNS, "--format")
     with session_of_environment().client() as client:
-        known = partitions(client.sites())
+        known = client.partitions()
         hosts = hosts_of(client)
-    chosen = words_of(values, "partition") or list(known)
-    rows = [row for name in chosen if name in known for row in _rows(name, hosts, read)]
+    chosen = words_of(values, "partition")
+    rows = [
+        row
+        for partition in known
+        if not chosen or partition.name in chosen
+        for row in _rows(partition, hosts, read)
+    ]
     print_table(pieces, rows, header="noheader" not in values)
     return 0
 
 
-def _rows(partition: str, hosts: list[PilotHost], read: ReadOptions) -> list[NodeRow]:
+def _rows(partition: PartitionSummary, hosts: list[PilotHost], read: ReadOptions) -> list[NodeRow]:
     of_partition = [host for host in hosts if host.is_in(partition)]
     if "Node" in read.values:
         return [NodeRow(partition, host.state, [host]) for host in of_partition]

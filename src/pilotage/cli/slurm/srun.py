@@ -13,7 +13,6 @@ from pilotage.cli.slurm.batch_job import make_batch_job
 from pilotage.cli.slurm.job_numbers import parse_number
 from pilotage.cli.slurm.job_view import SlurmJobs
 from pilotage.cli.slurm.options import ReadOptions
-from pilotage.cli.slurm.partitions import partition_fields
 from pilotage.cli.slurm.sbatch import exit_status, prepared_job
 from pilotage.cli.slurm.script import BatchScript
 from pilotage.cli.slurm.srun_options import SRUN_OPTIONS
@@ -59,7 +58,7 @@ def _as_job(read: ReadOptions) -> int:
             script,
             [],
             parent=lambda number: book.parent(parse_number(number)),
-            partition=lambda names: partition_fields(client, names),
+            partitions=book.partitions,
         )
         # Its output comes through the server, to this terminal.
         for name in ("stdout_file", "stderr_file", "open_mode"):

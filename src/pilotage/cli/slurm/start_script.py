@@ -71,15 +71,23 @@ def start_arguments(start: str, script: bytes) -> list[str]:
 
 
 def start_text(
-    variables: Mapping[str, str], arguments: Sequence[str], *, standard_input: str, warning: str
+    variables: Mapping[str, str],
+    arguments: Sequence[str],
+    *,
+    further: Sequence[str],
+    standard_input: str,
+    warning: str,
 ) -> str:
-    """The start script. `variables` are of the submitting shell; `warning`: `[B:]SIGNAL` before the end, or ""."""
+    """The start script. `variables` are of the submitting shell; `further`: lines that set variables on the node.
+
+    `warning`: `[B:]SIGNAL` before the end, or "".
+    """
     lines = ["#!/bin/sh"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items() if _NAME.match(name)]
     # sh cannot export the functions of bash, whose variables have other names.
     functions = [f"{name}={value}" for name, value in variables.items() if not _NAME.match(name)]
     script = shlex.join(["env", *functions]) if functions else ""
-    lines.append(_VARIABLES)
+    lines += [_VARIABLES, *further]
     lines.append(f"exec < {shlex.quote(standard_input or '/dev/null')} || exit 1")
     lines.append(_call(f'{script} "$TMPDIR/slurm_script" {shlex.join(arguments)}'.strip(), warning))
     return "\n".join(lines) + "\n"

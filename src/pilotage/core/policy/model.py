@@ -12,6 +12,7 @@ from pilotage.core.policy.ce_model import Ce as Ce
 from pilotage.core.policy.ce_model import PilotType as PilotType
 from pilotage.core.policy.director import UNHANDLED_POOLS, Director
 from pilotage.core.policy.issuer_model import TrustedIssuer
+from pilotage.core.policy.partitions import JobPartition
 from pilotage.core.policy.requests import Requests
 from pilotage.core.policy.retention import DAYS_365, Retention
 from pilotage.core.policy.storage_model import OutsideStorage as OutsideStorage
@@ -252,6 +253,7 @@ class Policy(_Table, frozen=True):
     users: dict[str, User]
     sites: dict[str, Site] = msgspec.field(default_factory=dict)
     ces: dict[str, Ce] = msgspec.field(default_factory=dict)
+    partitions: dict[str, JobPartition] = msgspec.field(default_factory=dict)
     catalogues: dict[str, OutsideCatalogue] = msgspec.field(default_factory=dict)
     storage: dict[str, OutsideStorage] = msgspec.field(default_factory=dict)
     issuers: dict[str, TrustedIssuer] = msgspec.field(default_factory=dict)

@@ -12,9 +12,7 @@ from pilotage.core.policy.ce_model import Ce
 from pilotage.core.policy.model import Policy
 from pilotage.core.policy.reach import RELAY, parse_reach
 from pilotage.core.policy.refuser import Refuser, known_names
-from pilotage.core.policy.storage_model import EVERY_SITE
-
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+from pilotage.core.policy.storage_model import EVERY_SITE, PLAIN_NAME
 
 
 def check_batch_options(policy: Policy, refuse: Refuser) -> None:
@@ -45,7 +43,7 @@ def check_catalogues(policy: Policy, refuse: Refuser) -> None:
     """Refuse mistakes in the tables of catalogues."""
     for name, catalogue in policy.catalogues.items():
         here = ("catalogues", name)
-        if not _PLAIN_NAME.fullmatch(name):
+        if not PLAIN_NAME.fullmatch(name):
             hint = "it begins the names of data sets: use letters, digits, - and _"
             refuse(f"the name {name[:80]!r} of a catalogue cannot be used", *here, hint=hint)
         for key, reason in catalogue.catalogue_options().mistakes():
@@ -64,7 +62,7 @@ def check_storage(policy: Policy, refuse: Refuser) -> None:
     addresses: dict[str, str] = {}
     for name, place in policy.storage.items():
         here = ("storage", name)
-        if not _PLAIN_NAME.fullmatch(name):
+        if not PLAIN_NAME.fullmatch(name):
             hint = "use letters, digits, - and _"
             refuse(f"the name {name[:80]!r} of a storage place cannot be used", *here, hint=hint)
         for key, reason in place.options.mistakes():
@@ -107,7 +105,7 @@ def check_issuers(policy: Policy, refuse: Refuser) -> None:
     urls: dict[str, str] = {}
     for name, issuer in policy.issuers.items():
         here = ("issuers", name)
-        if not _PLAIN_NAME.fullmatch(name):
+        if not PLAIN_NAME.fullmatch(name):
             refuse(
                 f"the name {name[:80]!r} of an issuer cannot be used",
                 *here,

@@ -24,6 +24,7 @@ from pilotage.core.policy.outside_validation import (
     check_mail,
     check_storage,
 )
+from pilotage.core.policy.partitions import check_partitions
 from pilotage.core.policy.refuser import Refuser, known_names
 from pilotage.core.policy.requests import MAX_BANDS
 from pilotage.core.queues.limits import ATTRIBUTES
@@ -42,6 +43,7 @@ def validate(policy: Policy, text: str) -> None:
     _check_people(policy, refuse)
     _check_sites(policy, refuse)
     _check_places(policy, refuse)
+    check_partitions(policy, refuse)
     check_batch_options(policy, refuse)
     check_catalogues(policy, refuse)
     check_issuers(policy, refuse)

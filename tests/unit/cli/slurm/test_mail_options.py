@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from pilotage.cli.slurm.batch_job import make_batch_job
+from pilotage.cli.slurm.partitions import Partitions
 from pilotage.cli.slurm.script import BatchScript
+from pilotage.wire.sites import PartitionSummary
+
+POOL = Partitions([PartitionSummary("all", True, [], ["*"], "up", 0.0)])
 
 
 def described(**values: str) -> tuple[dict[str, Any], list[str]]:
     script = BatchScript(b"#!/bin/sh\n", "job.sh", "job.sh")
     given = {name.replace("_", "-"): value for name, value in values.items()}
-    job = make_batch_job(given, script, [], parent=str, partition=lambda name: {})
+    job = make_batch_job(given, script, [], parent=str, partitions=POOL)
     return {name: value for name, value in job.description.items() if name.startswith("mail")}, job.notes
 
 

@@ -1,4 +1,4 @@
-"""Routes to list task queues and sites."""
+"""Routes to list task queues, sites and partitions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pilotage.server.http.callers import TheCaller, TheContext
 from pilotage.server.http.pages import page
 from pilotage.server.tokens import Caller
 from pilotage.services.audit import audited
+from pilotage.services.policy.partitions import partition_summaries
 from pilotage.services.policy.site_states import set_site_state as set_state
 from pilotage.services.pool.records import RecordedReason
 from pilotage.services.shares.table import STRANDED
@@ -27,7 +28,14 @@ from pilotage.store.tables import listing, site_states
 from pilotage.store.tables.pilot_demand import PilotsOfQueue, live_by_queue
 from pilotage.store.writer.transaction import Transaction
 from pilotage.wire.pool import COUNT_WAITING, LIST_QUEUES, QueuesQuery, QueueSummary, WaitingJobs
-from pilotage.wire.sites import LIST_SITES, SET_SITE_STATE, SiteStateRequest, SiteSummary
+from pilotage.wire.sites import (
+    LIST_PARTITIONS,
+    LIST_SITES,
+    SET_SITE_STATE,
+    PartitionSummary,
+    SiteStateRequest,
+    SiteSummary,
+)
 
 router = CallRouter("places")
 
@@ -119,6 +127,13 @@ def _summary(queue: IndexedQueue, pilots: PilotsOfQueue, recorded: RecordedReaso
         detail=recorded.detail,
         since=recorded.began if recorded.reason else None,
     )
+
+
+@router.call(LIST_PARTITIONS)
+def partitions(context: TheContext, caller: TheCaller) -> list[PartitionSummary]:
+    """The partitions of Slurm's commands: their CEs, states and longest jobs."""
+    pool, connection = context.pool, context.readers.connection()
+    return partition_summaries(pool.policy, pool.site_state, connection)
 
 
 @router.call(LIST_SITES)
