@@ -7,14 +7,23 @@ from typing import Any
 import pytest
 
 from pilotage.core.errors import InvalidInput
+from pilotage.core.ids import JobId
 from pilotage.core.jobs.description import OF_JOB, InputFile
 from pilotage.store.tables import attempts, handed_outputs, listing
 from pilotage.store.tables import retention as retention_rows
 from tests.unit.services.bench import Bench
-from tests.unit.services.test_dependent_jobs import FAILS, end, states
+from tests.unit.services.settling import with_fan_out
+from tests.unit.services.test_dependent_jobs import FAILS, end, settle, states
 from tests.unit.services.test_retention import DAY, everything
 
 WRITES: dict[str, Any] = {"outputs": ["result.json"]}
+
+
+def has_result(bench: Bench, job: int) -> bool:
+    row = listing.job_facts(bench.connection, job)
+    return (
+        row is not None and attempts.result_of(bench.connection, JobId(job), row.finished_epoch) is not None
+    )
 
 
 def of(job: int, name: str = "result.json") -> tuple[InputFile, ...]:
@@ -67,6 +76,72 @@ def test_a_failed_parents_output_is_taken_if_it_only_has_to_end(bench: Bench) ->
     assert states(bench, child) == ["Waiting"]
 
 
+@pytest.mark.parametrize("behind", [0, 1, 5])
+def test_the_next_try_of_a_parent_without_the_file_revives_the_child(
+    bench: Bench, behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`behind`: further dependants of the parent, more than a transaction processes."""
+    with_fan_out(monkeypatch, 2)
+    [parent] = bench.submit()
+    children = [bench.submit(input_sandbox=of(parent), after=(str(parent),))[0] for _ in range(1 + behind)]
+    [later] = bench.submit(after_ok=(str(children[0]),))
+    pilot = bench.pilot()
+    for days in (0, 200):
+        end(bench, pilot, parent, **FAILS, outputs=["other.json"])
+        assert set(states(bench, *children, later)) == {"Skipped"}
+        assert bench.job(children[-1])["reason"] == f"job {parent} has no output result.json"
+        bench.now += days * DAY
+        everything(bench)
+        bench.act("reschedule", parent)
+        assert set(states(bench, *children, later)) == {"Blocked"}
+    end(bench, pilot, parent, **FAILS, **WRITES)
+    assert set(states(bench, *children)) == {"Waiting"}
+    bench.check()
+
+
+def test_a_parent_that_ends_again_before_the_conditions_are_decided(bench: Bench) -> None:
+    [parent] = bench.submit()
+    [child] = bench.submit(input_sandbox=of(parent), after=(str(parent),))
+    pilot = bench.pilot()
+    end(bench, pilot, parent, **FAILS)
+    assert states(bench, child) == ["Skipped"]
+    bench.act("reschedule", parent)
+    end(bench, pilot, parent, **FAILS, **WRITES)
+    assert states(bench, child) == ["Waiting"]
+
+
+def test_a_child_that_waits_for_another_parent_reads_the_output_of_the_last_try(bench: Bench) -> None:
+    [parent] = bench.submit()
+    [other] = bench.submit(hold=True)
+    [child] = bench.submit(input_sandbox=of(parent), after=(str(parent), str(other)))
+    pilot = bench.pilot()
+    end(bench, pilot, parent, **FAILS)
+    bench.act("reschedule", parent)
+    bench.act("kill", other)
+    assert states(bench, child) == ["Blocked"]
+    end(bench, pilot, parent, **FAILS, **WRITES)
+    assert states(bench, child) == ["Waiting"]
+
+
+def test_the_retention_does_not_keep_outputs_for_skipped_readers(bench: Bench) -> None:
+    parent, other = bench.submit(2)
+    pilot = bench.pilot()
+    [child] = bench.submit(input_sandbox=of(parent), after_ok=(str(other),))
+    offers = {offer.job: offer for offer in (pilot.take()[0], pilot.take()[0])}
+    pilot.finish(offers[parent], **WRITES)
+    settle(bench)
+    bench.now += 200 * DAY
+    everything(bench)
+    assert has_result(bench, parent)
+    bench.act("kill", other)
+    assert states(bench, child) == ["Skipped"]
+    everything(bench)
+    assert not has_result(bench, parent)
+    assert handed_outputs.of_submissions(bench.connection, range(10))
+    bench.act("reschedule", other)
+    assert states(bench, child) == ["Blocked"]
+
+
 def test_standard_output_is_an_output_too(bench: Bench) -> None:
     [parent] = bench.submit(std_output="log-%j.txt")
     [child] = bench.submit(input_sandbox=of(parent, f"log-{parent}.txt"))
@@ -94,12 +169,7 @@ def test_the_retention_keeps_outputs_until_their_readers_have_ended(bench: Bench
     [second] = bench.submit(input_sandbox=of(parent), hold=True)
 
     def results() -> list[int]:
-        rows = [listing.job_facts(bench.connection, job) for job in (parent, other)]
-        return [
-            row.id
-            for row in rows
-            if row and attempts.result_of(bench.connection, row.id, row.finished_epoch)  # type: ignore[arg-type]
-        ]
+        return [job for job in (parent, other) if has_result(bench, job)]
 
     bench.now += 200 * DAY
     everything(bench)

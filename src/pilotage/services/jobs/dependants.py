@@ -18,7 +18,7 @@ from pilotage.core.jobs.dependencies import (
     outlook_of_job,
     outlook_of_submission,
 )
-from pilotage.core.jobs.states import JobState
+from pilotage.core.jobs.states import FINAL, JobState
 from pilotage.services.jobs.queue_of_job import find_queue
 from pilotage.services.jobs.transitions import JobTransitions
 from pilotage.services.pool.state import Pool
@@ -78,6 +78,8 @@ class _Decisions:
 
     conditions: list[ConditionState] = field(default_factory=list)
     gates: set[GateKey] = field(default_factory=set)
+    further: list[ParentChange] = field(default_factory=list)
+    """Ends that are to be decided after these conditions."""
 
     def add(self, row: ConditionRow, outlook: Outlook, reason: str) -> None:
         why = reason if outlook is Outlook.NEVER else ""
@@ -103,6 +105,7 @@ def decide_changes(tx: Transaction, ids: Sequence[int]) -> int:
             decided.append(id_)
     chains.save_conditions(tx.connection, decisions.conditions)
     chains.delete_changes(tx.connection, decided)
+    chains.add_changes(tx.connection, decisions.further)
     parallel_limits.unsettle(tx.connection, submissions)
     _decide_gates(tx, decisions.gates)
     return len(changes)
@@ -112,16 +115,21 @@ def _decide_on_job(
     tx: Transaction, change: ParentChange, facts: chains.ParentFacts | None, decisions: _Decisions
 ) -> bool:
     """Whether all conditions on the job are decided."""
-    state = JobState(change.state if facts is None else facts.state)
-    if state in _GONE:
-        # How it had ended counts.
-        state = JobState(change.state)
+    told = JobState(change.state)
+    now = told if facts is None else JobState(facts.state)
+    # It was tried again and has ended since: its end is decided afterwards, since dependants read the new outputs.
+    ended_since = now in FINAL and told not in FINAL
+    # Of a job that is gone, its end counts.
+    state = told if now in _GONE or ended_since else now
     outlooks = {condition: outlook_of_job(condition, state) for condition in RunAfter}
     rows = chains.of_parent(tx.connection, "parent_job", change.job, outlooks, FAN_OUT)
     reason = describe_end(change.job, state, None if facts is None else facts.exit_code)
     for row in rows:
         decisions.add(row, outlooks[RunAfter(row.condition)], reason)
-    return len(rows) < FAN_OUT
+    complete = len(rows) < FAN_OUT
+    if complete and ended_since:
+        decisions.further.append(change._replace(state=now))
+    return complete
 
 
 def _decide_on_submission(tx: Transaction, submission: SubmissionId, decisions: _Decisions) -> bool:

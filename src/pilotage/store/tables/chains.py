@@ -154,14 +154,18 @@ def conditions_of(connection: Connection, keys: Collection[GateKey]) -> list[Con
 def of_parent(
     connection: Connection, column: str, parent: int, outlooks: Mapping[RunAfter, Outlook], most: int
 ) -> list[ConditionRow]:
-    """Conditions on a parent with another outlook than `outlooks`, at most `most`. A condition that was met stays met.
+    """Conditions on a parent with another outlook than `outlooks`, at most `most`.
 
-    `column`: "parent_job" or "parent_submission".
+    A condition that was met stays met, unless a job that has not passed its gate reads an output of the parent: it
+    waits for the output of the parent's next try. `column`: "parent_job" or "parent_submission".
     """
     wanted = [outlooks[condition] for condition in RunAfter]
     cases = " ".join(f"WHEN '{condition}' THEN ?" for condition in RunAfter)
     sql = (
-        f"SELECT {_CONDITION} FROM conditions WHERE {column} = ? AND {column} <> 0 AND outlook <> 'met'"
+        f"SELECT {_CONDITION} FROM conditions c WHERE {column} = ? AND {column} <> 0 AND (outlook <> 'met' OR ("
+        " EXISTS (SELECT 1 FROM handed_outputs h WHERE h.submission_id = c.submission_id AND h.job_id = c.parent_job)"
+        " AND EXISTS (SELECT 1 FROM gates g WHERE g.submission_id = c.submission_id AND g.job_id = c.job_id"
+        " AND g.outlook <> 'met')))"
         f" AND outlook <> CASE condition {cases} END LIMIT ?"
     )
     return [ConditionRow(*row) for row in connection.execute(sql, (parent, *map(str, wanted), most))]

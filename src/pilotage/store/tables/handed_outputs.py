@@ -20,6 +20,12 @@ class HandedOutput(NamedTuple):
     name: str
 
 
+_WAS_SKIPPED = (
+    "EXISTS (SELECT 1 FROM gates g WHERE g.submission_id = handed_outputs.submission_id AND g.job_id = 0"
+    " AND g.outlook = 'never')"
+)
+"""Readers behind a gate that nobody can pass. They are revived if the writer is tried again, so their rows stay."""
+
 _COLUMNS = columns(HandedOutput, submission="submission_id", job="job_id")
 add = RowWriter[HandedOutput](insert("handed_outputs", _COLUMNS.split(", ")))
 
@@ -34,17 +40,20 @@ def of_submissions(connection: Connection, submissions: Sequence[int]) -> list[H
 def keep(connection: Connection, jobs: Sequence[JobId]) -> set[JobId]:
     """The jobs among these whose outputs others read. The outputs are deleted when `end_readers` returns them."""
     them, value = in_list(connection, "job_id", jobs)
-    kept = {row[0] for row in connection.execute(f"SELECT job_id FROM handed_outputs WHERE {them}", (value,))}
+    sql = f"SELECT job_id FROM handed_outputs WHERE {them} AND NOT {_WAS_SKIPPED}"
+    kept = {row[0] for row in connection.execute(sql, (value,))}
     if kept:
         connection.execute(f"UPDATE handed_outputs SET expired = 1 WHERE {them}", (value,))
     return kept
 
 
 def ended_readers(connection: Connection) -> list[int]:
-    """Submissions that read outputs, and whose jobs have all ended."""
+    """Submissions that read outputs, and whose jobs have all ended. Skipped ones only if they keep expired outputs."""
     sql = (
-        "SELECT DISTINCT h.submission_id FROM handed_outputs h JOIN submissions s ON s.id = h.submission_id"
-        " WHERE s.state = 'closed' AND NOT EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
+        "SELECT DISTINCT handed_outputs.submission_id FROM handed_outputs"
+        " JOIN submissions s ON s.id = handed_outputs.submission_id"
+        f" WHERE s.state = 'closed' AND (expired = 1 OR NOT {_WAS_SKIPPED})"
+        " AND NOT EXISTS (SELECT 1 FROM submission_chunks c WHERE c.submission_id = s.id"
         " AND (c.made < c.count OR EXISTS (SELECT 1 FROM jobs j WHERE j.owner = s.owner AND j.final_state = ''"
         " AND j.id >= c.first_job AND j.id < c.first_job + c.made AND j.submission_id = s.id)))"
     )
@@ -59,13 +68,15 @@ def end_readers(connection: Connection, submissions: Sequence[int]) -> list[tupl
     them, value = in_list(connection, "submission_id", submissions)
     sql = f"SELECT DISTINCT job_id FROM handed_outputs WHERE expired = 1 AND {them}"
     expired = [row[0] for row in connection.execute(sql, (value,))]
-    delete_of_submissions(connection, submissions)
+    connection.execute(f"DELETE FROM handed_outputs WHERE {them} AND NOT {_WAS_SKIPPED}", (value,))
+    connection.execute(f"UPDATE handed_outputs SET expired = 0 WHERE {them}", (value,))
     if not expired:
         return []
     jobs, values = in_list(connection, "id", expired)
     sql = (
         f"SELECT id, epoch FROM history WHERE {jobs}"
-        " AND NOT EXISTS (SELECT 1 FROM handed_outputs h WHERE h.job_id = history.id) ORDER BY id"
+        " AND NOT EXISTS (SELECT 1 FROM handed_outputs WHERE handed_outputs.job_id = history.id"
+        f" AND NOT {_WAS_SKIPPED}) ORDER BY id"
     )
     return [(JobId(row[0]), row[1]) for row in connection.execute(sql, (values,))]
 
