@@ -10,6 +10,7 @@ import pytest
 from pilotage.services.pool.other_folders import REMEMBERED
 from pilotage.services.submission.warnings import submission_warnings
 from tests.unit.services.bench import POLICY, Bench
+from tests.unit.services.test_why import why_job
 
 FOLDER = "/scratch/a"
 
@@ -37,6 +38,27 @@ def test_only_a_node_that_shares_the_folder_is_given_the_job(shared: Bench) -> N
     assert not other.take(hostname="n1")
     [offer] = other.take(hostname="n2")
     assert offer.job == job
+
+
+def test_why_names_the_node_folder_as_soon_as_all_hosts_have_reported_it(shared: Bench) -> None:
+    [job] = shared.submit(folder=FOLDER)
+    pilots = {host: shared.pilot() for host in ("n1", "n2")}
+
+    def reason() -> tuple[str, str]:
+        answer = why_job(shared, job)
+        return answer.reason, answer.detail
+
+    for host, pilot in pilots.items():
+        # The host's first offer fits the job.
+        [offer] = pilot.take(hostname=host)
+        pilot.release(offer)
+        shared.later(2.0)
+    for host, pilot in pilots.items():
+        assert reason()[0] != "needs"
+        assert not pilot.take(hostname=host, other_folders=[FOLDER])
+    assert reason() == ("needs", "node-folder")
+    shared.later(REMEMBERED + 1)
+    assert reason()[0] != "needs"
 
 
 def test_a_host_is_tried_again_after_some_time(shared: Bench) -> None:

@@ -26,7 +26,7 @@ MAX_RECORDS = 512
 """Records kept; the least recently offered is evicted first."""
 
 PILOTS = 64
-"""Pilots kept per record. Slot counts are therefore lower bounds."""
+"""Pilots and hosts kept per record. Slot counts are therefore lower bounds."""
 
 FRESH = 1.0
 """Seconds for which one offer stands for all offers of its record."""
@@ -52,6 +52,8 @@ class OfferRecord(Generic[Origin]):
     """When `offer` was made."""
     pilots: OrderedDict[int, float] = field(default_factory=OrderedDict)
     """The pilots that made such offers, and the instant of each one's last; the latest at the end."""
+    hosts: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """The hosts of its pilots."""
     evicted: bool = False
     """No longer in `OfferStats`."""
     newest_pilot: float = 0.0
@@ -61,7 +63,7 @@ class OfferRecord(Generic[Origin]):
         """Whether it is still in `OfferStats`, with an offer younger than FRESH."""
         return not self.evicted and 0 <= now - self.refreshed < FRESH
 
-    def record_take(self, pilot: int, given: bool, now: float) -> None:
+    def record_take(self, pilot: int, host: str, given: bool, now: float) -> None:
         """Count an offer of a pilot; `given`: it was answered with jobs."""
         self.last = now
         self.takes += 1
@@ -71,6 +73,10 @@ class OfferRecord(Generic[Origin]):
         pilots.move_to_end(pilot)
         if len(pilots) > PILOTS:
             pilots.popitem(last=False)
+        if host not in self.hosts:
+            self.hosts[host] = None
+            if len(self.hosts) > PILOTS:
+                self.hosts.popitem(last=False)
 
     def revert_take(self, given: bool) -> None:
         """Undo `record_take`."""
@@ -121,7 +127,10 @@ class OfferStats(Generic[Origin]):
             if now - record.last > RECENT or record.takes <= 0:
                 record.evicted = True
                 del self._records[key]
-        copies = [replace(record, pilots=OrderedDict(record.pilots)) for record in self._records.values()]
+        copies = [
+            replace(record, pilots=OrderedDict(record.pilots), hosts=OrderedDict(record.hosts))
+            for record in self._records.values()
+        ]
         return sorted(copies, key=lambda record: -record.takes)
 
     def rekey(self, offer_of: Callable[[Offer, Origin], Offer], key_of: Callable[[Offer], Offer]) -> None:
@@ -141,8 +150,10 @@ class OfferStats(Generic[Origin]):
                 record.pilots = OrderedDict(
                     sorted({**same.pilots, **record.pilots}.items(), key=lambda p: p[1])
                 )
-                while len(record.pilots) > PILOTS:
-                    record.pilots.popitem(last=False)
+                record.hosts = OrderedDict({**same.hosts, **record.hosts})
+                for kept in (record.pilots, record.hosts):
+                    while len(kept) > PILOTS:
+                        kept.popitem(last=False)
             self._records[key] = record
 
 

@@ -114,16 +114,7 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
     }
     local = {name: possible_offer(pool, name, node) for name, node in sorted(nodes.items())}
     known = [
-        KnownOffer(
-            record.offer,
-            requirements_for(pool, record.offer, record.origin[1], now),
-            counted=record.offer.ce not in local,
-            takes=record.takes,
-            given=record.given,
-            first=record.first,
-            last=record.last,
-            pilots=tuple(record.pilots),
-        )
+        _recent(pool, record, now, counted=record.offer.ce not in local)
         for record in pool.offers.stats.recent(now)
         if not _outdated(pool, record)
         and (record.offer.ce not in local or _has_room(local[record.offer.ce], record.offer))
@@ -135,6 +126,26 @@ def known_offers(pool: Pool, now: float) -> list[KnownOffer]:
             for of_type in _offers_by_type(ce, offer)
         ]
     return known
+
+
+def _recent(
+    pool: Pool, record: OfferRecord[tuple[PilotRow, Node]], now: float, *, counted: bool
+) -> KnownOffer:
+    """The offer of a record. Folders that all of its hosts have found to be other ones since are no longer in it."""
+    offer = record.offer
+    others = pool.offers.other_folders.on_all(offer.ce, record.hosts, now)
+    if not others <= offer.other_folders:
+        offer = replace(offer, other_folders=offer.other_folders | others)
+    return KnownOffer(
+        offer,
+        requirements_for(pool, offer, record.origin[1], now),
+        counted=counted,
+        takes=record.takes,
+        given=record.given,
+        first=record.first,
+        last=record.last,
+        pilots=tuple(record.pilots),
+    )
 
 
 def _predicate(pool: Pool, ce: Ce, offer: Offer, node: Node, now: float) -> RequirementsHold:

@@ -240,7 +240,7 @@ class Match:
             self.tx.on_rollback(self.pool.offers.stats.restorer(key))
             record = self.pool.offers.stats.refresh(key, offer, origin, now, started=started)
             cached.records[rest.processors] = record
-        record.record_take(self.pilot.id, given, now)
+        record.record_take(self.pilot.id, self.take.node.hostname, given, now)
         self.moves.noted.append((record, given))
 
     def _explain(self, rest: Remaining) -> dict[str, int]:

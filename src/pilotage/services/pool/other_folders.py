@@ -7,6 +7,7 @@ remembers the reports for some time; an administrator may mount the folder meanw
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from pilotage.wire.pilot import MAX_OTHER_FOLDERS, Node
@@ -38,6 +39,16 @@ class OtherFolders:
         if len(self._by_host) > MAX_HOSTS:
             self._by_host.popitem(last=False)
         return replace(node, other_folders=sorted(self._by_host[host]))
+
+    def on_all(self, ce: str, hosts: Iterable[str], now: float) -> frozenset[str]:
+        """The folders that are remembered for each of these hosts."""
+        if not self._by_host:
+            return frozenset()
+        known = [
+            {folder for folder, end in self._by_host.get((ce, host), {}).items() if end > now}
+            for host in hosts
+        ]
+        return frozenset(set.intersection(*known)) if known else frozenset()
 
     def forget(self) -> None:
         """Forget all reports: a new policy may name other folders, after they were mounted."""

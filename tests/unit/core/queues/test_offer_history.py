@@ -17,7 +17,7 @@ def key_of(offer: Offer) -> Offer:
 
 
 def note(stats: OfferStats[str], offer: Offer, pilot: int, given: bool, now: float, origin: str = "") -> None:
-    stats.refresh(key_of(offer), offer, origin, now).record_take(pilot, given, now)
+    stats.refresh(key_of(offer), offer, origin, now).record_take(pilot, f"n{pilot}", given, now)
 
 
 def test_a_kind_counts_its_takes_and_keeps_the_last_offer() -> None:
