@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pilotage.client.in_place import folder_fields
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.deadlines import PATIENCE
@@ -135,12 +136,109 @@ def test_a_hostile_payload_stays_in_its_namespaces() -> None:
 
 
 @contextmanager
-def running_isolated(folder: Path) -> Iterator[Instance]:
-    with running(folder, user=ACCOUNT, owners="any") as instance:
-        visible = ISOLATED.format(visible=f'"{folder}/shown"')
-        instance.policy = instance.policy.replace('owners = "any"\n', visible)
+def running_isolated(folder: Path, **environment: str) -> Iterator[Instance]:
+    instance = Instance(folder, ACCOUNT, owners="any")
+    instance.environment = environment
+    visible = ISOLATED.format(visible=f'"{folder}/shown"')
+    instance.policy = instance.policy.replace('owners = "any"\n', visible)
+    try:
+        instance.start()
         instance.apply()
         yield instance
+    finally:
+        instance.close()
+
+
+IN_PLACE = """\
+import json, os
+
+def look(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        return type(error).__name__
+
+def attempt(path):
+    try:
+        open(path, "a").close()
+        return "written"
+    except OSError as error:
+        return type(error).__name__
+
+places = json.loads(os.environ["PLACES"])
+json.dump(
+    {
+        "seen": {path: look(path) for path in places},
+        "written": {name: attempt(name) for name in ("result.txt", "below/new", "../beside/stray")},
+        "processes": len([name for name in os.listdir("/proc") if name.isdigit()]),
+        "folder": os.getcwd(),
+        "stray": attempt("../stray"),
+        "temporary": attempt(os.path.join(os.environ["TMPDIR"], "new")),
+    },
+    open("report.json", "w"),
+)
+os.symlink(os.environ["SECRET"], "stolen.txt")
+print("done in place")
+"""
+
+
+def test_an_isolated_job_in_place_sees_its_folder_alone() -> None:
+    """The folder lies in the home of the account, which isolated payloads do not see."""
+    with public_folder() as folder, running_isolated(folder, HOME=f"{folder}/shared") as instance:
+        shared = folder / "shared"
+        place, beside = shared / "place", shared / "beside"
+        for path in (shared, place, place / "below", beside):
+            path.mkdir(mode=0o755)
+            if ACCOUNT is not None:
+                os.chown(path, ACCOUNT, ACCOUNT)
+        (beside / "file").write_text("private")
+        (place / "job.py").write_text(IN_PLACE)
+        instance.policy = instance.policy.replace(
+            "[ces.local]\n", f'[ces.local]\nshared_folders = ["{shared}"]\n'
+        )
+        instance.apply()
+        secret = instance.home / "token"
+        places = [str(path) for path in (shared, place, beside, folder / "shown", instance.home)]
+        sent = instance.client().submit(
+            {
+                "executable": PYTHON,
+                "arguments": ["job.py"],
+                "stdout_file": "out-%j.txt",
+                "output_sandbox": ["result.txt", "stolen.txt"],
+                "tags": ["isolated"],
+                "environment": {"PLACES": json.dumps(places), "SECRET": str(secret)},
+                **folder_fields(place),
+            }
+        )
+        ended = instance.reaches(sent.first, "Done", "Failed")
+        assert ended.state == "Done", instance.cli("status", str(sent.first)).stdout
+        report = json.loads((place / "report.json").read_text())
+        assert report["seen"] == {
+            str(shared): ["place"],
+            str(place): ["below", "job.py", f"out-{sent.first}.txt"],
+            str(beside): "FileNotFoundError",
+            str(folder / "shown"): ["file"],
+            str(instance.home): "FileNotFoundError",
+        }
+        assert report["written"] == {
+            "result.txt": "written",
+            "below/new": "written",
+            "../beside/stray": "FileNotFoundError",
+        }
+        assert sorted(path.name for path in shared.iterdir()) == ["beside", "place"], "it writes nowhere else"
+        assert (report["folder"], report["temporary"]) == (str(place), "written")
+        assert report["processes"] == 2
+        assert (place / f"out-{sent.first}.txt").read_text() == "done in place\n"
+        assert (place / "below/new").stat().st_uid == (ACCOUNT if ACCOUNT is not None else os.getuid())
+        detail = instance.client().job(sent.first)
+        assert {output.name for output in detail.outputs} == {"result.txt", "stdout", "stderr"}
+        assert [output.name for output in detail.refused_outputs] == ["stolen.txt"], (
+            "its target is not in the folder"
+        )
+        other = instance.client("alice").submit({"executable": "true", **folder_fields(place)}).first
+        until(
+            lambda: "account" in instance.client("alice").why(other).detail, what="the refusal of the account"
+        )
 
 
 def test_a_ce_that_requires_isolation_shows_why_its_node_cannot() -> None:
