@@ -129,6 +129,21 @@ def test_declared_paths_are_visible_as_declared(
     assert (out(used), err(used)) == ("4\n", "")
 
 
+@pytest.mark.parametrize("folder", ["/", "/proc/self", "/dev", "link"])
+def test_a_job_in_place_does_not_see_the_root_processes_or_devices_of_the_node(
+    isolating: PilotServer, pilot: Start, tmp_path: Path, folder: str
+) -> None:
+    _open_to_payloads(tmp_path)
+    (tmp_path / "link").symlink_to("/")
+    place = str(tmp_path / folder)
+    job = shell(isolating, "ls /proc", folder=place, folder_mark="")
+    again = shell(isolating, "echo still here")
+    pilot()
+    finish = isolating.finish_of(job)
+    assert (finish["exit_code"], finish["message"]) == (126, f"an isolated job cannot run in {place}")
+    assert out(isolating.finish_of(again)) == "still here\n"
+
+
 def test_limits_and_use_count_all_processes(isolating: PilotServer, pilot: Start) -> None:
     isolating.enrol.update(processors=4)
     hog = f"{PYTHON} -c 'import time; x = bytearray(150_000_000); time.sleep(60)'"

@@ -13,9 +13,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from pilotage.wire.pilot import EnrolResponse
 
-from ..launch import CannotRun, Command
+from ..launch import NOT_EXECUTABLE, CannotRun, Command
 from ..log import log
-from .root_folder import VisiblePath, is_below, is_visible, parse_visible
+from .root_folder import VisiblePath, can_show, is_below, is_visible, parse_visible
 
 TAG = "isolated"
 """The tag of a pilot that isolates payloads; jobs may require it."""
@@ -194,6 +194,8 @@ class Isolation:
         }
         if in_place is not None:
             real = os.path.realpath(in_place.folder)
+            if not can_show(real):
+                raise CannotRun(f"an isolated job cannot run in {in_place.folder}", NOT_EXECUTABLE)
             request["visible"] = [*self._texts, f"{in_place.folder}:rw"]
             request["hidden"] = [path for path in hidden if path != real]
             request["runs_in"], request["umask"] = in_place.folder, in_place.umask

@@ -35,7 +35,8 @@ _OTHER_DEVICES = ("nvidia*", "dri", "kfd", "infiniband", "fuse")
 """Devices for computing. Their own permissions decide who may use them."""
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _OLD, _NEW = "/oldroot", "/newroot"
-_SHARED_MEMORY = _NEW + "/dev/shm"  # noqa: S108
+_MEMORY = "/dev/shm"  # noqa: S108
+_SHARED_MEMORY = _NEW + _MEMORY
 _OPTIONS = {
     "ro": MS_RDONLY,
     "nosuid": MS_NOSUID,
@@ -66,6 +67,12 @@ def is_visible(path: str, visible: List[VisiblePath]) -> bool:
     places = [*SYSTEM_FOLDERS, *(entry.path for entry in visible)]
     real = os.path.realpath(path)
     return any(is_below(real, os.path.realpath(place)) for place in places)
+
+
+def can_show(folder: str) -> bool:
+    """Whether a payload may see this folder, whose path has no links. It has its own root, processes and devices."""
+    is_own = folder == "/" or is_below(folder, "/proc") or is_below(folder, "/dev")
+    return not is_own or is_below(folder, _MEMORY)
 
 
 def is_below(path: str, folder: str) -> bool:
