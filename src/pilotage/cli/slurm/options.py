@@ -6,6 +6,7 @@ error, so nothing is dropped silently.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,22 +51,29 @@ class SlurmOption(NamedTuple):
         return f"--{self.name}" if len(self.name) > 1 else f"-{self.name}"
 
 
-def understood(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
-    return _option(name, text, takes, Treatment.UNDERSTOOD, variable)
+def understood(names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> list[SlurmOption]:
+    """The options of these names, which mean the same: `array`, or `array/a hide` with a short name.
+
+    `*` in `variable` stands for the name of each, in capital letters.
+    """
+    return _options(names, text, takes, Treatment.UNDERSTOOD, variable)
 
 
-def ignored(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
-    return _option(name, text, takes, Treatment.IGNORED, variable)
+def ignored(names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> list[SlurmOption]:
+    return _options(names, text, takes, Treatment.IGNORED, variable)
 
 
-def refused(name: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> SlurmOption:
-    return _option(name, text, takes, Treatment.REFUSED, variable)
+def refused(names: str, text: str, takes: Takes = Takes.VALUE, *, variable: str = "") -> list[SlurmOption]:
+    return _options(names, text, takes, Treatment.REFUSED, variable)
 
 
-def _option(name: str, text: str, takes: Takes, treatment: Treatment, variable: str) -> SlurmOption:
-    """`name` is `array` or, with a short name, `array/a`."""
-    long, _, short = name.partition("/")
-    return SlurmOption(long, short, takes, treatment, text, variable)
+def _options(names: str, text: str, takes: Takes, treatment: Treatment, variable: str) -> list[SlurmOption]:
+    options = []
+    for name in names.split():
+        long, _, short = name.partition("/")
+        set_by = variable.replace("*", long.upper().replace("-", "_"))
+        options.append(SlurmOption(long, short, takes, treatment, text, set_by))
+    return options
 
 
 @dataclass
@@ -85,10 +93,16 @@ class ReadOptions:
 class OptionTable:
     """The options of one command."""
 
-    def __init__(self, command: str, options: Iterable[SlurmOption], *, permutes: bool) -> None:
+    def __init__(self, command: str, rows: Iterable[Iterable[SlurmOption]], *, permutes: bool) -> None:
         """`permutes`: options may follow other words. Otherwise the first other word ends them."""
         self.command = command
-        self.options = tuple(options)
+        order = list(Treatment)
+        self.options = tuple(
+            sorted(
+                itertools.chain.from_iterable(rows),
+                key=lambda option: (order.index(option.treatment), option.name.lower()),
+            )
+        )
         self.permutes = permutes
         self.by_name: Mapping[str, SlurmOption] = {option.name: option for option in self.options}
         self._by_short = {option.short: option for option in self.options if option.short}
