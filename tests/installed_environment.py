@@ -7,9 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+import zlib
+from functools import cache
 from pathlib import Path
 
+from tests.batch_daemons import skip_or_fail
 from tests.deadlines import PATIENCE
+
+ROOT = Path(__file__).parents[1]
 
 
 def installed_environment(folder_name: str, system: str, *packages: str) -> tuple[Path, str]:
@@ -25,10 +31,27 @@ def installed_environment(folder_name: str, system: str, *packages: str) -> tupl
         shutil.rmtree(folder, ignore_errors=True)
         for command in (
             [sys.executable, "-m", "venv", str(folder)],
-            [str(folder / "bin" / "pip"), "install", "-q", *packages],
+            # Modules are compiled when they are imported: most never are.
+            [str(folder / "bin" / "pip"), "install", "-q", "--no-compile", *packages],
         ):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE, check=False)
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=5 * PATIENCE, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return folder, f"{system} cannot be installed within {5 * PATIENCE:.0f} s"
             if done.returncode:
                 return folder, f"{system} cannot be installed: {done.stderr.strip()[-300:]}"
         (folder / "complete").touch()
     return folder, ""
+
+
+@cache
+def environment_with_client(system: str, *packages: str) -> Path:
+    """An environment with these packages and what our client needs. Skips the test where there is none."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    name = f"{system.lower()}-{zlib.crc32(' '.join((*packages, *needed)).encode()):08x}"
+    folder, trouble = installed_environment(name, system, *packages, *needed)
+    if trouble:
+        skip_or_fail(f"{system} is not tested: {trouble}", system.lower())
+    return folder

@@ -6,11 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-import tomllib
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,14 +16,18 @@ from pilotage.client import Selection
 from tests import slurm
 from tests.acceptance.test_slurm import instance_on
 from tests.acceptance.test_slurm_commands import shared
-from tests.batch_daemons import skip_or_fail
 from tests.deadlines import PATIENCE
-from tests.installed_environment import installed_environment
+from tests.installed_environment import environment_with_client
 from tests.instance import Instance, running, until
 
 ROOT = Path(__file__).parents[2]
 PLUG_IN = ROOT / "plugins/snakemake-executor-plugin-pilotage"
-PACKAGES = ("snakemake==9.27.1", "snakemake-storage-plugin-fs==1.1.3", "pytest>=8.3")
+PACKAGES = (
+    "snakemake==9.27.1",
+    "snakemake-storage-plugin-fs==1.1.3",
+    "pytest>=8.3",
+    "snakemake-executor-plugin-slurm==2.8.0",
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(6 * PATIENCE)]
 
@@ -99,16 +100,8 @@ rule b:
 """
 
 
-@cache
 def environment() -> Path:
-    """An environment with Snakemake and what our client needs. Skips the test where there is none."""
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    packages = (*PACKAGES, *needed)
-    name = f"snakemake-{zlib.crc32(' '.join(packages).encode()):08x}"
-    folder, trouble = installed_environment(name, "Snakemake", *packages)
-    if trouble:
-        skip_or_fail(f"Snakemake is not tested: {trouble}", "snakemake")
-    return folder
+    return environment_with_client("Snakemake", *PACKAGES)
 
 
 class Workflow:
